@@ -141,7 +141,7 @@ MANIFEST_CACHE_BYTES: Final = _of_own_catalogs(
     name="io.manifest.cache.max-total-bytes",
     reader="tablecrypt.manifests",
     default=str(100 * 1024 * 1024),
-    doc="How many bytes of decoded manifests, with the keys in them, a process keeps in memory to plan the next scan. 0: none.",
+    doc="Bytes of decoded manifest lists and manifests, with the keys in them, that a process keeps in memory for the next scan. 0: none.",
 )
 SPARK_REQUIRE_ENCRYPTED_RPC: Final = _of_spark(
     name="tablecrypt.spark.require-encrypted-rpc",

@@ -1,14 +1,16 @@
-"""Reading the entries of manifests in columns, and keeping them: a manifest never changes, so a second plan need not read it again.
+"""What planning reads of manifest lists and manifests, and keeping it: they never change, so a second plan need not read them again.
 
+    manifest list ──not kept──▶ fetched, decrypted, decoded ──▶ kept ──▶ rows
     manifests ──not kept──▶ fetched and decrypted in parallel, some MiB at a time ──decoded together──▶ kept ──▶ Entries
         └──────kept─────────────────────────────────────────────────────────────────────────────────────────▶
 
-A manifest is kept under its location and its key metadata. So nobody gets one without the key that opens it, and one that was swapped for
-another has another key. What is kept was authenticated when it was read. The cache belongs to the process, which all tables share, and the
-longest unused goes first; `io.manifest.cache.max-total-bytes` says how much stays. It holds keys of data files in memory: a forked child
+Each is kept under its location and its key metadata. So nobody gets one without the key that opens it, and one that was swapped for
+another has another key. What is kept was authenticated when it was read; what it says is held against the metadata of each table that
+reads it, and whoever reads it gets objects of its own. The cache belongs to the process, which all tables share, and the longest unused
+goes first; `io.manifest.cache.max-total-bytes` says how much stays. It holds keys of manifests and of data files in memory: a forked child
 starts with an empty one.
 
-Raises what EncryptedManifestFile.read raises.
+Raises what read_manifest_list and EncryptedManifestFile.read raise.
 """
 
 from __future__ import annotations
@@ -17,50 +19,66 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from threading import Lock
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from pyiceberg.io import FileIO
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import ManifestColumns, ManifestContainer, decode_manifests
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile, encrypting, open_manifest
+from tablecrypt.manifests.manifest_list import ManifestList, read_manifest_list
 from tablecrypt.properties import MANIFEST_CACHE_BYTES
 
-_Key: TypeAlias = tuple[str, bytes]
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 """How many stored bytes of manifests are decoded together, at least."""
 
 
+class Kept(Protocol):
+    """Something decoded that the cache keeps."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes of memory it takes, about."""
+
+
+K = TypeVar("K", bound=Kept)
+_Key: TypeAlias = tuple[type[Kept], str, bytes]
+
+
 class ManifestCache:
-    """Decoded manifests by location and key metadata, the longest unused first. Used by many threads."""
+    """Decoded manifest lists and manifests by location and key metadata, the longest unused first. Used by many threads."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[_Key, ManifestColumns] = OrderedDict()
+        self._kept: OrderedDict[_Key, Kept] = OrderedDict()
         self._lock = Lock()
         self.size = 0
 
-    def get(self, key: _Key) -> ManifestColumns | None:
-        """Return a manifest that is kept."""
+    def get(self, kind: type[K], location: str, key_metadata: bytes) -> K | None:
+        """Return what is kept of this kind from that location and under that key."""
+        key = (kind, location, key_metadata)
         with self._lock:
-            if key in self._kept:
+            found = self._kept.get(key)
+            if found is not None:
                 self._kept.move_to_end(key)
-            return self._kept.get(key)
+        return found if isinstance(found, kind) else None
 
-    def put(self, key: _Key, columns: ManifestColumns, limit: int) -> None:
-        """Keep a manifest, and of all no more than `limit` bytes."""
-        if columns.size > limit:
+    def put(self, location: str, key_metadata: bytes, decoded: Kept, limit: int) -> None:
+        """Keep what was decoded, and of all no more than `limit` bytes."""
+        if decoded.size > limit:
             return
+        key = (type(decoded), location, key_metadata)
         with self._lock:
             self._drop(key)
-            self._kept[key] = columns
-            self.size += columns.size
+            self._kept[key] = decoded
+            self.size += decoded.size
             while self.size > limit:
                 self._drop(next(iter(self._kept)))
 
     def clear(self) -> None:
-        """Forget every manifest, and the keys in them."""
+        """Forget everything, and the keys in it."""
         with self._lock:
             self._kept.clear()
             self.size = 0
@@ -77,6 +95,21 @@ def _of_new_process() -> None:
 
 CACHE: Final = ManifestCache()
 os.register_at_fork(after_in_child=_of_new_process)
+
+
+def known_manifest_list(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata) -> ManifestList:
+    """Return what `read_manifest_list` does, without reading a list that is kept. The rows are the caller's own.
+
+    Raises:
+        As `read_manifest_list`, for a list that is not kept.
+    """
+    limit = MANIFEST_CACHE_BYTES.whole_number(io.inner.properties)
+    key = key_metadata.encode()
+    kept = CACHE.get(ManifestList, location, key) if limit else None
+    if kept is None:
+        kept = read_manifest_list(io, location, key_metadata)
+        CACHE.put(location, key, kept, limit)
+    return kept.copied()
 
 
 def read_in_columns(io: FileIO, manifests: Sequence[EncryptedManifestFile]) -> Iterator[Entries]:
@@ -105,7 +138,7 @@ def _batches(manifests: Sequence[EncryptedManifestFile]) -> Iterator[list[Encryp
 
 def _columns(io: EncryptingFileIO, manifests: Sequence[EncryptedManifestFile]) -> list[ManifestColumns]:
     limit = MANIFEST_CACHE_BYTES.whole_number(io.inner.properties)
-    columns = {number: kept for number, manifest in enumerate(manifests) if limit and (kept := CACHE.get(_key(manifest))) is not None}
+    columns = {number: kept for number, manifest in enumerate(manifests) if limit and (kept := _kept(manifest)) is not None}
     for number, kept in columns.items():
         manifests[number].check_layout(kept.header)
 
@@ -119,9 +152,13 @@ def _columns(io: EncryptingFileIO, manifests: Sequence[EncryptedManifestFile]) -
     read = decode_manifests(list(ExecutorFactory.get_or_create().map(opened, missing)))
     for number, decoded in zip(missing, read, strict=True):
         columns[number] = decoded
-        CACHE.put(_key(manifests[number]), decoded, limit)
+        CACHE.put(manifests[number].manifest_path, _key_of(manifests[number]), decoded, limit)
     return [columns[number] for number in range(len(manifests))]
 
 
-def _key(manifest: EncryptedManifestFile) -> _Key:
-    return manifest.manifest_path, bytes(manifest.key_metadata or b"")
+def _kept(manifest: EncryptedManifestFile) -> ManifestColumns | None:
+    return CACHE.get(ManifestColumns, manifest.manifest_path, _key_of(manifest))
+
+
+def _key_of(manifest: EncryptedManifestFile) -> bytes:
+    return bytes(manifest.key_metadata or b"")

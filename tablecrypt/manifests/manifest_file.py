@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile, PartitionFieldSummary
 from pyiceberg.typedef import TableVersion
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -49,6 +49,7 @@ CONTENT_NAMES: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "
 _HEADER_LENGTH: Final = 1024 * 1024
 """Plaintext bytes of an AGS1 block, in which any header fits."""
 KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
+PARTITIONS = MANIFEST_FILE_POSITIONS["partitions"]
 MANIFEST_FIRST_ROW_ID = MANIFEST_FILE_POSITIONS["first_row_id"]
 _FIELDS = len(MANIFEST_FILE_POSITIONS)
 
@@ -164,6 +165,13 @@ class EncryptedManifestFile(SensitiveRecord, ManifestFile):
         if isinstance(manifest, EncryptedManifestFile) and manifest._layout is not None:
             row.stated_by(manifest._layout)
         return row
+
+    def copied(self) -> EncryptedManifestFile:
+        """Return the row as its list has it, in an object that shares with this one nothing that can be changed."""
+        values = self.values()
+        if self.partitions is not None:
+            values[PARTITIONS] = [PartitionFieldSummary(*(each[field] for field in range(len(each)))) for each in self.partitions]
+        return EncryptedManifestFile(*values)
 
     @property
     def first_row_id(self) -> int | None:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Final
 
@@ -57,6 +58,9 @@ _MAX_LONG: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})", re.ASCII)
 _FIELD_IDS: Final = re.compile(r"[1-9][0-9]{0,9}(,[1-9][0-9]{0,9})*", re.ASCII)
 _MANIFEST_NAME = "manifest_file"
+_ROW_BYTES: Final = 1024
+_SUMMARY_BYTES: Final = 256
+"""Of memory, for a row of a list and for each partition field that it sums up."""
 PROTECTED_COLUMNS: Final = "tablecrypt.protected-columns"
 
 
@@ -81,6 +85,16 @@ class ManifestList:
 
     header: ManifestListHeader
     manifests: list[EncryptedManifestFile]
+
+    @cached_property
+    def size(self) -> int:
+        """How many bytes of memory it takes, about."""
+        summaries = sum(len(row.partitions or ()) for row in self.manifests)
+        return len(self.manifests) * _ROW_BYTES + summaries * _SUMMARY_BYTES
+
+    def copied(self) -> ManifestList:
+        """Return the same list with rows of its own."""
+        return ManifestList(self.header, [row.copied() for row in self.manifests])
 
 
 def read_manifest_list(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata) -> ManifestList:

@@ -36,10 +36,10 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn, Self, TypeAlias
 
 from pydantic import Field, PrivateAttr, field_serializer, model_validator
 from pyiceberg.exceptions import ValidationError
@@ -52,10 +52,13 @@ from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope, ParsedLocation
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
+from tablecrypt.manifests.manifest_cache import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.stated_layout import StatedLayout
 from tablecrypt.table.canonical_metadata import unknown_keys
@@ -67,6 +70,7 @@ REQUIRED_KEYS: Final = (
 )
 """Iceberg table spec, "Table Metadata Fields", version 3."""
 _SHOWN: Final = 80
+ListReader: TypeAlias = Callable[[EncryptingFileIO, str, StandardKeyMetadata], ManifestList]
 _GZIP_SUFFIXES: Final = (".gz.metadata.json", ".metadata.json.gz")
 _GZIP: Final = 31
 """zlib's window bits for a gzip stream of any window."""
@@ -109,18 +113,25 @@ class EncryptedSnapshot(Snapshot):
             KeyNotFoundError: the metadata holds no key of that id, or not the KEK above it.
             TamperedFileError: the list does not authenticate, or its header contradicts the metadata.
         """
-        rows = self._read(io).manifests
-        return list(rows) if self._layout is None else [row.stated_by(self._layout) for row in rows]
+        return self._stated(self._read(io, read_manifest_list))
+
+    def manifests_to_plan(self, io: FileIO) -> list[ManifestFile]:
+        """Return what `manifests` does, of a list that this process has read before without reading it again. Raises as `manifests`."""
+        return self._stated(self._read(io, known_manifest_list))
 
     def authenticated_header(self, io: FileIO) -> ManifestListHeader:
         """Read and authenticate this snapshot's manifest list, and return what it says about the snapshot. Raises as `manifests`."""
-        return self._read(io).header
+        return self._read(io, read_manifest_list).header
 
     def known_header(self, io: FileIO) -> ManifestListHeader:
         """Return the authenticated header as it was read before from this object, or read it. Raises as `manifests`."""
         return self._header or self.authenticated_header(io)
 
-    def _read(self, io: FileIO) -> ManifestList:
+    def _stated(self, manifest_list: ManifestList) -> list[ManifestFile]:
+        layout, rows = self._layout, manifest_list.manifests
+        return list(rows) if layout is None else [row.stated_by(layout) for row in rows]
+
+    def _read(self, io: FileIO, read: ListReader) -> ManifestList:
         if not isinstance(io, TableFileIO):
             raise PlaintextRefusedError(self.manifest_list, "an encrypted snapshot is read through its table's own FileIO only")
         if self.key_id is None:
@@ -128,7 +139,7 @@ class EncryptedSnapshot(Snapshot):
                 self.manifest_list, f"snapshot {self.snapshot_id} has no key-id: its manifest list is not encrypted"
             )
         key_metadata = io.manager.decrypt_manifest_list_key_metadata(self._ring.chain(self.key_id))
-        manifest_list = read_manifest_list(io, self.manifest_list, key_metadata)
+        manifest_list = read(io, self.manifest_list, key_metadata)
         self._check_header(manifest_list.header)
         self._header = manifest_list.header
         return manifest_list

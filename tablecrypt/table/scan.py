@@ -39,7 +39,7 @@ from tablecrypt.table.filters import with_nanoseconds
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.partitions import partition_values
-from tablecrypt.table.planning import ScanPlanner
+from tablecrypt.table.planning import ScanPlanner, listed_manifests
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, checked_masked
 from tablecrypt.table.reader import MatchingPositions, TaskReader
@@ -146,7 +146,7 @@ class EncryptedDataScan(_ReadByEngines, ScanForOthers, DataScan):
     def tasks(self) -> Iterable[FileScanTask]:
         """Return a task for each data file that may hold matching rows. Planned here, never by the catalog."""
         snapshot = self.snapshot()
-        return [] if snapshot is None else _planner(self).plan_files(snapshot.manifests(self.io))
+        return [] if snapshot is None else _planner(self).plan_files(listed_manifests(snapshot, self.io))
 
     def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
         """Read all rows into an Arrow table.
@@ -196,7 +196,9 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, ScanForOthers, IncrementalA
             added: Mask = entries.numbers[Column.STATUS] == ManifestEntryStatus.ADDED
             return added & np.isin(entries.numbers[Column.SNAPSHOT_ID], list(snapshots))
 
-        manifests = {manifest for snapshot in snapshots.values() for manifest in snapshot.manifests(self.io) if added_here(manifest)}
+        manifests = {
+            manifest for snapshot in snapshots.values() for manifest in listed_manifests(snapshot, self.io) if added_here(manifest)
+        }
         return _planner(self).plan_files(manifests, added_entry)
 
     def to_arrow(self) -> pa.Table:

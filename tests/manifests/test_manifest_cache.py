@@ -1,4 +1,4 @@
-"""Manifests that a process keeps decoded: who finds one, how many there are, and what is checked before one is used again."""
+"""Manifest lists and manifests that a process keeps decoded: who finds one, how many there are, and what is checked before it is used."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import PartitionFieldSummary
 
-from tablecrypt.errors import AuthenticationError, ConfigurationError, PlaintextRefusedError, TablecryptError, TamperedFileError
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    FormatError,
+    PlaintextRefusedError,
+    TablecryptError,
+    TamperedFileError,
+)
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.manifests import EncryptedManifestFile
-from tablecrypt.manifests.manifest_cache import CACHE, read_in_columns
+from tablecrypt.manifests import EncryptedManifestFile, ManifestList
+from tablecrypt.manifests.entry_columns import ManifestColumns
+from tablecrypt.manifests.manifest_cache import CACHE, known_manifest_list, read_in_columns
+from tablecrypt.manifests.manifest_file import PARTITIONS
 from tablecrypt.manifests.stated_layout import StatedLayout
 from tests.support.forking import holds_in_forked_child
-from tests.support.manifests import SCHEMA, UNPARTITIONED, entry, local_io, new_key, write_manifest
+from tests.support.manifests import SCHEMA, UNPARTITIONED, entry, local_io, new_key, write_manifest, write_manifest_list
 
 LIMIT = "io.manifest.cache.max-total-bytes"
 
@@ -141,3 +152,108 @@ def test_a_manifest_that_is_too_large_to_keep_pushes_no_other_out(tmp_path: Path
     assert CACHE.size == kept
     Path(small.manifest_path).unlink()
     _paths(local_io(), small)
+
+
+def _list(folder: Path, *names: str) -> tuple[str, StandardKeyMetadata]:
+    """Write a list of manifests of these names, each with a summary of a partition; return where, and its key."""
+    location = folder / "snap.avro"
+    manifests = [_manifest(folder, name) for name in names or ("m.avro",)]
+    for row in manifests:
+        row[PARTITIONS] = [PartitionFieldSummary(False, False, b"a", b"z")]
+    return str(location), write_manifest_list(local_io(), location, manifests)
+
+
+def _names(listed: ManifestList) -> list[str]:
+    return [Path(row.manifest_path).name for row in listed.manifests]
+
+
+def test_a_list_that_is_kept_is_not_read_again(tmp_path: Path) -> None:
+    location, key = _list(tmp_path, "1.avro", "2.avro")
+    first = known_manifest_list(local_io(), location, key)
+    Path(location).unlink()
+    again = known_manifest_list(local_io(), location, key)
+    assert _names(first) == ["1.avro", "2.avro"]
+    assert (again.header, [row.values() for row in again.manifests]) == (first.header, [row.values() for row in first.manifests])
+
+
+def test_nobody_finds_a_list_without_its_own_key(tmp_path: Path) -> None:
+    location, key = _list(tmp_path)
+    known_manifest_list(local_io(), location, key)
+    other = StandardKeyMetadata(new_key().encryption_key, key.aad_prefix, key.file_length)
+    with pytest.raises(AuthenticationError):
+        known_manifest_list(local_io(), location, other)
+    elsewhere = StandardKeyMetadata(key.encryption_key, new_key().aad_prefix, key.file_length)
+    with pytest.raises(AuthenticationError):
+        known_manifest_list(local_io(), location, elsewhere)
+
+
+def test_a_list_under_another_key_in_the_place_of_one_that_is_kept_is_read(tmp_path: Path) -> None:
+    location, key = _list(tmp_path, "old.avro")
+    known_manifest_list(local_io(), location, key)
+    Path(location).unlink()
+    _, rewritten = _list(tmp_path, "new.avro")
+    assert _names(known_manifest_list(local_io(), location, rewritten)) == ["new.avro"]
+    assert _names(known_manifest_list(local_io(), location, key)) == ["old.avro"]
+
+
+def test_a_change_of_a_row_does_not_reach_the_next_reader(tmp_path: Path) -> None:
+    location, key = _list(tmp_path)
+    for _ in range(2):
+        (row,) = known_manifest_list(local_io(), location, key).manifests
+        assert (row.sequence_number, row.partitions) == (1, [PartitionFieldSummary(False, False, b"a", b"z")])
+        row.sequence_number = 9
+        row[PARTITIONS][0][0] = True
+        row[PARTITIONS].append(PartitionFieldSummary(True, True, None, None))
+        row.stated_by(StatedLayout([SCHEMA], SCHEMA.schema_id, []))
+    (row,) = known_manifest_list(local_io(), location, key).manifests
+    # It was not given what another reader's table states, which has no such partition spec.
+    assert _paths(local_io(), row)
+
+
+def test_a_list_that_is_refused_is_not_kept(tmp_path: Path) -> None:
+    location, key = _list(tmp_path)
+    content = Path(location).read_bytes()
+    Path(location).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    for _ in range(2):
+        with pytest.raises(TamperedFileError, match=f"^{location}"):
+            known_manifest_list(local_io(), location, key)
+    assert CACHE.size == 0
+
+
+def test_lists_and_manifests_share_one_bound(tmp_path: Path) -> None:
+    location, key = _list(tmp_path)
+    (row,) = known_manifest_list(local_io(), location, key).manifests
+    of_list = CACHE.size
+    _paths(local_io(), row)
+    of_manifest = CACHE.size - of_list
+    assert of_list > 0
+    assert of_manifest > 0
+    CACHE.clear()
+    io = EncryptingFileIO(PyArrowFileIO({LIMIT: str(max(of_list, of_manifest))}))
+    known_manifest_list(io, location, key)
+    _paths(io, row)
+    assert CACHE.size == of_manifest
+    Path(location).unlink()
+    with pytest.raises(FileNotFoundError):
+        known_manifest_list(io, location, key)
+
+
+def test_with_zero_no_list_is_kept_or_used(tmp_path: Path) -> None:
+    location, key = _list(tmp_path)
+    nothing = EncryptingFileIO(PyArrowFileIO({LIMIT: "0"}))
+    known_manifest_list(nothing, location, key)
+    assert CACHE.size == 0
+    known_manifest_list(local_io(), location, key)
+    Path(location).unlink()
+    with pytest.raises(FileNotFoundError):
+        known_manifest_list(nothing, location, key)
+
+
+def test_a_manifest_is_never_found_as_a_list(tmp_path: Path) -> None:
+    manifest = _manifest(tmp_path)
+    _paths(local_io(), manifest)
+    key = bytes(manifest.key_metadata or b"")
+    assert CACHE.get(ManifestColumns, manifest.manifest_path, key) is not None
+    assert CACHE.get(ManifestList, manifest.manifest_path, key) is None
+    with pytest.raises(FormatError):
+        known_manifest_list(local_io(), manifest.manifest_path, manifest.open_key_metadata())

@@ -26,7 +26,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.table.deletes import DeleteReader
-from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
+from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner, listed_manifests
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def position_deletes(table: EncryptedTable) -> pa.Table:
     """Return the table's rows, of its current snapshot."""
     refuse_restricted(table.io, "reading position_deletes")
     snapshot = table.current_snapshot()
-    tasks = [] if snapshot is None else ScanPlanner(table.metadata, table.io).plan_files(snapshot.manifests(table.io))
+    tasks = [] if snapshot is None else ScanPlanner(table.metadata, table.io).plan_files(listed_manifests(snapshot, table.io))
     deleted = [(task, file) for task in tasks for file in task.delete_files if file.content != DataFileContent.EQUALITY_DELETES]
     if sum(file.record_count for _, file in deleted) > MOST_ROWS:
         raise ConfigurationError(

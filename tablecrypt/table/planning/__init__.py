@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tablecrypt.table.planning.delete_index import FILE_PATH_FIELD_ID, DeleteIndex, only_path, sequence_number_of
-from tablecrypt.table.planning.planner import ScanPlanner
+from tablecrypt.table.planning.planner import ScanPlanner, listed_manifests
 from tablecrypt.table.planning.tasks import EncryptedFileScanTask, FilePart, parts_of
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "EncryptedFileScanTask",
     "FilePart",
     "ScanPlanner",
+    "listed_manifests",
     "only_path",
     "parts_of",
     "sequence_number_of",

@@ -24,6 +24,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, ManifestContent, ManifestFile
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Properties, Record
 from pyiceberg.utils.properties import property_as_bool
 
@@ -32,11 +33,21 @@ from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.manifest_cache import read_in_columns
+from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning.delete_index import DeleteIndex
 from tablecrypt.table.planning.file_filter import FileFilter
 from tablecrypt.table.planning.tasks import EncryptedFileScanTask
 from tablecrypt.table.restrictions.read_restrictions import plannable
+
+
+def listed_manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
+    """Return the manifests of a snapshot, to plan a scan with them. A list that this process has read before is not read again.
+
+    Raises:
+        TablecryptError: whatever reading a manifest list raises.
+    """
+    return snapshot.manifests_to_plan(io) if isinstance(snapshot, EncryptedSnapshot) else snapshot.manifests(io)
 
 
 class ScanPlanner:

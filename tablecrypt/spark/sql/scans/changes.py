@@ -37,7 +37,7 @@ from tablecrypt.spark.sql.branches_and_tags import head_of, snapshot_of
 from tablecrypt.spark.sql.scans.change_rows import CHANGE_FIELDS, DELETE, INSERT, ChangedRows
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID
-from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
+from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner, listed_manifests
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 
@@ -193,7 +193,7 @@ class _Changes:
 
     def _plan(self) -> None:
         """Plan both snapshots, but for data manifests that they share where they share all delete manifests too."""
-        listed = [[] if each is None else each.manifests(self.table.io) for each in (self.parent, self.snapshot)]
+        listed = [[] if each is None else listed_manifests(each, self.table.io) for each in (self.parent, self.snapshot)]
         shared = set.intersection(*({manifest.manifest_path for manifest in manifests} for manifests in listed))
         if any(_has_deletes(manifest) and manifest.manifest_path not in shared for manifests in listed for manifest in manifests):
             shared = set()
