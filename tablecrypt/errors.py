@@ -168,23 +168,28 @@ class KmsAccessDeniedError(KmsError):
 class ColumnKeyDeniedError(KmsAccessDeniedError):
     """The KMS does not let this caller use the master key of a protected column: values of that column cannot be read or written.
 
-    What to do: Leave the column out of the selected columns, or ask for permission on its master key.
+    What to do: Leave the column out of the selected columns, or ask for permission on its master key. An engine such as DuckDB or Polars
+    gets masks only by `masked="mask"`.
 
     Attributes:
         field_id: the column's.
         column_key_id: the master key's.
+        ways_out: what the caller can do, in sentences.
     """
 
-    def __init__(self, field_id: int, column_key_id: str, reason: str) -> None:
+    def __init__(
+        self, field_id: int, column_key_id: str, reason: str, ways_out: str = "Leave the column out, or ask for the right to that key"
+    ) -> None:
         super().__init__(reason)
-        self.args = (field_id, column_key_id, reason)
+        self.args = (field_id, column_key_id, reason, ways_out)
         self.field_id = field_id
         self.column_key_id = column_key_id
+        self.ways_out = ways_out
 
     def __str__(self) -> str:
         return (
             f"column {self.field_id} is protected by master key {self.column_key_id!r}, which the key service does not let you use: "
-            f"{self.message}. Leave the column out, or ask for the right to that key"
+            f"{self.message}. {self.ways_out}"
         )
 
 

@@ -121,8 +121,8 @@ COLUMN_GUARD: Final = _of_columns(
 MASKED_READS: Final = _of_own_catalogs(
     name="encryption.masked-reads",
     reader="tablecrypt.table",
-    default="mask",
-    doc="What scans do with protected columns whose keys the reader may not use: `mask` returns masks, `error` refuses to read them.",
+    doc="What scans do with protected columns whose keys the reader may not use: `mask` returns masks, to engines too; `error` refuses to "
+    "read them. If unset, rows show masks and engines are refused.",
 )
 PINS: Final = _of_own_catalogs(
     name="encryption.pins",

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.schema import Schema
 
-from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.spark.columns import schema_for_spark, spark_schema
@@ -73,4 +72,4 @@ def masks_asked_for(table: EncryptedTable, masked: str | None) -> str:
         table: what is read.
         masked: what its reader asked for; None for nothing.
     """
-    return masked or str(table.catalog.properties.get(names.MASKED_READS.name, ERROR))
+    return table.scan(masked=masked).masked or ERROR

@@ -24,7 +24,7 @@ from tablecrypt.spark.protected_columns import JobColumns, file_io_of_task
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.policy import has_column_keys
-from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
+from tablecrypt.table.protection.visible_columns import ERROR, MASK, visible_columns
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -224,9 +224,11 @@ class PlannedRead:
         """
         projected = ordered_projection(scan, columns)
         filtered = extract_field_ids(bind(located.table.schema(), scan.row_filter, case_sensitive=scan.case_sensitive))
-        readable = readable_columns(located.table, projected, filtered, scan.masked)
+        # Spark is refused conditions on masks, or has to ask for them: see masked_columns.py.
+        masked = scan.masked or MASK
+        readable = readable_columns(located.table, projected, filtered, masked)
         tasks = cast("list[EncryptedFileScanTask]", list(scan.plan_files()))
-        return cls(located, projected, scan.row_filter, tasks, scan.masked, readable)
+        return cls(located, projected, scan.row_filter, tasks, masked, readable)
 
 
 def readable_columns(table: EncryptedTable, projected: Schema, filtered: set[int], masked: str) -> frozenset[int]:

@@ -94,10 +94,14 @@ class _Ciphertext:
 
 
 class ScanForOthers:
-    """A scan that keeps its table's FileIO, and reads for an engine that put another one in its place."""
+    """A scan that keeps its table's FileIO, and reads for an engine that put another one in its place.
+
+    Attributes:
+        is_for_an_engine: whether one did.
+    """
 
     _io: FileIO
-    _is_for_an_engine: bool = False
+    is_for_an_engine: bool = False
 
     @property
     def io(self) -> FileIO:
@@ -109,18 +113,18 @@ class ScanForOthers:
         if isinstance(io, EncryptingFileIO) or not hasattr(self, "_io"):
             self._io = io
         else:
-            self._is_for_an_engine = True
+            self.is_for_an_engine = True
 
     def update(self, **overrides: Any) -> Self:
         """Return the scan with other arguments, for the same reader."""
         updated: Self = super().update(**overrides)  # type: ignore[misc]
-        updated._is_for_an_engine = self._is_for_an_engine
+        updated.is_for_an_engine = self.is_for_an_engine
         return updated
 
     def plan_files(self) -> Iterable[FileScanTask]:
         """Return a task for each data file that the scan reads."""
         tasks = self.tasks()
-        if not self._is_for_an_engine:
+        if not self.is_for_an_engine:
             return tasks
         return cast("list[FileScanTask]", [_Ciphertext() for _ in tasks])
 

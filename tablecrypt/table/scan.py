@@ -4,7 +4,11 @@ A scan's filters, projection, limit, snapshot and case sensitivity mean what the
 the table's columns, `_row_id` and `_last_updated_sequence_number` can be selected by name; `*` does not include them.
 
 What a catalog's server restricts is left out and masked in every result (read_restrictions.py). Protected columns whose keys the reader may
-not use are masked or refused, as `masked` says (protection/visible_columns.py).
+not use are masked or refused, as `masked` says (protection/visible_columns.py). Where it says nothing,
+
+    rows      to_arrow, to_arrow_batch_reader, to_pandas                        show masks
+    engines   to_arrow_dataset, to_duckdb, to_polars, to_ray, the PyCapsule     refuse these columns: an engine evaluates conditions, joins
+              stream, and what Polars reads through a scan of its own           and groups of its own on what it gets
 
 Raises PlaintextRefusedError, TamperedFileError, AuthenticationError, FormatError or KmsError, naming the file; no row of a file that fails
 is in a result, and `to_arrow` returns nothing at all then.
@@ -21,10 +25,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import ALWAYS_TRUE, DataScan, FileScanTask, IncrementalAppendScan
+from pyiceberg.table import ALWAYS_TRUE, BaseScan, DataScan, FileScanTask, IncrementalAppendScan
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
 from pyiceberg.utils.concurrent import ExecutorFactory
 
@@ -41,11 +46,12 @@ from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import ScanPlanner, listed_manifests
 from tablecrypt.table.prefetch import prefetched
-from tablecrypt.table.protection.visible_columns import ERROR, MASK, checked_masked
+from tablecrypt.table.protection.visible_columns import ERROR, MASK, checked_masked, refuse_masks_to_engine
 from tablecrypt.table.reader import MatchingPositions, TaskReader
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted, restrictions_of
 
 if TYPE_CHECKING:
+    import polars as pl
     from duckdb import DuckDBPyConnection
 
     from tablecrypt.table.datasets.engine_read import DatasetScan
@@ -58,28 +64,53 @@ _READ_AHEAD: Final = 64 * 1024 * 1024
 """A stream reads this many files at once, of each this many bytes ahead (or one row group), and keeps this many batches of each waiting."""
 
 
-class _ReadByEngines:
+class _ReadByEngines(ScanForOthers, BaseScan):
     """A scan whose rows engines read with columns and filters of their own.
 
     Attributes:
-        masked: what is done about protected columns whose keys the reader may not use: `mask` or `error`.
+        masked: what the caller or the catalog wants done about protected columns whose keys the reader may not use: `mask` or `error`.
+            None: nobody has said so.
     """
 
-    masked: str = MASK
+    masked: str | None = None
 
     def update(self, **overrides: Any) -> Self:
         """Return the scan with other arguments; `masked` may be among them."""
         masked = checked_masked(overrides.pop("masked", self.masked))
-        updated: Self = super().update(**overrides)  # type: ignore[misc]
+        updated = super().update(**overrides)
         updated.masked = masked
         return updated
 
+    def for_engine(self) -> Self:
+        """Return the scan as an engine reads all its columns.
+
+        Raises:
+            ColumnKeyDeniedError: one of them would be masked, and nobody has asked for masks.
+        """
+        if self.masked == MASK:
+            return self
+        refuse_masks_to_engine(self.table_metadata, _own_io(self.io), cast("DatasetScan", self).projection())
+        return self.update(masked=ERROR)
+
     def to_arrow_dataset(self) -> EncryptedDataset:
-        """Return the rows as a pyarrow dataset, for DuckDB, Polars, DataFusion and Arrow. Nothing is read before one asks for rows."""
+        """Return the rows as a pyarrow dataset, for DuckDB, Polars, DataFusion and Arrow. Nothing is read before one asks for rows.
+
+        A read that takes a column which would be masked is refused, unless the scan was asked for masks.
+        """
         return EncryptedDataset(cast("DatasetScan", self))
+
+    def to_polars(self) -> pl.DataFrame:
+        """Read all rows into a DataFrame of Polars. Raises as `for_engine`."""
+        return super(_ReadByEngines, self.for_engine()).to_polars()
+
+    def to_ray(self) -> Any:
+        """Read all rows into a Dataset of Ray. Raises as `for_engine`."""
+        return super(_ReadByEngines, self.for_engine()).to_ray()
 
     def to_duckdb(self, table_name: str, connection: DuckDBPyConnection | None = None) -> DuckDBPyConnection:
         """Register the rows in DuckDB, which reads what each query takes of them; return the connection.
+
+        A query that takes a column which would be masked fails with the text of a ColumnKeyDeniedError, unless masks were asked for.
 
         Args:
             table_name: what queries call them.
@@ -98,11 +129,11 @@ class _ReadByEngines:
         return connected
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return the rows as a stream, by Arrow's PyCapsule interface."""
+        """Return the rows as a stream, by Arrow's PyCapsule interface. Who takes it may be an engine: raises as `for_engine`."""
         return self.to_arrow_dataset().scanner().to_reader().__arrow_c_stream__(requested_schema)
 
 
-class EncryptedDataScan(_ReadByEngines, ScanForOthers, DataScan):
+class EncryptedDataScan(_ReadByEngines, DataScan):
     """A scan of one snapshot of an encrypted table."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -175,7 +206,7 @@ class EncryptedDataScan(_ReadByEngines, ScanForOthers, DataScan):
         return known + sum(counts)
 
 
-class EncryptedIncrementalAppendScan(_ReadByEngines, ScanForOthers, IncrementalAppendScanAdapter):
+class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapter):
     """A scan of the rows that append snapshots added between two snapshots of an encrypted table."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -221,6 +252,7 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, ScanForOthers, IncrementalA
 
 def read_table(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
     """Read the tasks of a scan into an Arrow table, in parallel."""
+    scan = _as_its_reader_sees_it(scan)
     projected = scan.projection()
     if scan.limit is not None:
         batches: Iterable[pa.RecordBatch] = _limited(_stream(scan, projected, tasks, dictionary_columns), scan.limit)
@@ -232,6 +264,7 @@ def read_table(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tu
 
 def read_stream(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
     """Read the tasks of a scan as a stream, in order, with bounded memory."""
+    scan = _as_its_reader_sees_it(scan)
     projected = scan.projection()
     batches = _stream(scan, projected, tasks, dictionary_columns)
     if scan.limit is not None:
@@ -241,6 +274,10 @@ def read_stream(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: t
         batches = itertools.chain([first], batches)
         schema = pa.schema([first.schema.field(field.name) if field.name in dictionary_columns else field for field in schema])
     return pa.RecordBatchReader.from_batches(schema, batches).cast(schema)
+
+
+def _as_its_reader_sees_it(scan: Scan) -> Scan:
+    return scan.for_engine() if isinstance(scan, _ReadByEngines) and scan.is_for_an_engine else scan
 
 
 def _counts_whole(task: FileScanTask, unfiltered: bool) -> bool:
@@ -280,7 +317,12 @@ def _planner(scan: Scan) -> ScanPlanner:
 
 
 def _reader(scan: Scan, projected: Schema, dictionary_columns: tuple[str, ...], read_ahead: int | None) -> TaskReader:
-    if not isinstance(scan.io, EncryptingFileIO):
-        raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(scan.io).__name__}")
-    masked = scan.masked if isinstance(scan, _ReadByEngines) else ERROR
-    return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, dictionary_columns, read_ahead, masked)
+    masked = (scan.masked or MASK) if isinstance(scan, _ReadByEngines) else ERROR
+    io = _own_io(scan.io)
+    return TaskReader(scan.table_metadata, io, projected, scan.row_filter, scan.case_sensitive, dictionary_columns, read_ahead, masked)
+
+
+def _own_io(io: FileIO) -> EncryptingFileIO:
+    if not isinstance(io, EncryptingFileIO):
+        raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(io).__name__}")
+    return io

@@ -124,7 +124,7 @@ class EncryptedTable(TableAdapter):
 
         Args:
             masked: `mask` gives masks of protected columns whose keys may not be used, `error` refuses to read them; None: as the catalog
-                says by encryption.masked-reads.
+                says by encryption.masked-reads. Where that says nothing, rows show masks, and engines are refused these columns.
         """
         scan = EncryptedDataScan(
             table_metadata=self.metadata,
@@ -214,9 +214,14 @@ class EncryptedTable(TableAdapter):
         """Refuse: see `EncryptedTransaction.update_statistics`."""
         return self.transaction().update_statistics()
 
-    def to_polars(self) -> pl.LazyFrame:
-        """Return a LazyFrame that scans this table. Columns, limits and simple filters decide what is read; see lazy_frame.py."""
-        return scan_lazily(self.scan())
+    def to_polars(self, masked: str | None = None) -> pl.LazyFrame:
+        """Return a LazyFrame that scans this table. Columns, limits and simple filters decide what is read; see lazy_frame.py.
+
+        Args:
+            masked: as for `scan`. Unless it or the catalog says `mask`, collecting a column that would be masked fails with the text of a
+                ColumnKeyDeniedError.
+        """
+        return scan_lazily(self.scan(masked=masked))
 
     def to_daft(self) -> NoReturn:
         """Refuse: Daft opens the data files itself and cannot decrypt them."""
@@ -230,8 +235,8 @@ class EncryptedTable(TableAdapter):
         """Refuse: PyIceberg's provider, in Rust, opens the data files itself and cannot decrypt them."""
         self._refuse_foreign_reader('SessionContext.register_dataset("name", table.scan().to_arrow_dataset())')
 
-    def _masked(self, asked: str | None) -> str:
-        return names.MASKED_READS.read(self.catalog.properties) if asked is None else asked
+    def _masked(self, asked: str | None) -> str | None:
+        return self.catalog.properties.get(names.MASKED_READS.name) if asked is None else asked
 
     def _autocommit(self) -> EncryptedTransaction:
         return EncryptedTransaction(self, autocommit=True)

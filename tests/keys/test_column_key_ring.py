@@ -102,6 +102,19 @@ def test_a_thousand_files_cost_one_call_of_the_kms_and_share_no_key(written: tup
     assert made.new_entries(ring, [number.to_bytes(2, "big") for number in range(1000)]) == ()
 
 
+def test_the_key_service_is_asked_once_an_hour_for_each_master_key(written: tuple[KeyRing, bytes]) -> None:
+    ring, key_metadata = written
+    now = [0.0]
+    keyring = MemoryKeyManagementClient({"kms.memory.name": "column-keys"}, KEYS)
+    kms = ResilientKeyManagementClient(keyring, clock=lambda: now[0])
+    for minute in range(180):
+        now[0] = minute * 60.0
+        keys = TableColumnKeys(maker(kms), POLICY, ring)
+        keys.check_readable([SSN, SALARY])
+        assert keys.unwrap(SSN, key_metadata, PREFIX)
+    assert kms.calls == {"unwrap_key": 3}
+
+
 def test_a_refusal_is_asked_once_a_minute_and_counted(written: tuple[KeyRing, bytes]) -> None:
     ring, key_metadata = written
     kms, now = client("column-keys-analyst", {"orders": KEYS["orders"]}), [100.0]

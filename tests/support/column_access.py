@@ -41,12 +41,17 @@ def counted(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
 
 
-def _duckdb(table: EncryptedTable, query: str) -> list[Any]:
-    import duckdb
-
-    connection = duckdb.connect()
-    connection.register("people", table.scan().to_arrow_dataset())
+def _duckdb(table: EncryptedTable, query: str, masked: str | None = None) -> list[Any]:
+    connection = table.scan(masked=masked).to_duckdb("people")
+    connection.register("known", pa.table({"ssn": ["SSN-2"]}))
     return [row[0] for row in connection.execute(query).fetchall()]
+
+
+def _polars(table: EncryptedTable, query: str, masked: str | None = None) -> list[Any]:
+    import polars as pl
+
+    with pl.SQLContext({"people": table.to_polars(masked=masked)}) as context:
+        return [row[0] for row in context.execute(query).collect().rows()]
 
 
 def _done(change: Callable[[EncryptedTable], object]) -> Callable[[EncryptedTable], str]:
@@ -81,12 +86,19 @@ OF_LATE_FILES: Final = "reencrypt files from before the declaration"
 OPERATIONS: Final[Mapping[str, Callable[[EncryptedTable], str]]] = {
     "read the column: Arrow": lambda table: described(table.scan().to_arrow()["ssn"].to_pylist()),
     "read the column: DuckDB": lambda table: described(_duckdb(table, "SELECT ssn FROM people")),
-    "read the column: Polars": lambda table: described(table.to_polars().collect()["ssn"].to_list()),
-    'read the column, `masked="error"`': lambda table: described(table.scan().update(masked="error").to_arrow()["ssn"].to_pylist()),
+    "read the column: Polars": lambda table: described(_polars(table, "SELECT ssn FROM people")),
+    'read the column: DuckDB, `masked="mask"`': lambda table: described(_duckdb(table, "SELECT ssn FROM people", "mask")),
+    'read the column: Polars, `masked="mask"`': lambda table: described(_polars(table, "SELECT ssn FROM people", "mask")),
+    'read the column: Arrow, `masked="error"`': lambda table: described(table.scan(masked="error").to_arrow()["ssn"].to_pylist()),
     "read other columns": lambda table: counted(table.scan(selected_fields=("id", "note")).to_arrow().num_rows),
+    "read other columns: DuckDB": lambda table: counted(len(_duckdb(table, "SELECT id FROM people"))),
     "filter by another column": lambda table: counted(table.scan("id = 2").to_arrow().num_rows),
     "filter by the column: Arrow": lambda table: counted(table.scan("ssn = 'SSN-2'").to_arrow().num_rows),
     "filter by the column: DuckDB": lambda table: counted(len(_duckdb(table, "SELECT id FROM people WHERE ssn = 'SSN-2'"))),
+    "filter by the column: Polars": lambda table: counted(len(_polars(table, "SELECT id FROM people WHERE ssn LIKE '%-2'"))),
+    "join on the column: DuckDB": lambda table: counted(len(_duckdb(table, "SELECT id FROM people JOIN known USING (ssn)"))),
+    "group by the column: DuckDB": lambda table: counted(len(_duckdb(table, "SELECT count(*) FROM people GROUP BY ssn"))),
+    "group by the column: Polars": lambda table: counted(len(_polars(table, "SELECT count(*) FROM people GROUP BY ssn"))),
     "time travel": lambda table: described(table.scan(snapshot_id=table.snapshots()[0].snapshot_id).to_arrow()["ssn"].to_pylist()),
     "append": _done(lambda table: table.append(ROWS)),
     "delete by another column": _done(lambda table: table.delete("id = 2")),

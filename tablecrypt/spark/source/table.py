@@ -15,6 +15,7 @@ from tablecrypt.spark.masked_columns import marked_schema, masks_asked_for
 from tablecrypt.spark.source.options import SourceOptions
 from tablecrypt.spark.source.session import SessionFacts
 from tablecrypt.spark.tables import LocatedTable, ordered_projection, readable_columns
+from tablecrypt.table.protection.visible_columns import MASK
 from tablecrypt.table.scan import EncryptedDataScan
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class SourceTable:
         located = self.load()
         scan = self.scan(located, self.options.columns)
         projected = ordered_projection(scan, self.options.columns)
-        return marked_schema(located.table, projected, readable_columns(located.table, projected, set(), scan.masked))
+        return marked_schema(located.table, projected, readable_columns(located.table, projected, set(), scan.masked or MASK))
 
 
 def check_declared(declared: StructType, projected: Schema) -> None:

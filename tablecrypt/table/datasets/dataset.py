@@ -6,6 +6,9 @@
 Nothing is planned or opened before an engine asks for rows. A dataset may be read many times, in several threads, and each time plans again
 with the engine's filter. It stays at the snapshot of its scan.
 
+Engines evaluate conditions, joins and groups on what they get. So a read gets no masks of protected columns, unless its scan was asked for
+masks: one that takes such a column is refused, whether the right to it was missing from the start or was withdrawn since.
+
 Keys are in memory while files are read, and live as long as the dataset: it holds the table's FileIO, which unwraps them. They do not leave
 the process with it. A dataset cannot be pickled, and what Arrow's C++ would scan by itself, past these methods, has no rows but an error.
 """
@@ -25,6 +28,7 @@ from pyiceberg.table import FileScanTask
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.parquet.storage import RefusingFileSystem
 from tablecrypt.table.datasets.engine_read import Columns, DatasetScan, EngineRead
+from tablecrypt.table.protection.visible_columns import ERROR
 from tablecrypt.table.table_files import TableFileIO
 
 _INSTEAD: Final = "use its scanner, to_table, to_batches, filter or get_fragments, or read it with DuckDB, Polars or DataFusion"
@@ -36,9 +40,13 @@ class DatasetScanner:
     Attributes:
         dataset_schema: of the dataset.
         projected_schema: of the rows.
+
+    Raises:
+        ColumnKeyDeniedError: one of the columns would be masked, and nobody has asked for masks.
     """
 
     def __init__(self, read: EngineRead, dataset_schema: pa.Schema) -> None:
+        read.refuse_masks()
         self._read = read
         self.dataset_schema = dataset_schema
         self.projected_schema = read.schema
@@ -135,7 +143,8 @@ class EncryptedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         file_format = ds.ParquetFileFormat()
         super().__init__([file_format.make_fragment(RefusingFileSystem.PATH, nothing)], schema, file_format, nothing)
         # An engine reads file by file, and joins a table with itself: what is masked there must stay equal where it was.
-        self._scan = scan.update(io=scan.io.of_one_query()) if isinstance(scan.io, TableFileIO) else scan
+        io = scan.io.of_one_query() if isinstance(scan.io, TableFileIO) else scan.io
+        self._scan = scan.update(io=io, masked=scan.masked or ERROR)
         self._expression = expression
 
     def __repr__(self) -> str:
@@ -159,6 +168,7 @@ class EncryptedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
 
         Raises:
             ConfigurationError: these do not fit the columns of the scan.
+            ColumnKeyDeniedError: one of the columns would be masked, and nobody has asked for masks; the filter looks at one.
         """
         read = EngineRead(self._scan, columns, _both(self._expression, filter), None, options.get("batch_size"))
         return DatasetScanner(read, self.schema)

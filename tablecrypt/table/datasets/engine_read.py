@@ -46,7 +46,7 @@ from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
 from tablecrypt.table.datasets.engine_filter import EngineFilter
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
 from tablecrypt.table.prefetch import prefetched
-from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
+from tablecrypt.table.protection.visible_columns import ERROR, MASK, protected_in, refuse_masks_to_engine, visible_columns
 from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
@@ -67,7 +67,7 @@ class DatasetScan(Protocol):
     row_filter: BooleanExpression
     case_sensitive: bool
     limit: int | None
-    masked: str
+    masked: str | None
 
     @property
     def io(self) -> FileIO:
@@ -96,9 +96,19 @@ def check_filtered(scan: DatasetScan, names: set[str] | None) -> None:
     Raises:
         ColumnKeyDeniedError: the reader may not see the values of one.
     """
-    filtered = {field.field_id for field in scan.projection().fields if names is None or field.name in names}
-    if filtered and isinstance(scan.io, EncryptingFileIO):
-        visible_columns(scan.table_metadata, scan.io, Schema(), filtered, ERROR)
+    filtered = Schema(*(field for field in scan.projection().fields if names is None or field.name in names))
+    if filtered.fields:
+        _refuse_masks(scan, filtered)
+        if isinstance(scan.io, EncryptingFileIO):
+            # Of a struct the fields that the scan has: others are not in what the engine looks at.
+            leaves = {each for each in filtered.field_ids if filtered.find_type(each).is_primitive}
+            visible_columns(scan.table_metadata, scan.io, Schema(), leaves, ERROR)
+
+
+def _refuse_masks(scan: DatasetScan, columns: Schema) -> None:
+    """Refuse columns that would be masked, unless the scan was asked for masks."""
+    if scan.masked != MASK and isinstance(scan.io, EncryptingFileIO):
+        refuse_masks_to_engine(scan.table_metadata, scan.io, columns)
 
 
 @dataclass(frozen=True)
@@ -148,6 +158,14 @@ class EngineRead:
         except (pa.ArrowException, KeyError) as error:
             raise ConfigurationError(f"the columns or the filter do not fit the columns of the scan: {error}") from error
 
+    def refuse_masks(self) -> None:
+        """Refuse a read that takes columns which would be masked, unless the scan was asked for masks.
+
+        Raises:
+            ColumnKeyDeniedError: it takes such columns.
+        """
+        _refuse_masks(self._scan, self._needed)
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, file by file."""
         if self._scan.limit is not None:
@@ -183,13 +201,19 @@ class EngineRead:
         return restrictions_of(self._scan.io) is not None or not LINEAGE_FIELD_IDS.isdisjoint(self._needed.field_ids)
 
     def _needed_columns(self) -> Schema:
-        """The scan's columns that the result or the filter takes, in the scan's order; the first, where neither takes any."""
+        """The scan's columns that the result or the filter takes, in the scan's order.
+
+        Where neither takes any, the first that everybody may read: rows are only counted.
+        """
         names = self._names_of_columns()
         filtered = set() if self._engine is None else self._engine.columns
         if names is None or filtered is None:
             return self._all
-        needed = [field for field in self._all.fields if field.name in names | filtered]
-        return Schema(*(needed or self._all.fields[:1]))
+        if needed := [field for field in self._all.fields if field.name in names | filtered]:
+            return Schema(*needed)
+        protected = protected_in(self._scan.table_metadata, self._all)
+        in_the_open = [field for field in self._all.fields if protected.isdisjoint(Schema(field).field_ids)]
+        return Schema(*(in_the_open or self._all.fields)[:1])
 
     def _names_of_columns(self) -> set[str] | None:
         if self._columns is None:
@@ -213,7 +237,8 @@ class EngineRead:
     def _reader(self, scan: DatasetScan, projected: Schema) -> TaskReader:
         if not isinstance(scan.io, EncryptingFileIO):
             raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(scan.io).__name__}")
-        return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, (), _READ_AHEAD, scan.masked)
+        masked = scan.masked or ERROR
+        return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, (), _READ_AHEAD, masked)
 
     def _of_native(self, files: list[UniformParquetFile], native: _NativeFiles) -> Iterator[pa.RecordBatch]:
         prunes_safely = native.may_prune and (self._engine is None or self._engine.prunes_safely)

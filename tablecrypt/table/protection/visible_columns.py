@@ -4,6 +4,8 @@
     it cannot      masked="error"                  ColumnKeyDeniedError, before any file is opened
                    the column's mask is error      the same
                    the read filters by it          the same: a filter is never evaluated on masks
+                   an engine takes the column,     the same: it evaluates conditions, joins and groups of its own on what it gets
+                   and nobody asked for masks
                    masks that files hold           the masks
                    null                            nulls, or empty values where the column is required
 
@@ -43,9 +45,13 @@ MASK: Final = "mask"
 ERROR: Final = "error"
 
 
-def checked_masked(masked: str) -> str:
-    """Return what a read does about columns whose keys its reader may not use. ConfigurationError for neither `mask` nor `error`."""
-    if masked not in (MASK, ERROR):
+def checked_masked(masked: str | None) -> str | None:
+    """Return what a read was asked to do about columns whose keys its reader may not use; None where nobody has said so.
+
+    Raises:
+        ConfigurationError: it is neither `mask` nor `error`.
+    """
+    if masked not in (MASK, ERROR, None):
         raise ConfigurationError(f"masked is {masked!r}; it must be 'mask' or 'error'")
     return masked
 
@@ -122,11 +128,7 @@ def visible_columns(
     if not has_column_keys(metadata):
         return None
     policy = policy_of(metadata)
-    if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(io, OpensColumnKeys):
-        raise ConfigurationError(
-            f"{metadata.location} has protected columns, and is read through the table's own FileIO and metadata alone"
-        )
-    keys = column_keys(metadata, io)
+    keys = _keys(metadata, io)
     schema = metadata.schema()
     looked_at = {each for field_id in filtered for each in (field_id, *ancestors(schema, field_id))}
     looked_at |= {each for each in policy.columns if filtered.intersection(ancestors(schema, each))}
@@ -141,6 +143,38 @@ def visible_columns(
     return VisibleColumns(
         access, frozenset(hidden), nulled, {each: policy.columns[each].since for each in needed if each in policy.columns}
     )
+
+
+def protected_in(metadata: TableMetadata, columns: Schema) -> frozenset[int]:
+    """Return the field ids of those of the columns, and of fields in them, that are or were protected."""
+    return frozenset(columns.field_ids & _every(ColumnPolicy.from_properties(metadata.properties)))
+
+
+def refuse_masks_to_engine(metadata: TableMetadata, io: EncryptingFileIO, columns: Schema) -> None:
+    """Refuse to give an engine columns that this reader would see masks of, and that nobody has asked to mask.
+
+    Raises:
+        ColumnKeyDeniedError: one of the columns would be masked. The message names them all.
+    """
+    if not (protected := protected_in(metadata, columns)):
+        return
+    keys, denied = _keys(metadata, io), dict[int, ColumnKeyDeniedError]()
+    for field_id in sorted(protected):
+        try:
+            keys.check_readable((field_id,))
+        except ColumnKeyDeniedError as error:
+            denied[field_id] = error
+    if not denied:
+        return
+    first = next(iter(denied.values()))
+    listed = ", ".join(repr(columns.find_column_name(field_id)) for field_id in denied)
+    raise ColumnKeyDeniedError(
+        first.field_id,
+        first.column_key_id,
+        first.message,
+        f"An engine would evaluate conditions, joins and groups on the masks of {listed}. Leave these columns out of the query, or of "
+        'the scan with table.scan(selected_fields=…), or ask for their masks with table.scan(masked="mask")',
+    ) from first
 
 
 class MaskedFile:
@@ -186,6 +220,14 @@ def _has_field(schema: pa.Schema, field_id: int) -> bool:
     except ConfigurationError:
         return False
     return True
+
+
+def _keys(metadata: TableMetadata, io: EncryptingFileIO) -> ColumnKeys:
+    if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(io, OpensColumnKeys):
+        raise ConfigurationError(
+            f"{metadata.location} has protected columns, and is read through the table's own FileIO and metadata alone"
+        )
+    return column_keys(metadata, io)
 
 
 def _every(policy: ColumnPolicy) -> set[int]:

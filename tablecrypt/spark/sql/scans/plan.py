@@ -63,7 +63,7 @@ from tablecrypt.spark.sql.scans.portable import portable_tasks
 from tablecrypt.spark.tables import readable_columns
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
-from tablecrypt.table.protection.visible_columns import ERROR
+from tablecrypt.table.protection.visible_columns import ERROR, MASK
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 from tablecrypt.table.table_files import key_metadata_of
 
@@ -258,7 +258,7 @@ def _readable(loaded: LoadedTable, request: Request, projected: Schema) -> froze
     """Return the field ids of the protected columns whose values a scan shows."""
     table = loaded.located.table
     needs_values = loaded.changes is not None or request.flag("row_level")
-    masked = ERROR if needs_values else table.scan().masked
+    masked = ERROR if needs_values else table.scan().masked or MASK
     return readable_columns(table, projected, looked_at(request.items("filter"), loaded.schema), masked)
 
 
