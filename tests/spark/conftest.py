@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CATALOG: Final = "sparktest"
+TIME_ZONE: Final = "Asia/Kolkata"
+"""In which sessions count days and show instants. Partitions count days in UTC, so that another zone must not matter."""
 ROOT: Final = Path(__file__).parents[2]
 
 
@@ -73,7 +75,7 @@ def spark_run(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
-        "spark.sql.session.timeZone": "Asia/Kolkata",
+        "spark.sql.session.timeZone": TIME_ZONE,
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
         "spark.local.dir": str(folder / "local"),

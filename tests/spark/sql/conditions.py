@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
+from tests.spark.conftest import TIME_ZONE
 from tests.spark.sql.values import Column, order_key, quoted, text
 
 Row = dict[int, Any]
@@ -19,6 +22,14 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_SHAPES_OF_KINDS: Final = {
+    "string": ["like", "contains"],
+    "int": ["modulo", "modulo"],
+    "bigint": ["modulo", "modulo"],
+    "double": ["nan"],
+    "timestamp": ["day"],
+}
+_ZONE: Final = ZoneInfo(TIME_ZONE)
 
 
 @dataclass(frozen=True)
@@ -65,25 +76,42 @@ def draw_condition(random: Random, columns: Sequence[Column], alias: str = "", d
     return Condition(f"({left.sql}) {connective} ({right.sql})", lambda row: join(left.evaluate(row), right.evaluate(row)))
 
 
-def equals(column: Column, value: Any, alias: str = "") -> Condition:
-    """The column has this value, which is not null."""
-    return _compare(operands([column], alias)[0], "=", value)
+def equals(column: Column, value: Any) -> Condition:
+    """The column has this value, or is null if that is the value."""
+    operand = operands([column])[0]
+    return _is_null(operand) if value is None else _compare(operand, "=", value)
+
+
+def is_in(column: Column, values: Sequence[Any], sql: str, *, negated: bool) -> Condition:
+    """The column's value is one of the values, which `sql` lists or queries. With a null among them, no other value is surely absent."""
+    operand = operands([column])[0]
+    found = _listed(operand, values)
+    return Condition(f"{operand.sql} {'NOT ' * negated}IN ({sql})", (lambda row: _not(found(row))) if negated else found)
+
+
+def same(column: Column, one: str, other: str, *, with_nulls: bool) -> Condition:
+    """The column is equal in two rows, known to hold the same values, of the tables so called; nulls are only if `with_nulls`."""
+    name = quoted(column.name)
+    value_of = _value(column)
+    sql = f"{one}.{name} {'<=>' if with_nulls else '='} {other}.{name}"
+    return Condition(sql, lambda row: True if with_nulls or value_of(row) is not None else None)
 
 
 def _comparison(random: Random, operand: Operand) -> Condition:
     column, sql = operand.column, operand.sql
-    shapes = ["compare", "compare", "compare", "in", "null", "not null", "safe", "between"]
-    shapes += ["like"] if column.kind == "string" else ["modulo", "modulo"] if column.kind in ("int", "bigint") else []
+    shapes = ["compare", "compare", "compare", "in", "in or null", "null", "null", "not null", "safe", "safe to null", "between"]
+    shapes += _SHAPES_OF_KINDS.get(column.kind, [])
     value, other = (_not_null(random, column) for _ in range(2))
-    match random.choice(shapes):
+    match shape := random.choice(shapes):
         case "compare":
             return _compare(operand, random.choice(list(_COMPARISONS)), value)
-        case "in":
-            wanted = [order_key(each) for each in (value, other)]
-            literals = f"{column.literal(value)}, {column.literal(other)}"
-            return Condition(f"{sql} IN ({literals})", _of(operand, lambda found: order_key(found) in wanted))
+        case "in" | "in or null":
+            listed = [value, other if shape == "in" else None]
+            return Condition(f"{sql} IN ({', '.join(map(column.literal, listed))})", _listed(operand, listed))
         case "null":
-            return Condition(f"{sql} IS NULL", lambda row: operand.value_of(row) is None)
+            return _is_null(operand)
+        case "safe to null":
+            return Condition(f"{sql} <=> {column.literal(None)}", _is_null(operand).evaluate)
         case "not null":
             return Condition(f"{sql} IS NOT NULL", lambda row: operand.value_of(row) is not None)
         case "safe":
@@ -97,10 +125,28 @@ def _comparison(random: Random, operand: Operand) -> Condition:
         case "like":
             start = value[: random.randrange(1, 4)]
             return Condition(f"{sql} LIKE {text(start + '%')}", _of(operand, lambda found: found.startswith(start)))
+        case "contains":
+            part = value[1:3]
+            return Condition(f"{sql} LIKE {text(f'%{part}%')}", _of(operand, lambda found: part in found))
+        case "nan":
+            return Condition(f"isnan({sql})", lambda row: _of(operand, math.isnan)(row) is True)
+        case "day":
+            day = value.astimezone(_ZONE).date()
+            return Condition(f"CAST({sql} AS DATE) = date'{day}'", _of(operand, lambda found: found.astimezone(_ZONE).date() == day))
         case _:
             divisor = random.randrange(2, 5)
             rest = random.randrange(divisor)
             return Condition(f"pmod({sql}, {divisor}) = {rest}", _of(operand, lambda found: found % divisor == rest))
+
+
+def _is_null(operand: Operand) -> Condition:
+    return Condition(f"{operand.sql} IS NULL", lambda row: operand.value_of(row) is None)
+
+
+def _listed(operand: Operand, values: Sequence[Any]) -> Callable[[Row], bool | None]:
+    wanted = [order_key(each) for each in values if each is not None]
+    absent = None if None in values else False
+    return _of(operand, lambda found: order_key(found) in wanted or absent)
 
 
 def _compare(operand: Operand, sign: str, value: Any) -> Condition:
@@ -109,7 +155,7 @@ def _compare(operand: Operand, sign: str, value: Any) -> Condition:
     return Condition(sql, _of(operand, lambda found: compare(order_key(found), order_key(value))))
 
 
-def _of(operand: Operand, test: Callable[[Any], bool]) -> Callable[[Row], bool | None]:
+def _of(operand: Operand, test: Callable[[Any], bool | None]) -> Callable[[Row], bool | None]:
     """The test, or unknown where the row holds a null."""
 
     def evaluate(row: Row) -> bool | None:

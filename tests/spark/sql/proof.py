@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table.snapshots import ancestors_of
-from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
-from pyiceberg.types import IntegerType, LongType, StringType
+from pyiceberg.types import IntegerType, StringType
 
 from tablecrypt.maintenance import compact
 from tablecrypt.table.table import EncryptedTable
-from tests.spark.sql.random_statements import ID, ITEM, REGION, Field, RandomStatements
+from tests.spark.sql.partitionings import MORE_FIELDS, Field
+from tests.spark.sql.random_statements import RandomStatements
 from tests.spark.sql.table_model import MAIN, ROW_ID, SEQUENCE_NUMBER, difference, without_lineage
 from tests.spark.sql.values import Column, comparable, order_key, quoted
 from tests.support.plaintext import CANARY
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 IDENTIFIER: Final = "db.t"
 SIDE: Final = "side"
-MORE_FIELDS: Final[tuple[Field, ...]] = (
-    (ITEM, "truncate(3, {})", TruncateTransform(3), StringType()),
-    (ID, "bucket(2, {})", BucketTransform(2), LongType()),
-    (REGION, "{}", IdentityTransform(), StringType()),
-)
 _LINEAGE: Final = (ROW_ID, SEQUENCE_NUMBER)
 _REFUSALS: Final = r"(?i)null|stop|cardinality|write a literal"
 

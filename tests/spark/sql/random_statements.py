@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, MonthTransform, Transform, TruncateTransform
-from pyiceberg.types import DateType, IcebergType, IntegerType, LongType, StringType, TimestamptzType
-
-from tests.spark.sql.conditions import Condition, Row, draw_condition, equals
+from tests.spark.sql.conditions import Condition, Row, draw_condition, equals, is_in, same
+from tests.spark.sql.partitionings import (
+    DAY,
+    FLAG,
+    ID,
+    INSTANT,
+    ITEM,
+    NUMBER,
+    PART,
+    PARTITIONINGS,
+    PRICE,
+    RATIO,
+    REGION,
+    TAGS,
+    Field,
+    partition_of,
+)
 from tests.spark.sql.table_model import MAIN, TableModel
 from tests.spark.sql.values import WIDENED, Column, quoted, text
 from tests.support.plaintext import CANARY
@@ -21,27 +34,18 @@ from tests.support.spark_release import FILLS_COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ID, REGION, ITEM, NUMBER, PRICE, RATIO, INSTANT, DAY, FLAG, TAGS, PART = range(1, 12)
 COLUMNS: Final = (
     Column(ID, "id", "bigint", required=True),
-    Column(REGION, "region", "string", values=("eu", "us", "asia", "e'u")),
-    Column(ITEM, "item", "string", values=("aa1", "aa2", "ab", f"{CANARY} b", "größe")),
+    Column(REGION, "region", "string", values=("eu", "us", "", "e'u", "null")),
+    Column(ITEM, "item", "string", values=("aa1", "aa2", "ab", f"{CANARY} b", "größe", "")),
     Column(NUMBER, "n", "int"),
     Column(PRICE, "price", "decimal"),
-    Column(RATIO, "ratio", "double"),
+    Column(RATIO, "ratio", "double", values=(math.nan, math.inf, -math.inf, -0.0, 0.0, 0.25, -7.5)),
     Column(INSTANT, "ts", "timestamp"),
     Column(DAY, "day", "date"),
     Column(FLAG, "order", "boolean"),
     Column(TAGS, "tags", "strings"),
     Column(PART, "part", "struct", fields=(Column(101, "a", "int"), Column(102, "B", "string"))),
-)
-Field = tuple[int, str, Transform[Any, Any], IcebergType]
-PARTITIONINGS: Final[tuple[tuple[Field, ...], ...]] = (
-    ((REGION, "{}", IdentityTransform(), StringType()), (ITEM, "truncate(2, {})", TruncateTransform(2), StringType())),
-    ((ID, "bucket(3, {})", BucketTransform(3), LongType()), (INSTANT, "days({})", DayTransform(), TimestamptzType())),
-    ((REGION, "{}", IdentityTransform(), StringType()), (INSTANT, "months({})", MonthTransform(), TimestamptzType())),
-    ((NUMBER, "truncate(10, {})", TruncateTransform(10), IntegerType()), (DAY, "bucket(2, {})", BucketTransform(2), DateType())),
-    (),
 )
 NAMES: Final = ("alpha", "Beta", "gamma ray", "select", "naïve", "z-1")
 Change = set[int]
@@ -108,12 +112,14 @@ class RandomStatements:
         self.former_fields += [field for field in fields if field not in self.former_fields]
         self.fields, self.one_partitioning = list(fields), False
 
-    def condition(self, alias: str = "", columns: Iterable[Column] | None = None) -> Condition:
-        return draw_condition(self.random, list(columns or self.model.columns), alias)
+    def condition(self, alias: str = "") -> Condition:
+        """On any columns, or often on those alone that the table is partitioned by."""
+        partitioned = self._columns_of_partitions() if self.random.random() < 0.3 else []
+        return draw_condition(self.random, partitioned or self.model.columns, alias)
 
-    def partition_of(self, row: Row) -> tuple[Any, ...]:
-        """The partition that a row lies in."""
-        return tuple(transform.transform(kind)(_internal(row.get(key))) for key, _, transform, kind in self.fields)
+    def _columns_of_partitions(self) -> list[Column]:
+        sources = {key for key, *_ in self.fields}
+        return [column for column in self.model.columns if column.key in sources]
 
     # Statements that write.
 
@@ -140,21 +146,25 @@ class RandomStatements:
         return set()
 
     def _delete(self, branch: str) -> Change:
-        condition = self.condition()
-        if self.random.random() < 0.2:
-            keys = self.random.sample(range(self.model.next_id + 1), min(self.model.next_id, 5))
-            values = ", ".join(f"({key}L)" for key in [*keys, -1])
-            name = quoted(self.model.columns[0].name)
-            condition = Condition(f"{name} IN (SELECT k FROM VALUES {values} AS v(k))", lambda row: row[ID] in keys)
+        condition = self._condition_on_a_query() if self.random.random() < 0.25 else self.condition()
         self.sql(f"DELETE FROM {self.target(branch)} WHERE {condition.sql}")
         self.model.keep(branch, condition)
         return set()
+
+    def _condition_on_a_query(self) -> Condition:
+        """IN or NOT IN what a query finds, of which one may be null."""
+        column = self.random.choice([self.model.columns[0], *self._columns_of_partitions()])
+        values = [column.draw(self.random) for _ in range(3)]
+        if column.key == ID:
+            values = [-1, *self.random.sample(range(self.model.next_id + 1), min(self.model.next_id, 5))]
+        listed = ", ".join(f"({column.literal(value)})" for value in values)
+        return is_in(column, values, f"SELECT k FROM VALUES {listed} AS v(k)", negated=self.random.random() < 0.2)
 
     def _delete_partition(self, branch: str) -> Change | None:
         """Whole partitions if the table is partitioned by region; otherwise single rows."""
         if not self.model.has(REGION):
             return None
-        condition = equals(self.model.column(REGION), self.random.choice(self.model.column(REGION).values))
+        condition = equals(self.model.column(REGION), self.random.choice([*self.model.column(REGION).values, None]))
         self.sql(f"DELETE FROM {self.target(branch)} WHERE {condition.sql}")
         self.model.keep(branch, condition)
         return set()
@@ -172,12 +182,15 @@ class RandomStatements:
         """Each clause is there or not; the first whose condition holds decides about a row."""
         columns, random = self.model.columns, self.random
         rows = self.model.branches[branch]
-        matched = random.sample(sorted(rows), min(len(rows), random.randrange(12)))
+        sampled = random.sample(sorted(rows), min(len(rows), random.randrange(12)))
         inserted = self.model.new_rows(random, random.randrange(5))
-        operation = {key: random.choice(["delete", "update", "keep"]) for key in matched}
-        source = [{**rows[key], ID: key} for key in matched] + inserted
-        select = self._select(source, columns, [text(operation.get(row[ID], "insert")) for row in source])
-        key = quoted(columns[0].name)
+        kinds = {key: random.choice(["delete", "update", "keep"]) for key in sampled}
+        # A null as key matches no row, and neither inserts nor removes one.
+        strays = [{**inserted[0], ID: None}] if inserted and random.random() < 0.3 else []
+        source = [{**rows[key], ID: key} for key in sampled] + strays + inserted
+        select = self._select(source, columns, [text("stray" if row[ID] is None else kinds.get(row[ID], "insert")) for row in source])
+        also, matches = self._match()
+        operation = {key: kind for key, kind in kinds.items() if matches.holds(rows[key])}
         deletes, updates, adds = (random.random() < 0.7 for _ in range(3))
         other = self.condition("t") if random.random() < 0.4 else None
         assignments = self._assignments("t")
@@ -185,12 +198,13 @@ class RandomStatements:
         removes_others = random.random() < 0.5
         clauses = ["WHEN MATCHED AND s.op__ = 'delete' THEN DELETE"] if deletes else []
         clauses += [f"WHEN MATCHED AND s.op__ = 'update' THEN UPDATE SET {settings}"] if updates else []
-        clauses += [self._insert_clause()] if adds else []
+        clauses += [self._insert_clause("AND s.op__ = 'insert'" if also or strays else "")] if adds else []
         if other:
             clauses.append(f"WHEN NOT MATCHED BY SOURCE AND ({other.sql}) THEN {'DELETE' if removes_others else f'UPDATE SET {settings}'}")
         if not clauses:
             return self._update(branch)
-        self.sql(f"MERGE INTO {self.target(branch)} t USING ({select}) s ON t.{key} = s.{key} {' '.join(clauses)}")
+        key_name = quoted(columns[0].name)
+        self.sql(f"MERGE INTO {self.target(branch)} t USING ({select}) s ON t.{key_name} = s.{key_name}{also} {' '.join(clauses)}")
 
         others = {key for key, row in rows.items() if key not in operation and other and other.holds(row)}
         changed = {key for key, kind in operation.items() if updates and kind == "update"} | (set() if removes_others else others)
@@ -200,11 +214,23 @@ class RandomStatements:
         self.model.add(branch, inserted if adds else [])
         return changed
 
-    def _insert_clause(self) -> str:
+    def _match(self) -> tuple[str, Condition]:
+        """What a MERGE asks of two rows of one `id`, as SQL, and of the table's row, since the source's row holds the same values."""
+        draw = self.random.random()
+        if draw < 0.5:
+            return "", Condition("", lambda _row: True)
+        if draw < 0.65:
+            condition = self.condition("t")
+            return f" AND ({condition.sql})", condition
+        column = self.random.choice(self._columns_of_partitions() or [column for column in self.model.columns if column.ordered])
+        condition = same(column, "t", "s", with_nulls=self.random.random() < 0.5)
+        return f" AND {condition.sql}", condition
+
+    def _insert_clause(self, also: str) -> str:
         if self.random.random() < 0.5:
-            return "WHEN NOT MATCHED THEN INSERT *"
+            return f"WHEN NOT MATCHED {also} THEN INSERT *"
         names = [quoted(column.name) for column in self.model.columns]
-        return f"WHEN NOT MATCHED THEN INSERT ({', '.join(names)}) VALUES ({', '.join(f's.{name}' for name in names)})"
+        return f"WHEN NOT MATCHED {also} THEN INSERT ({', '.join(names)}) VALUES ({', '.join(f's.{name}' for name in names)})"
 
     def _overwrite_all(self, branch: str) -> Change:
         rows = self.model.new_rows(self.random, self.random.randrange(1, 20))
@@ -225,8 +251,8 @@ class RandomStatements:
         else:
             with self._setting("spark.sql.sources.partitionOverwriteMode", "dynamic"):
                 self.sql(f"INSERT OVERWRITE {self.target(branch)} {self._select(rows, self.model.columns)}")
-        hit = {self.partition_of(row) for row in rows}
-        self.model.keep(branch, Condition("", lambda row: self.partition_of(row) in hit))
+        hit = {partition_of(row, self.fields) for row in rows}
+        self.model.keep(branch, Condition("", lambda row: partition_of(row, self.fields) in hit))
         self.model.add(branch, rows)
         return set()
 
@@ -248,7 +274,7 @@ class RandomStatements:
             return None
         rows, condition = self._rows_of_a_region()
         region = self.model.column(REGION)
-        clause = f"PARTITION ({quoted(region.name)} = {text(rows[0][REGION])})"
+        clause = f"PARTITION ({quoted(region.name)} = {'NULL' if (value := rows[0][REGION]) is None else text(value)})"
         select = self._select(rows, [column for column in self.model.columns if column.key != REGION])
         with self._setting("spark.sql.sources.partitionOverwriteMode", "static"):
             self.sql(f"INSERT OVERWRITE {self.target(branch)} {clause} {select}")
@@ -301,7 +327,7 @@ class RandomStatements:
 
     def _rows_of_a_region(self) -> tuple[list[Row], Condition]:
         region = self.model.column(REGION)
-        value = self.random.choice(region.values)
+        value = self.random.choice([*region.values, None])
         rows = [row | {REGION: value} for row in self.model.new_rows(self.random, self.random.randrange(1, 5))]
         return rows, equals(region, value)
 
@@ -452,13 +478,6 @@ def _as_text(value: Any, old: Column, new: Column) -> Any:
 
 def _plus(value: Any, more: Any) -> Any:
     return None if value is None else value + more
-
-
-def _internal(value: Any) -> Any:
-    """A value as PyIceberg's transforms take it: instants as microseconds, dates as days."""
-    if isinstance(value, dt.datetime):
-        return (value - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-    return (value - dt.date(1970, 1, 1)).days if isinstance(value, dt.date) else value
 
 
 def _null(column: Column) -> str:

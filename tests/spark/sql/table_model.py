@@ -55,10 +55,14 @@ class TableModel:
         return self.next_key
 
     def new_rows(self, random: Random, count: int) -> list[Row]:
-        """Rows with ids that no row had."""
+        """Rows with ids that no row had; at times a column holds one value in all of them, or nulls alone."""
+        uniform: Row = {}
+        if random.random() < 0.3:
+            column = random.choice(self.columns[1:])
+            uniform[column.key] = None if random.random() < 0.5 and not column.required else column.draw(random)
         rows = []
         for _ in range(count):
-            row = {column.key: column.draw(random) for column in self.columns}
+            row = {column.key: column.draw(random) for column in self.columns} | uniform
             row[self.columns[0].key] = self.next_id
             self.next_id += 1
             rows.append(row)

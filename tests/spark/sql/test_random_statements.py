@@ -19,8 +19,8 @@ from pyiceberg.catalog import load_catalog
 import tablecrypt.spark as tcs
 from tablecrypt.maintenance import remove_orphan_files, verify
 from tests.spark.conftest import Lake
+from tests.spark.sql.partitionings import PARTITIONINGS
 from tests.spark.sql.proof import Proof
-from tests.spark.sql.random_statements import PARTITIONINGS
 from tests.spark.sql.table_model import MAIN, without_lineage
 from tests.support.aws import AwsServer
 from tests.support.java import JavaOracle

@@ -105,8 +105,25 @@ def comparable(value: Any) -> Any:
     return [comparable(each) for each in value] if isinstance(value, list) else value
 
 
+_INSTANTS_AT_BORDERS: Final = [
+    dt.datetime(1970, 1, 1, tzinfo=dt.UTC) - dt.timedelta(microseconds=1),
+    dt.datetime(1970, 1, 1, tzinfo=dt.UTC),
+    dt.datetime(2026, 1, 1, tzinfo=dt.UTC) - dt.timedelta(microseconds=1),
+    dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+    dt.datetime(2026, 1, 31, 18, 30, tzinfo=dt.UTC),
+    dt.datetime(2026, 2, 1, tzinfo=dt.UTC),
+]
+_DAYS_AT_BORDERS: Final = [dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date(2024, 2, 29), dt.date(2025, 12, 31)]
+
+
 def _instant(random: Random) -> dt.datetime:
+    if random.random() < 0.3:
+        return random.choice(_INSTANTS_AT_BORDERS)
     return dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(hours=random.randrange(24 * 70), microseconds=random.randrange(10**6))
+
+
+def _day(random: Random) -> dt.date:
+    return random.choice(_DAYS_AT_BORDERS) if random.random() < 0.2 else dt.date(2026, 1, 1) + dt.timedelta(days=random.randrange(60))
 
 
 KINDS: Final = {
@@ -114,16 +131,16 @@ KINDS: Final = {
     "bigint": Kind(
         "bigint", lambda random: random.choice([random.randrange(-50, 100), 2**40 + random.randrange(9)]), lambda value: f"{value}L"
     ),
-    "string": Kind("string", lambda random: f"{CANARY} {random.randrange(4)}", text),
+    "string": Kind("string", lambda random: random.choice(["", *(f"{CANARY} {number}" for number in range(4))]), text),
     "decimal": Kind("decimal(9, 2)", lambda random: Decimal(random.randrange(-9999, 9999)) / 100, lambda value: f"{value}BD"),
     "wide decimal": Kind("decimal(14, 2)", lambda random: Decimal(random.randrange(-(10**11), 10**11)) / 100, lambda value: f"{value}BD"),
     "double": Kind(
         "double",
-        lambda random: random.choice([math.nan, math.inf, random.randrange(-40, 40) / 4]),
-        lambda value: f"double('{'NaN' if math.isnan(value) else 'Infinity' if math.isinf(value) else value}')",
+        lambda random: random.choice([math.nan, math.inf, -0.0, random.randrange(-40, 40) / 4]),
+        lambda value: f"double('{str(value).replace('inf', 'Infinity')}')",
     ),
     "timestamp": Kind("timestamp", _instant, lambda value: f"timestamp'{value.isoformat()}'"),
-    "date": Kind("date", lambda random: dt.date(2026, 1, 1) + dt.timedelta(days=random.randrange(60)), lambda value: f"date'{value}'"),
+    "date": Kind("date", _day, lambda value: f"date'{value}'"),
     "boolean": Kind("boolean", lambda random: random.random() < 0.5, lambda value: str(value).lower()),
     "binary": Kind("binary", lambda random: random.randbytes(random.randrange(3)), lambda value: f"x'{value.hex()}'", ordered=False),
     "strings": Kind(
