@@ -30,6 +30,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file, write_metadata_file
+from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin, NewTable
 from tablecrypt_catalog.pins.client import PinCheck
@@ -216,6 +217,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         else:
             self._swap(table.name(), current.metadata_location, seen, moved)
         pin_check.record_commit(metadata, file.location, file.digest, moved)
+        PARSED.put(file.digest, metadata, len(file.content))
         return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
 
     def _current(self, identifier: Identifier) -> Table | None:

@@ -38,7 +38,8 @@ def coded_columns(
         columns: that are read.
         row_filter: what it compares is read plain. Not all that can be asked of text can Arrow ask of dictionaries.
     """
-    text = {name for name in columns if schema.names.count(name) == 1 and schema.field(name).type in _PLAIN}
+    named = Counter(schema.names)
+    text = {name for name in columns if named[name] == 1 and schema.field(name).type in _PLAIN}
     if not text or not fragment.row_groups or fragment.row_groups[0].num_rows < LEAST_ROWS:
         return frozenset()
     group, stored = fragment.metadata.row_group(0), fragment.metadata.schema
@@ -55,11 +56,10 @@ def coded_columns(
 
 def with_dictionaries(schema: pa.Schema, coded: frozenset[str]) -> pa.Schema:
     """Return the schema in which these columns are dictionaries."""
-    for name in coded:
-        at = schema.get_field_index(name)
-        field = schema.field(at)
-        schema = schema.set(at, field.with_type(pa.dictionary(pa.int32(), field.type)))
-    return schema
+    if not coded:
+        return schema
+    fields = (field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in coded else field for field in schema)
+    return pa.schema(fields, schema.metadata)
 
 
 def decoded(batch: pa.RecordBatch, coded: frozenset[str]) -> Iterator[pa.RecordBatch]:

@@ -216,12 +216,13 @@ def _has_column(schema: pa.Schema, name: str) -> bool:
 
 def _needed(schema: pa.Schema, columns: list[str] | None, expression: pc.Expression | None) -> set[str]:
     """The top-level columns that a read takes, those that only the filter looks at included: the keys of others are not asked for."""
+    own = set(schema.names)
     if columns is None:
-        return set(schema.names)
-    chosen = {name if name in schema.names else name.partition(".")[0] for name in columns}
+        return own
+    chosen = {name if name in own else name.partition(".")[0] for name in columns}
     if expression is None:
         return chosen
-    return chosen | {name for name in schema.names if _refers_to(expression, name, schema)}
+    return chosen | {name for name in own if _refers_to(expression, name, schema)}
 
 
 def _refers_to(expression: pc.Expression, name: str, schema: pa.Schema) -> bool:

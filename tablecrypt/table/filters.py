@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyiceberg.expressions import (
     AlwaysFalse,
+    AlwaysTrue,
     And,
     BooleanExpression,
     EqualTo,
@@ -86,6 +87,8 @@ def with_nanoseconds(row_filter: BooleanExpression, schema: Schema, case_sensiti
         TypeError: a literal is neither text nor a whole number.
         ValueError: a text is no timestamp of its column's type, or none that 64 bits hold (the years 1678 to 2261).
     """
+    if isinstance(row_filter, (AlwaysTrue, AlwaysFalse)):
+        return row_filter
     columns = {name: kind for name in schema.column_names if is_nano(kind := schema.find_type(name))}
     if not columns:
         return row_filter

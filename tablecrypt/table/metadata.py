@@ -36,9 +36,11 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NoReturn, Self, TypeAlias
 
 from pydantic import Field, PrivateAttr, field_serializer, model_validator
@@ -62,6 +64,7 @@ from tablecrypt.manifests.manifest_cache import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.stated_layout import StatedLayout
 from tablecrypt.table.canonical_metadata import unknown_keys
+from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt.table.table_files import TableFileIO
 
 REQUIRED_KEYS: Final = (
@@ -241,7 +244,7 @@ class MetadataFile:
     location: str
     content: bytes
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the JSON, in hexadecimal."""
         return hashlib.sha256(self.content).hexdigest()
@@ -249,10 +252,14 @@ class MetadataFile:
     def parse(self) -> TableMetadata:
         """Return version 3 metadata with everything that encryption needs, other versions as PyIceberg reads them.
 
+        An encrypted table's is parsed and checked once, and kept (metadata_cache.py).
+
         Raises:
             FormatError: the bytes are not JSON, or not table metadata of a known version; or they are an encrypted table's and hold a key
                 that is not read or not hashed (`check_keys`).
         """
+        if (known := PARSED.get(self.digest)) is not None:
+            return known
         try:
             parsed = ParsedJson(self.content)
             metadata = _validated(parsed.document)
@@ -260,6 +267,7 @@ class MetadataFile:
             raise FormatError(f"{self.location}: not readable as table metadata: {error}") from error
         if is_encrypted_tables(metadata):
             check_keys(self.location, parsed, parsed.document)
+            PARSED.put(self.digest, metadata, len(self.content))
         return metadata
 
 
@@ -373,8 +381,7 @@ class ParsedJson:
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            names = [name for name, _ in pairs]
-            self.repeated += sorted(name for name in found if names.count(name) > 1)
+            self.repeated += sorted(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         return found
 
 

@@ -15,6 +15,7 @@ Iceberg table spec, "Column Projection", "Row Lineage".
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -141,12 +142,12 @@ class TaskReader:
 
     def stores(self, stored: pa.Schema, columns: Schema) -> bool:
         """Whether a file with that schema stores all of these columns as they are: with their field ids, names and types."""
-        by_id = {field.field_id: field for field in self._stored_schema(stored).fields}
+        by_id, named = {field.field_id: field for field in self._stored_schema(stored).fields}, Counter(stored.names)
         for field, expected in zip(columns.fields, schema_to_pyarrow(columns, include_field_ids=False), strict=True):
             found = by_id.get(field.field_id)
             if found is None or found.name != field.name or found.field_type != field.field_type:
                 return False
-            if stored.names.count(field.name) != 1 or not _is_read_as(stored.field(field.name).type, expected.type):
+            if named[field.name] != 1 or not _is_read_as(stored.field(field.name).type, expected.type):
                 return False
         return True
 

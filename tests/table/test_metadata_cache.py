@@ -1,0 +1,180 @@
+"""Metadata that was parsed before is given again only for the same bytes, and is what these bytes say."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import DoubleType, LongType
+
+from tablecrypt import load_catalog
+from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, ParsedJson
+from tablecrypt.table.metadata_cache import MOST_BYTES, PARSED, MetadataCache
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": ["a", "b", "c"], "small": pa.array([1, 2, 3], pa.int32())})
+UPDATED = pa.table({"id": pa.array([2, 9], pa.int64()), "text": ["x", "y"], "small": pa.array([4, 5], pa.int32())})
+CHANGES: dict[str, Callable[[Table], object]] = {
+    "append": lambda table: table.append(ROWS),
+    "delete": lambda table: table.delete("id = 1"),
+    "overwrite": lambda table: table.overwrite(ROWS),
+    "upsert": lambda table: table.upsert(UPDATED, join_cols=["id"]),
+    "snapshot properties": lambda table: table.append(ROWS, snapshot_properties={"by": "a test \u00fc \U0001f511", "quoted": '"\\'}),
+    "properties": lambda table: table.transaction().set_properties({"a": "b", "write.delete.mode": "merge-on-read"}).commit_transaction(),
+    "deletion vector": lambda table: table.delete("id = 3"),
+    "removed property": lambda table: table.transaction().remove_properties("a").commit_transaction(),
+    "columns": lambda table: (
+        table.update_schema().add_column("more", DoubleType(), doc="a column").add_column("n", LongType(), default_value=7).commit()
+    ),
+    "types": lambda table: table.update_schema().update_column("small", LongType()).rename_column("text", "words").commit(),
+    "partitions": lambda table: table.update_spec().add_field("id", BucketTransform(4), "b").commit(),
+    "order": lambda table: table.update_sort_order().asc("id", IdentityTransform(), NullOrder.NULLS_LAST).commit(),
+    "branch and tag": lambda table: (
+        table.manage_snapshots()
+        .create_branch(table.snapshots()[0].snapshot_id, "audit", max_ref_age_ms=10**9, min_snapshots_to_keep=2)
+        .create_tag(table.snapshots()[1].snapshot_id, "t")
+        .commit()
+    ),
+    "branch write": lambda table: table.append(table.scan().to_arrow(), branch="audit"),
+    "rollback": lambda table: table.manage_snapshots().rollback_to_snapshot(table.snapshots()[2].snapshot_id).commit(),
+    "expiry": lambda table: table.maintenance.expire_snapshots().by_id(table.snapshots()[3].snapshot_id).commit(),
+}
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache() -> Iterator[None]:
+    PARSED.clear()
+    yield
+    PARSED.clear()
+
+
+@pytest.fixture
+def catalog(warehouse: Path) -> Catalog:
+    MemoryKeyManagementClient({"kms.memory.name": "cache"}, keys={"master": b"c" * 32})
+    kms = {"encryption.kms-type": "memory", "kms.memory.name": "cache"}
+    made = load_catalog("cache", type="tablecrypt", uri=f"sqlite:///{warehouse}/c.db", warehouse=f"file://{warehouse}", **kms)
+    made.create_namespace("db")
+    return made
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": "master"})
+    table.append(ROWS)
+    return table
+
+
+def file_of(table: Table) -> MetadataFile:
+    return MetadataFile(table.metadata_location, Path(table.metadata_location.removeprefix("file://")).read_bytes())
+
+
+def parsed(file: MetadataFile) -> EncryptedTableMetadata:
+    found = file.parse()
+    assert isinstance(found, EncryptedTableMetadata)
+    return found
+
+
+def test_what_a_commit_keeps_is_what_its_file_says(catalog: Catalog, table: Table) -> None:
+    """Whatever changed: the next commit starts from the one or from the other, as the cache has it."""
+    for name, change in CHANGES.items():
+        change(table)
+        file = file_of(table)
+        kept = PARSED.get(file.digest)
+        assert isinstance(kept, EncryptedTableMetadata), f"{name}: the commit kept nothing"
+        PARSED.clear()
+        said = parsed(file)
+        assert kept == said, name
+        assert kept.model_dump_json() == said.model_dump_json() == file.content.decode(), name
+        assert type(kept.properties) is dict
+        for ours, read in zip(kept.snapshots, said.snapshots, strict=True):
+            if ours.key_id is not None:
+                assert ours.manifests(table.io) == read.manifests(table.io), name
+        table = catalog.load_table("db.t")
+
+
+def test_a_commit_on_a_loaded_table_parses_no_file_again(catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = catalog.load_table("db.t")
+    parsing: list[str] = []
+    parse = ParsedJson.__init__
+
+    def counting(self: ParsedJson, content: bytes | str) -> None:
+        parsing.append("")
+        parse(self, content)
+
+    monkeypatch.setattr(ParsedJson, "__init__", counting)
+    for _ in range(3):
+        loaded.append(ROWS)
+        assert catalog.load_table("db.t").metadata_location == loaded.metadata_location
+    assert not parsing
+    PARSED.clear()
+    loaded.append(ROWS)
+    assert parsing
+
+
+def test_an_edited_file_is_parsed_and_checked_whatever_is_kept_of_the_old_one(catalog: Catalog, table: Table) -> None:
+    file = file_of(table)
+    assert PARSED.get(file.digest) is not None
+    path = Path(file.location.removeprefix("file://"))
+    path.write_bytes(file.content.replace(b'"last-column-id":', b'"last-column-id":9,"last-column-id":', 1))
+    with pytest.raises(FormatError, match="occurs twice"):
+        catalog.load_table("db.t")
+    path.write_bytes(file.content.replace(b'"last-column-id":3', b'"last-column-id":4', 1))
+    with pytest.raises(TamperedFileError):
+        catalog.load_table("db.t")
+    path.write_bytes(file.content)
+    assert catalog.load_table("db.t").scan().to_arrow().num_rows == 3
+
+
+def test_what_one_caller_changes_no_other_sees(table: Table) -> None:
+    file = file_of(table)
+    one = parsed(file)
+    one.properties["encryption.key-id"] = "another"
+    one.snapshots.clear()
+    one.refs.clear()
+    one.encryption_keys.clear()
+    other = parsed(file)
+    assert other.properties["encryption.key-id"] == "master"
+    assert (len(other.snapshots), list(other.refs), len(other.encryption_keys)) == (1, ["main"], 2)
+
+
+def test_a_plain_table_and_refused_metadata_are_not_kept(catalog: Catalog, table: Table, tmp_path: Path) -> None:
+    catalog.create_table("db.plain", ROWS.schema, location=f"file://{tmp_path}/plain").append(ROWS)
+    plain_file = file_of(catalog.load_table("db.plain"))
+    assert PARSED.get(plain_file.digest) is None
+    document = json.loads(file_of(table).content)
+    stray = MetadataFile("file:///x.metadata.json", json.dumps({**document, "of-the-future": 1}).encode())
+    for _ in range(2):
+        with pytest.raises(FormatError, match="of-the-future"):
+            stray.parse()
+
+
+def test_the_longest_unused_goes_where_more_is_kept_than_there_may_be(table: Table) -> None:
+    cache, metadata = MetadataCache(), table.metadata
+    third = MOST_BYTES // 3
+    for digest in ("a", "b", "c"):
+        cache.put(digest, metadata, third)
+    assert cache.get("a") is not None
+    cache.put("d", metadata, third)
+    assert [cache.get(digest) is None for digest in "abcd"] == [False, True, False, False]
+    cache.put("e", metadata, MOST_BYTES + 1)
+    assert cache.get("e") is None
+    cache.put("a", metadata, 10)
+    assert cache.size == 2 * third + 10
+
+
+def test_a_forked_child_starts_with_nothing_and_can_read(table: Table) -> None:
+    file = file_of(table)
+    with PARSED._lock:
+        child = os.fork()
+        if not child:
+            os._exit(0 if PARSED.get(file.digest) is None and file.parse() is not None else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
