@@ -26,7 +26,7 @@ REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.e
 	$(PYTHON) is %d.%d. Try: make $(MAKECMDGOALS) PYTHON=python3.12" % sys.version_info[:2])'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-fast test-pyiceberg test-spark spark-venv campaign lint bench fuzz daft mutation docs lock wheel sbom clean
+.PHONY: help setup demo demo-spark test test-fast test-pyiceberg test-spark spark-venv campaign lint bench bench-growth fuzz daft mutation docs lock wheel sbom clean
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -37,6 +37,7 @@ help:
 	@echo "make campaign   the long tests: attacks, kills, faults and load  (about an hour; needs Java 17 or newer)"
 	@echo "make lint       ruff, mypy and the import contracts"
 	@echo "make bench      the benchmarks; their ratios and curves become docs/performance.md  (at most 25 minutes; Spark's need Java 17 or newer)"
+	@echo "make bench-growth   how cost grows with files, snapshots, columns, rows and writers, for docs/performance.md  (about half an hour)"
 	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
 	@echo "make test-pyiceberg VERSION=0.12.1   the tests without Java against another release of PyIceberg, in $(PYICEBERG_VENV)"
 	@echo "make test-spark VERSION=4.3.0        the tests of Spark against another release of it, in .venv-spark-4.3.0  (needs Java 17 or newer)"
@@ -126,6 +127,9 @@ bench: setup
 	$(PIP) install --require-hashes -r requirements/bench.txt
 	$(BIN)/python benchmarks/_all.py build/bench docs; missed=$$?; \
 	  $(BIN)/python benchmarks/_readme_plot.py build/bench . || missed=1; exit $$missed
+
+bench-growth: setup
+	$(BIN)/python benchmarks/growth.py benchmarks/growth.json docs
 
 # Installs atheris by itself: nothing else needs it.
 fuzz: setup

@@ -49,7 +49,6 @@ RUNS: Final = (
     Run("small_files", "--rounds 3"),
     Run("append_scan", "--rounds 6 --commits 10"),
     Run("planning", "--rounds 5"),
-    Run("growth", "--most 300", 240),
     Run("verify", "--size-mb 768 --rounds 5"),
     Run("column_keys", "--rounds 5", 120),
     Run("commit_cost", "--snapshots 500", 120),

@@ -2,11 +2,12 @@
 
     encrypted Java    Iceberg's own Spark runtime on encrypted v3 tables in a Hive metastore: the reference
     ours              the same statements on a catalog of this package's
-    Parquet           views of the generated files, for the rows that every query must give
+    Parquet           the same statements on Spark's own tables of plaintext Parquet files; it has no MERGE
 
-It writes all tables with CREATE TABLE … AS SELECT, scans the largest one, runs the 22 queries of tpch.sql and compares their rows, merges
-1 % of the orders, and at last times a query of a table of 25 rows, of which nearly all is the catalogs' own work. Which side goes first
-changes from round to round. The first round warms up and is not counted. Ratios are ours / Java as the median of the rounds' own ratios.
+It writes all tables with CREATE TABLE … AS SELECT, scans the largest one, runs the 22 queries of tpch.sql and compares their rows with
+those of the generated files, merges 1 % of the orders, and at last times a query of a table of 25 rows, of which nearly all is the
+catalogs' own work. Which side goes first changes from round to round. The first round warms up and is not counted. Ratios are ours / the
+other side as the median of the rounds' own ratios.
 
 Needs Java 17 or newer and the generator `tpchgen-cli` (pip install tpchgen-cli), and fetches Iceberg's jars the first time.
 
@@ -41,22 +42,25 @@ if TYPE_CHECKING:
 
 JAVA: Final = "h.tpch"
 OURS: Final = "prod.tpch"
-PARQUET: Final = "spark_catalog.tpch"
+PARQUET: Final = "spark_catalog.parquet"
+GENERATED: Final = "spark_catalog.generated"
 _KEY_ID: Final = "alias/orders"
 _SMALL_QUERIES: Final = 15
 Seconds = dict[tuple[str, str], float]
 
 
-def load(spark: SparkSession, catalog: str, key_id: str, tasks: int) -> float:
-    """Write all tables of a side; how long that took."""
+def load(spark: SparkSession, catalog: str, kind: str, tasks: int) -> float:
+    """Write all tables of a side, which are of this kind; how long that took."""
     begin = time.perf_counter()
     for table in TABLES:
         hint = f"/*+ REPARTITION({tasks}) */" if table in ("orders", "lineitem") else ""
-        spark.sql(
-            f"CREATE TABLE {catalog}.{table} USING iceberg TBLPROPERTIES ('format-version' = '3', 'encryption.key-id' = '{key_id}', "
-            f"'write.merge.mode' = 'merge-on-read') AS SELECT {hint} * FROM {PARQUET}.{table}"
-        )
+        spark.sql(f"CREATE TABLE {catalog}.{table} {kind} AS SELECT {hint} * FROM {GENERATED}.{table}")
     return time.perf_counter() - begin
+
+
+def encrypted(key_id: str) -> str:
+    """What CREATE TABLE says of an encrypted table."""
+    return f"USING iceberg TBLPROPERTIES ('format-version' = '3', 'encryption.key-id' = '{key_id}', 'write.merge.mode' = 'merge-on-read')"
 
 
 def run_queries(spark: SparkSession, catalog: str, only: list[int]) -> dict[int, tuple[float, list[Any]]]:
@@ -74,7 +78,7 @@ def merge(spark: SparkSession, catalog: str, number: int) -> float:
     """Update 1 % of the orders; how long that took. Every call takes other orders."""
     begin = time.perf_counter()
     spark.sql(
-        f"MERGE INTO {catalog}.orders t USING (SELECT o_orderkey AS k FROM {PARQUET}.orders WHERE pmod(o_orderkey, 100) = {number}) s "
+        f"MERGE INTO {catalog}.orders t USING (SELECT o_orderkey AS k FROM {GENERATED}.orders WHERE pmod(o_orderkey, 100) = {number}) s "
         "ON t.o_orderkey = s.k WHEN MATCHED THEN UPDATE SET t.o_totalprice = t.o_totalprice + 1"
     )
     return time.perf_counter() - begin
@@ -88,46 +92,48 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def run_round(
-    spark: SparkSession, number: int, keys: dict[str, str], options: argparse.Namespace, expected: dict[int, list[Any]]
+    spark: SparkSession, number: int, kinds: dict[str, str], options: argparse.Namespace, expected: dict[int, list[Any]]
 ) -> Seconds:
-    """Every job on both sides."""
+    """Every job on every side."""
     took: Seconds = {}
-    for side in list(keys) if number % 2 else list(keys)[::-1]:
+    for side in list(kinds) if number % 2 else list(kinds)[::-1]:
         catalog = f"{side}{number}"
         spark.sql(f"CREATE NAMESPACE {catalog}")
-        took["write", side] = load(spark, catalog, keys[side], options.tasks)
+        took["write", side] = load(spark, catalog, kinds[side], options.tasks)
         scan = spark.table(f"{catalog}.lineitem").write.format("noop").mode("overwrite")
         took["scan", side] = timed(scan.save)
         for query, (seconds, rows) in run_queries(spark, catalog, options.queries).items():
             took[f"query {query}", side] = seconds
             if not same_rows(rows, expected[query]):
                 raise SystemExit(f"query {query} of {catalog} gives other rows than Parquet: {rows[:3]}, expected {expected[query][:3]}")
-        took["merge 1 %", side] = merge(spark, catalog, number)
+        took["22 queries" if len(options.queries) == 22 else "queries", side] = sum(took[f"query {each}", side] for each in options.queries)
+        if side != PARQUET:
+            took["merge 1 %", side] = merge(spark, catalog, number)
         small = [timed(spark.sql(f"SELECT * FROM {catalog}.nation WHERE n_nationkey = {each}").collect) for each in range(_SMALL_QUERIES)]
         took["small query", side] = statistics.median(small)
         spark.sql("USE spark_catalog.default")
         for table in TABLES:
             spark.sql(f"DROP TABLE {catalog}.{table} PURGE")
-    small = [timed(spark.sql(f"SELECT * FROM {PARQUET}.nation WHERE n_nationkey = {each}").collect) for each in range(_SMALL_QUERIES)]
-    took["small query", PARQUET] = statistics.median(small)
     return took
 
 
-def markdown(rounds: list[Seconds], numbers: list[int]) -> Iterator[str]:
+def markdown(rounds: list[Seconds]) -> Iterator[str]:
     """The table: a row for each job."""
-    yield from ("| | encrypted Java | ours | ratio |", "|---|---|---|---|")
-    queried = [
-        {("22 queries" if len(numbers) == 22 else "queries", side): sum(took[f"query {n}", side] for n in numbers) for side in (JAVA, OURS)}
-        for took in rounds
-    ]
-    rounds = [{**took, **total} for took, total in zip(rounds, queried, strict=True)]
+    yield from ("| | ours | encrypted Java | ours / Java | Parquet | ours / Parquet |", "|---|---|---|---|---|---|")
     for job in dict.fromkeys(job for took in rounds for job, _ in took):
-        java, ours = ([took[job, side] for took in rounds] for side in (JAVA, OURS))
-        ratios = [mine / theirs for mine, theirs in zip(ours, java, strict=True)]
-        spread = f"{statistics.median(ratios):.2f} [{min(ratios):.2f}–{max(ratios):.2f}]"
-        yield f"| {job} | {statistics.median(java):.2f} s | {statistics.median(ours):.2f} s | {spread} |"
+        ours = [took[job, OURS] for took in rounds]
+        cells = [f"{statistics.median(ours):.2f} s"]
+        for side in (JAVA, PARQUET):
+            theirs = [took[job, side] for took in rounds if (job, side) in took]
+            cells += _compared(ours, theirs) if theirs else ["", ""]
+        yield f"| {job} | {' | '.join(cells)} |"
     over = statistics.median(took["small query", OURS] - took["small query", PARQUET] for took in rounds)
     yield f"\nA query of 25 rows takes {over:.3f} s longer than on Parquet files."
+
+
+def _compared(ours: list[float], theirs: list[float]) -> list[str]:
+    ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+    return [f"{statistics.median(theirs):.2f} s", f"{statistics.median(ratios):.2f} [{min(ratios):.2f}–{max(ratios):.2f}]"]
 
 
 def main() -> None:
@@ -154,17 +160,21 @@ def main() -> None:
         }
         load_catalog("prod", **properties)
         tcs.catalog(spark, "prod", properties)
-        spark.sql(f"CREATE NAMESPACE {PARQUET}")
+        spark.sql(f"CREATE NAMESPACE {GENERATED}")
         for table in TABLES:
-            spark.sql(f"CREATE TABLE {PARQUET}.{table} USING parquet LOCATION '{folder}/generated/{table}.parquet'")
-        expected = {query: rows for query, (_, rows) in run_queries(spark, PARQUET, options.queries).items()}
-        keys = {JAVA: server.kms_key_id(_KEY_ID), OURS: _KEY_ID}
+            spark.sql(f"CREATE TABLE {GENERATED}.{table} USING parquet LOCATION '{folder}/generated/{table}.parquet'")
+        expected = {query: rows for query, (_, rows) in run_queries(spark, GENERATED, options.queries).items()}
+        kinds = {
+            JAVA: encrypted(server.kms_key_id(_KEY_ID)),
+            OURS: encrypted(_KEY_ID),
+            PARQUET: "USING parquet OPTIONS ('compression' = 'zstd')",
+        }
         rounds = []
         for number in range(options.rounds + 1):
-            rounds.append(run_round(spark, number, keys, options, expected))
+            rounds.append(run_round(spark, number, kinds, options, expected))
             sys.stderr.write(f"round {number}: " + ", ".join(f"{job} {side} {took:.2f}" for (job, side), took in rounds[-1].items()) + "\n")
         print(f"\nTPC-H, scale {options.scale}, {options.tasks} tasks, {options.rounds} rounds, Spark {spark.version}\n")
-        print("\n".join(markdown(rounds[1:], options.queries)))
+        print("\n".join(markdown(rounds[1:])))
 
 
 def _session(folder: Path, server: AwsServer, tasks: int) -> SparkSession:

@@ -1,4 +1,4 @@
-"""The page of benchmarks and the figure in README.md show what was measured: ratios with their spread, aims, curves."""
+"""The page of benchmarks and the figure in README.md show what was measured: ratios with their spread, aims, curves of growth."""
 
 from __future__ import annotations
 
@@ -9,28 +9,84 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
 WRITES = ["append, one file", "append, 64 partitions", "upsert, scattered", "delete of one in 100"]
 
 
-def test_the_page_shows_every_ratio_with_its_spread_and_every_curve(tmp_path: Path) -> None:
+def test_the_page_shows_every_ratio_with_its_spread(tmp_path: Path) -> None:
     case = {"name": "a scan", "aim": 0.8, "against": "PyIceberg", "took": {}}
     case["took"] = {"tablecrypt": [[1.0, 0.5], [2.0, 0.5], [3.0, 0.5]], "PyIceberg": [[2.0, 1.0], [2.0, 2.0], [2.0, 0.25]]}
-    curve = {side: [[10, 0.1], [100, 1.0], [1000, 10.0]] for side in ("tablecrypt", "PyIceberg")}
     results, docs = tmp_path / "results", tmp_path / "docs"
     results.mkdir()
     docs.mkdir()
     (results / "scans.json").write_text(json.dumps({"arguments": ["--rows", "5"], "cases": [case]}))
-    (results / "growth.json").write_text(json.dumps({"arguments": [], "curves": {"rows: scan": curve}}))
     subprocess.run([sys.executable, BENCHMARKS / "_page.py", results, docs], check=True)
     page = (docs / "performance.md").read_text()
     assert "## scans.py --rows 5" in page
     assert "| a scan | 2000 ms | PyIceberg | 1.00 (0.50 to 1.50) | 0.50 (0.25 to 2.00) | 0.8 |" in page
-    assert "exponents tablecrypt 1.00, PyIceberg 1.00" in page
-    for plot in ("scans", "rows-scan"):
-        assert f"](performance/{plot}.svg)" in page
-        ElementTree.parse(docs / "performance" / f"{plot}.svg")
+    assert "](performance/scans.svg)" in page
+    ElementTree.parse(docs / "performance" / "scans.svg")
+
+
+def _grown(folder: Path, **axes: dict[str, list[tuple[int, float]]]) -> Path:
+    """What growth.py kept of axes on which one thing was done."""
+    kept = {
+        name: {"machine": "a machine", "processes": 1.5, "curves": {f"{name}: scan": {"measured": "processor time", "points": points}}}
+        for name, points in axes.items()
+    }
+    path = folder / "growth.json"
+    path.write_text(json.dumps({"axes": kept}))
+    return path
+
+
+def _sectioned(folder: Path, code: str) -> str:
+    prelude = "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import _growth_section as growth\n"
+    done = subprocess.run([sys.executable, "-c", prelude + code, BENCHMARKS], check=True, capture_output=True, text=True, cwd=folder)
+    return done.stdout
+
+
+def test_the_part_on_growth_says_how_cost_grows_over_all_sizes_and_over_the_last_tenfold(tmp_path: Path) -> None:
+    flat_then_steep = [(10, 1.0), (100, 1.0), (1000, 100.0)]
+    _grown(tmp_path, rows={"tablecrypt": [(10, 0.1), (100, 1.0), (1000, 10.0)], "PyIceberg": flat_then_steep})
+    text = _sectioned(tmp_path, "print(growth.section(Path('growth.json'), Path('.')))")
+    assert "| rows: scan | 10 to 1,000 | 10.0 s | 1.00, 1.00 | 100.0 s | 1.00, 2.00 | 0.10 |" in text
+    assert "Measured with a machine. " in text
+    assert "](performance/rows-scan.svg)" in text
+    drawn = ElementTree.parse(tmp_path / "performance" / "rows-scan.svg")
+    lines = [each.get("points", "") for each in drawn.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert [len(line.split()) for line in lines] == [3, 3]
+
+
+def test_the_page_keeps_the_curves_that_were_measured_apart(tmp_path: Path) -> None:
+    """Those in the repository, whatever `make bench` has run."""
+    (tmp_path / "results").mkdir()
+    (tmp_path / "docs").mkdir()
+    subprocess.run([sys.executable, BENCHMARKS / "_page.py", tmp_path / "results", tmp_path / "docs"], check=True)
+    page = (tmp_path / "docs" / "performance.md").read_text()
+    for axis in ("files", "snapshots", "columns", "rows", "writers"):
+        assert f"![growth with {axis}: " in page
+    assert page[page.index("<!-- growth: begin -->") :] in (ROOT / "docs" / "performance.md").read_text()
+
+
+@pytest.mark.slow
+def test_an_axis_that_is_measured_alone_takes_the_place_of_what_was_kept_of_it_and_of_nothing_else(tmp_path: Path) -> None:
+    old = {side: [(10, 7.0), (100, 7.0)] for side in ("tablecrypt", "PyIceberg")}
+    kept = _grown(tmp_path, rows=old, snapshots=old)
+    (tmp_path / "performance.md").write_text("above\n<!-- growth: begin -->\nold\n<!-- growth: end -->\nbelow\n")
+    for only, most in (("snapshots", "10"), ("writers", "2")):
+        options = ["--only", only, "--most", most, "--rounds", "1"]
+        subprocess.run([sys.executable, BENCHMARKS / "growth.py", kept, tmp_path, *options], check=True, capture_output=True)
+    axes = json.loads(kept.read_text())["axes"]
+    assert axes["rows"]["curves"]["rows: scan"]["points"] == {side: [list(point) for point in points] for side, points in old.items()}
+    assert "snapshots: loading the table" in axes["snapshots"]["curves"]
+    assert [size for size, _ in axes["writers"]["curves"]["writers: a commit"]["points"]["PyIceberg"]] == [1, 2]
+    page = (tmp_path / "performance.md").read_text()
+    assert page.startswith("above\n<!-- growth: begin -->\n## How cost grows")
+    assert page.endswith("<!-- growth: end -->\nbelow\n")
+    assert page.index("snapshots: one more commit") < page.index("rows: scan") < page.index("writers: a commit")
 
 
 def test_a_benchmark_keeps_what_it_ran_first_beside_what_it_ran_then(tmp_path: Path) -> None:
