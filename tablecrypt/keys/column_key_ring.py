@@ -144,10 +144,17 @@ class ColumnKeyMaker:
             both = self._with_pending(ring)
             if aad_prefix is None:
                 return self._shared(both, field_id, master_key_id)
-            own = own_keys(self.kms).among(self._usable(both, field_id, master_key_id, write_only=True))
-            key_id, key = self._for_file(both, field_id, master_key_id) if own is None else (own[0].key_id, own[1])
+            key_id, key = self._for_file(both, field_id, master_key_id)
             self.bring_with(aad_prefix, key_id)
             return key_id, key
+
+    def own_key(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret] | None:
+        """Return the id and the value of the key under which this process writes a column that it may not read; None where it has none.
+
+        Asks no KMS. Arguments as those of `current_column_key`.
+        """
+        own = own_keys(self.kms).among(self._usable(ring, field_id, master_key_id, write_only=True))
+        return None if own is None else (own[0].key_id, own[1])
 
     def mask_key(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
         """Return the id and the value of the key of a column's `hash` mask; make one where there is none (rule 3).
@@ -175,6 +182,8 @@ class ColumnKeyMaker:
         return ring.with_others(entry for key_id, entry in self._pending.made.items() if key_id not in self._pending.offered)
 
     def _for_file(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
+        if (own := self.own_key(ring, field_id, master_key_id)) is not None:
+            return own
         try:
             return self._shared(ring, field_id, master_key_id)
         except ColumnKeyDeniedError as denied:
@@ -251,15 +260,20 @@ class ColumnKeyMaker:
             earlier._pending.forget(ring)
             self._pending = earlier._pending
 
-    def entries_for(self, ring: KeyRing, columns: Iterable[ProtectedColumn]) -> tuple[EncryptedKey, ...]:
+    def entries_for(self, ring: KeyRing, columns: Iterable[ProtectedColumn], *, write_only: bool = False) -> tuple[EncryptedKey, ...]:
         """Return the entries that metadata lacks for new values of these columns, KEKs first: for a commit before worker processes write.
+
+        Args:
+            ring: the keys of that metadata.
+            columns: the columns.
+            write_only: make keys of this process's own where this user may wrap and not unwrap.
 
         Raises as `current_column_key`.
         """
         with self._pending.lock:
-            current = set[str]()
+            current, take = set[str](), self._for_file if write_only else self._shared
             for column in columns:
-                current.add(self.current_column_key(ring, column.field_id, column.column_key_id)[0])
+                current.add(take(self._with_pending(ring), column.field_id, column.column_key_id)[0])
                 if column.mask.needs_key:
                     current.add(self.mask_key(ring, column.field_id, column.column_key_id)[0])
             return self._offer(ring, {key_id for key_id in current if key_id not in ring})

@@ -7,8 +7,8 @@ keeps both in the memory of his process, since nobody opens them for him again:
     column key     as every one, and marked alike; the mark stays when a rotation puts it under another KEK
 
 Rules:
-    1. A marked key wraps DEKs only in the process and for the user that made it. Whoever else wrote under it would show its maker what he
-       writes.
+    1. A marked key wraps DEKs only in the process and for the user that made it, and in the Spark tasks of this user to which the process
+       gives the column key. Whoever else wrote under it would show its maker what he writes.
     2. A process makes one KEK for each master key, and one column key for each column, of a table; it uses them for all its commits until
        the KEK is too old, or somebody rotates or shreds them.
     3. Nothing is read with what is kept here: the maker's own rows are masked for him like all others.

@@ -14,6 +14,9 @@ How an executor opens a column KEK:
 The driver decides what is masked. An executor that may do more shows no more, and one that may do less fails: the rows of one query never
 are masked in some files and not in others. No executor makes a column key, since no commit would bring its entry.
 
+Who may wrap under a column's master key and not unwrap can write rows that hold no masks: the driver brings the column keys that its own
+process made (keys/write_only_keys.py), with which tasks write the column and read nothing.
+
 Raises:
     ColumnKeyDeniedError: the program that started the job may not use a column's key.
     KmsAccessDeniedError: it may, and an executor may not.
@@ -39,6 +42,7 @@ from tablecrypt.keys.column_key_ring import ColumnKeyMaker, mask_key_entry
 from tablecrypt.keys.column_keys import ColumnKey, ColumnKeys, ColumnPolicy, ancestors, key_id_in
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.table_column_keys import TableColumnKeys
+from tablecrypt.keys.write_only_keys import own_keys
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -63,6 +67,7 @@ class JobColumns:
         planned_ms: when the job was planned, in milliseconds since 1970: which column keys are in use does not change under way.
         kms_properties: the way to the KMS; empty where KEKs are brought.
         opened_keks: column KEKs by what the KMS wrapped; None where executors ask the KMS.
+        own_keys: by the ids of their entries, the column keys of columns that the job writes and may not read.
     """
 
     readable: frozenset[int]
@@ -72,15 +77,23 @@ class JobColumns:
     planned_ms: int
     kms_properties: Mapping[str, str] = field(repr=False)
     opened_keks: Mapping[bytes, bytes] | None = field(default=None, repr=False)
+    own_keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, table: EncryptedTable, readable: frozenset[int] | None, kms_properties: Mapping[str, str] | None) -> Self | None:
+    def of(
+        cls,
+        table: EncryptedTable,
+        readable: frozenset[int] | None,
+        kms_properties: Mapping[str, str] | None,
+        write_only: frozenset[int] = frozenset(),
+    ) -> Self | None:
         """Return what the tasks of a job on a table may do; None for a table that has and had no protected column.
 
         Args:
             table: as the job is planned on it.
             readable: see `JobColumns`; None for all protected columns that the driver may read.
             kms_properties: the executors' way to the KMS; None to bring the KEKs.
+            write_only: field ids of the columns that the job writes and may not read, as `ensure_column_keys` returned them.
         """
         metadata = cast("EncryptedTableMetadata", table.metadata)
         if not has_column_keys(metadata):
@@ -97,6 +110,7 @@ class JobColumns:
             time.time_ns() // 1_000_000,
             kms_properties or {},
             _opened_keks(maker, metadata.key_ring, readable) if kms_properties is None else None,
+            _own_keys(maker, metadata, write_only),
         )
 
     def maker(self) -> ColumnKeyMaker:
@@ -125,7 +139,11 @@ class JobFileIO(EncryptingFileIO):
 
     def column_keys(self, policy: ColumnPolicy, ring: KeyRing) -> ColumnKeys:
         """Return what makes and opens the keys of protected columns."""
-        return _TaskColumnKeys(TableColumnKeys(self._maker, policy, ring), policy, ring, self._columns.readable)
+        brought = [entry for entry in ring.column_keys if entry.key_id in self._columns.own_keys]
+        for entry in brought:
+            own_keys(self._maker.kms).keep(entry, Secret(self._columns.own_keys[entry.key_id]))
+        write_only = frozenset(entry.field_id for entry in brought)
+        return _TaskColumnKeys(TableColumnKeys(self._maker, policy, ring), policy, ring, self._columns.readable, write_only)
 
 
 def file_io_of_task(inner: bytes, read_restrictions: ReadRestrictions | None, columns: JobColumns | None) -> EncryptingFileIO:
@@ -143,17 +161,20 @@ def file_io_of_task(inner: bytes, read_restrictions: ReadRestrictions | None, co
 class _TaskColumnKeys:
     """The column keys of a table as one task has them: see `column_keys.ColumnKeys`."""
 
-    def __init__(self, keys: TableColumnKeys, policy: ColumnPolicy, ring: KeyRing, readable: frozenset[int]) -> None:
+    def __init__(
+        self, keys: TableColumnKeys, policy: ColumnPolicy, ring: KeyRing, readable: frozenset[int], write_only: frozenset[int]
+    ) -> None:
         self._keys = keys
         self._policy = policy
         self._ring = ring
         self._readable = readable
+        self._write_only = write_only
         self._with_keys = {entry.field_id for entry in ring.column_keys}
 
     def generate(self, field_ids: Iterable[int], aad_prefix: bytes) -> dict[int, ColumnKey]:
         """Return a fresh key for each of these columns, under column keys that the table has."""
         wanted = list(field_ids)
-        self.check_readable(wanted)
+        self.check_readable(each for each in wanted if each not in self._write_only)
         for field_id in wanted:
             self._check_mask(field_id)
         made = self._keys.generate(wanted, aad_prefix)
@@ -228,28 +249,42 @@ class _BroughtKeks:
         raise KmsAccessDeniedError(f"a task wraps no key under {wrapping_key_id!r}")
 
 
-def ensure_column_keys(table: EncryptedTable) -> None:
+def ensure_column_keys(table: EncryptedTable, *, write_only: bool = False) -> frozenset[int]:
     """Commit the column keys that new files of a job need and the table lacks, before any task writes.
 
     Args:
         table: its state in memory is brought up to date where something is committed.
+        write_only: whether permission to wrap under a column's master key is enough, since no row of the job can hold a mask.
+
+    Returns:
+        The field ids of the protected columns that this user may write and not read.
 
     Raises:
-        ColumnKeyDeniedError: the KMS refuses the key of a protected column. Who may not read a column does not write it either: masks
-            would become values. Nothing was committed.
+        ColumnKeyDeniedError: the KMS refuses the key of a protected column. Who may not read a column does not write it either, unless
+            `write_only` says so: masks would become values. Nothing was committed.
         CommitFailedException: others committed first, several times in a row.
     """
     metadata, io = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io)
     policy = policy_of(metadata)
     if not policy:
-        return
-    column_keys(metadata, io).check_readable(policy.columns)
-    if not io.manager.columns.lacks(metadata.key_ring, policy.columns.values()):
-        return
-    # Imported here: executors use this module too, and commit nothing.
-    from tablecrypt.maintenance.columns.keys import add_column_keys
+        return frozenset()
+    unread = _unreadable(column_keys(metadata, io), policy.columns)
+    if unread and not write_only:
+        raise next(iter(unread.values()))
+    if _lacks_keys(io.manager.columns, metadata.key_ring, policy, unread):
+        # Imported here: executors use this module too, and commit nothing.
+        from tablecrypt.maintenance.columns.keys import add_column_keys
 
-    add_column_keys(table)
+        add_column_keys(table, write_only=bool(unread))
+    return frozenset(unread)
+
+
+def _lacks_keys(maker: ColumnKeyMaker, ring: KeyRing, policy: ColumnPolicy, unread: Iterable[int]) -> bool:
+    own = [column for column in policy.columns.values() if column.field_id in unread]
+    # A user who may not unwrap cannot open the key of a hash mask: the attempt to get one says so.
+    if any(column.mask.needs_key or maker.own_key(ring, column.field_id, column.column_key_id) is None for column in own):
+        return True
+    return maker.lacks(ring, (column for column in policy.columns.values() if column.field_id not in unread))
 
 
 def check_protection_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -> None:
@@ -268,14 +303,19 @@ def check_protection_unchanged(name: str, planned: TableMetadata, current: Table
 
 
 def _readable(keys: ColumnKeys, policy: ColumnPolicy) -> frozenset[int]:
-    found: set[int] = set()
-    for field_id in {*policy.columns, *policy.former}:
+    known = {*policy.columns, *policy.former}
+    return frozenset(known - _unreadable(keys, known).keys())
+
+
+def _unreadable(keys: ColumnKeys, field_ids: Iterable[int]) -> dict[int, ColumnKeyDeniedError]:
+    """Return which of these columns this user may not read, and why."""
+    found: dict[int, ColumnKeyDeniedError] = {}
+    for field_id in field_ids:
         try:
             keys.check_readable((field_id,))
-        except ColumnKeyDeniedError:
-            continue
-        found.add(field_id)
-    return frozenset(found)
+        except ColumnKeyDeniedError as denied:
+            found[field_id] = denied
+    return found
 
 
 def _opened_keks(maker: ColumnKeyMaker, ring: KeyRing, readable: frozenset[int]) -> dict[bytes, bytes]:
@@ -285,6 +325,12 @@ def _opened_keks(maker: ColumnKeyMaker, ring: KeyRing, readable: frozenset[int])
             kek = ring.entry(entry.encrypted_by_id or "")
             opened[kek.wrapped_bytes()] = maker.open_kek(kek, entry.field_id).reveal()
     return opened
+
+
+def _own_keys(maker: ColumnKeyMaker, metadata: EncryptedTableMetadata, write_only: frozenset[int]) -> dict[str, bytes]:
+    columns = [column for column in policy_of(metadata).columns.values() if column.field_id in write_only]
+    found = (maker.own_key(metadata.key_ring, column.field_id, column.column_key_id) for column in columns)
+    return {key_id: key.reveal() for key_id, key in (each for each in found if each is not None)}
 
 
 def _nothing_to_commit(field_id: int, what: str) -> KeyNotFoundError:

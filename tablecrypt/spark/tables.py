@@ -150,19 +150,27 @@ class TableAccess:
     columns: JobColumns | None = None
 
     @classmethod
-    def of(cls, table: EncryptedTable, readable: frozenset[int] | None = None, *, brings_keys: bool = False) -> TableAccess:
+    def of(
+        cls,
+        table: EncryptedTable,
+        readable: frozenset[int] | None = None,
+        *,
+        brings_keys: bool = False,
+        write_only: frozenset[int] = frozenset(),
+    ) -> TableAccess:
         """Return what the tasks of a job on a table need.
 
         Args:
             table: as the job is planned on it.
             readable: field ids of the protected columns whose values tasks may use; None for all that the driver may read.
             brings_keys: bring the keys of protected columns, instead of having executors ask the KMS.
+            write_only: field ids of the columns that tasks write and may not read, whose keys are brought in any case.
         """
         metadata = cast("EncryptedTableMetadata", table.metadata)
         io = cast("TableFileIO", table.io)
         restrictions = None if io.read_restrictions is None else io.read_restrictions.of_query()
         json = metadata.without_history().model_dump_json()
-        columns = job_columns(table, readable, brings_keys=brings_keys)
+        columns = job_columns(table, readable, brings_keys=brings_keys, write_only=write_only)
         return cls(json, pickle.dumps(io.inner), io.manager.data_key_length, restrictions, columns)
 
     def metadata(self) -> EncryptedTableMetadata:
@@ -174,13 +182,15 @@ class TableAccess:
         return file_io_of_task(self.inner_io, self.read_restrictions, self.columns)
 
 
-def job_columns(table: EncryptedTable, readable: frozenset[int] | None = None, *, brings_keys: bool = False) -> JobColumns | None:
+def job_columns(
+    table: EncryptedTable, readable: frozenset[int] | None = None, *, brings_keys: bool = False, write_only: frozenset[int] = frozenset()
+) -> JobColumns | None:
     """Return what the tasks of a job may do with a table's protected columns; arguments as those of `TableAccess.of`."""
     if not has_column_keys(table.metadata):
         return None
     properties = names.client_properties(table.catalog)
     brings_keys = brings_keys or brings_keys_by_spark(properties)
-    return JobColumns.of(table, readable, None if brings_keys else kms_properties(properties))
+    return JobColumns.of(table, readable, None if brings_keys else kms_properties(properties), write_only)
 
 
 @dataclass(frozen=True)

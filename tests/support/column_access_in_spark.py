@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.catalog import load_catalog
 
 import tablecrypt.spark as tcs
+from tests.support import write_only_kms
 from tests.support.column_access import DOCUMENT, ROWS, counted, described, own_error
 
 if TYPE_CHECKING:
@@ -28,7 +29,13 @@ BLOCK: Final = re.compile(r"(?<=<!-- access in Spark: begin -->\n).*?(?=<!-- acc
 CATALOG: Final = "columnaccess"
 _TABLE_KEY: Final = "orders"
 _COLUMN_KEY: Final = "pii"
-_KEYS: Final = {"both keys": (_TABLE_KEY, _COLUMN_KEY), "the table's key alone": (_TABLE_KEY,), "neither": ("other",)}
+_WRITE_ONLY: Final = "the table's key, and the column's to wrap only"
+_KEYS: Final = {
+    "both keys": (_TABLE_KEY, _COLUMN_KEY),
+    _WRITE_ONLY: (_TABLE_KEY, _COLUMN_KEY),
+    "the table's key alone": (_TABLE_KEY,),
+    "neither": ("other",),
+}
 PRINCIPALS: Final = tuple(_KEYS)
 
 
@@ -51,6 +58,9 @@ class _Program:
     def write(self, mode: Any, **options: Any) -> None:
         rows = self.session.createDataFrame([(2, "SSN-4", "d")], "id bigint, ssn string, note string")
         tcs.write_table(rows, self.name, mode, catalog_properties=self.properties, **options)
+
+    def append(self) -> None:
+        self.session.createDataFrame([(4, "SSN-4", "d")], "id bigint, ssn string, note string").writeTo(self.name).append()
 
     def delete(self, row_filter: str) -> None:
         tcs.delete_where(self.session, self.name, row_filter, catalog_properties=self.properties)
@@ -100,7 +110,10 @@ OPERATIONS: Final[Mapping[str, Callable[[_Program], str]]] = {
     "`delete_where` by another column": _done(lambda program: program.delete("id = 2")),
     "`delete_where` by the column": _done(lambda program: program.delete("ssn = 'SSN-2'")),
     "`compact`": _done(lambda program: program.compact()),
-    "SQL: `INSERT`": _statement("INSERT INTO {t} VALUES (4L, 'SSN-4', 'd')"),
+    "SQL: `INSERT` of values": _statement("INSERT INTO {t} VALUES (4L, 'SSN-4', 'd')"),
+    "SQL: `INSERT` of other columns of the table": _statement("INSERT INTO {t} SELECT id + 3, 'SSN-4', note FROM {t}"),
+    "SQL: `INSERT` of the column": _statement("INSERT INTO {t} SELECT id + 3, ssn, note FROM {t}"),
+    "`writeTo(…).append()`": _done(lambda program: program.append()),
     "SQL: `MERGE` that writes rows": _statement(f"{_MERGE} UPDATE SET *"),
     "SQL: `MERGE` that only deletes": _statement(f"{_MERGE} DELETE"),
     "SQL: `UPDATE` another column": _statement("UPDATE {t} SET note = 'd' WHERE id = 2"),
@@ -121,6 +134,8 @@ def access(spark: SparkSession, folder: Path) -> dict[str, dict[str, str]]:
     keys = {name: base64.b64encode(secrets.token_bytes(32)).decode() for name in (_TABLE_KEY, _COLUMN_KEY, "other")}
     (folder / "warehouse").mkdir()
     properties = {principal: _properties(folder, number, keys, _KEYS[principal]) for number, principal in enumerate(PRINCIPALS)}
+    properties[_WRITE_ONLY].pop("encryption.kms-type")
+    properties[_WRITE_ONLY] |= {"encryption.kms-impl": write_only_kms.FILE_CLASS, write_only_kms.REFUSED: _COLUMN_KEY}
     owner = load_catalog(CATALOG, **properties[PRINCIPALS[0]])
     owner.create_namespace("db")
     found: dict[str, dict[str, str]] = {operation: {} for operation in OPERATIONS}

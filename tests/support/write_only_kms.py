@@ -6,14 +6,29 @@ from collections.abc import Mapping
 from typing import Final
 
 from tablecrypt.errors import KmsAccessDeniedError
+from tablecrypt.kms.local_file import LocalFileKeyManagementClient
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 
 CLASS: Final = f"{__name__}.WriteOnlyKeyManagementClient"
+FILE_CLASS: Final = f"{__name__}.WriteOnlyKeyFile"
 REFUSED: Final = "test.kms.write-only"
 
 
 class WriteOnlyKeyManagementClient(MemoryKeyManagementClient):
     """Refuses to unwrap under the master keys that the property names, with commas between them."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__(properties)
+        self._refused = properties[REFUSED].split(",")
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        if wrapping_key_id in self._refused:
+            raise KmsAccessDeniedError(f"unwrapping under {wrapping_key_id} is not allowed")
+        return super().unwrap_key(wrapped_key, wrapping_key_id)
+
+
+class WriteOnlyKeyFile(LocalFileKeyManagementClient):
+    """The same with the keys of a file, which other processes read too."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__(properties)

@@ -147,23 +147,24 @@ class _Added:
         return added_keys(self.entries)
 
 
-def add_column_keys(table: Table) -> None:
+def add_column_keys(table: Table, *, write_only: bool = False) -> None:
     """Commit the column keys that new values of the table's protected columns go under, where it lacks some.
 
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
+        write_only: make keys of this process's own where this user may wrap and not unwrap (keys/write_only_keys.py).
 
     Raises:
         ColumnKeyDeniedError, KmsError: the KMS refused a column's master key, or failed; nothing has changed.
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
-    commit_keys(table, _missing_keys)
+    commit_keys(table, lambda base: _missing_keys(base, write_only))
 
 
-def _missing_keys(table: EncryptedTable) -> _Added:
+def _missing_keys(table: EncryptedTable, write_only: bool) -> _Added:
     metadata = encrypted_metadata_of(table)
     columns = policy_of(metadata).columns.values()
-    return _Added(table_io(table).manager.columns.entries_for(metadata.key_ring, columns))
+    return _Added(table_io(table).manager.columns.entries_for(metadata.key_ring, columns, write_only=write_only))
 
 
 @checked_arguments()

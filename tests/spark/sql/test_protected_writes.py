@@ -23,9 +23,8 @@ from tablecrypt import maintenance
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError
 from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request
-from tablecrypt.spark.sql.planner import LoadedTable, Planner
+from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.process import OPERATIONS
-from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_plan import Asked
@@ -33,7 +32,7 @@ from tests.spark.sql.test_write_failures import wait_until
 from tests.spark.test_jvm_written_files import encrypted, sized
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
-from tests.support.protected_tables import clients, counted_columns, metadata_of, opened_by_table_key, protected_table, write_only
+from tests.support.protected_tables import counted_columns, metadata_of, opened_by_table_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -257,16 +256,6 @@ def test_who_may_not_read_a_column_begins_no_write_of_rows(analyst: Asked, peopl
     with pytest.raises(ColumnKeyDeniedError):
         Write(analyst, mode, command="update")
     assert people.refresh().metadata_location == before
-
-
-def test_permission_to_wrap_alone_is_not_enough_since_a_statement_may_write_the_masks_that_it_reads(tmp_path: Path) -> None:
-    both = clients(tmp_path)
-    before = protected_table(both.payroll).metadata_location
-    table, planner = cast("EncryptedTable", write_only(both).load_table("db.people")), Planner()
-    handle = planner.tables.add(LoadedTable(LocatedTable.of_table(table), "prod", "main", None, is_writable=True))
-    with pytest.raises(ColumnKeyDeniedError):
-        OPERATIONS["begin_write"](planner, Request({"table": handle, "mode": "append", "filter": [], "options": {}}))
-    assert both.payroll.load_table("db.people").metadata_location == before
 
 
 def test_a_change_that_only_deletes_needs_no_right_and_gets_no_location_for_a_file(analyst: Asked) -> None:

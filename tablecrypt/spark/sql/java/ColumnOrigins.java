@@ -132,14 +132,17 @@ class ColumnOrigins {
     }
   }
 
-  /** Python marks the columns of which it shows masks. Elsewhere a mark says nothing: it may have been stored with a copy of the rows. */
   private void addMarked(Seq output) {
     for (int index = 0; index < output.size(); index++) {
       Attribute attribute = (Attribute) output.apply(index);
-      if (attribute.metadata().contains(MARK)) {
-        add(attribute, ProtectedColumn.masked(attribute.name(), attribute.metadata().getString(MARK)));
-      }
+      add(attribute, marked(attribute));
     }
+  }
+
+  /** Python marks the columns of which it shows masks. Elsewhere a mark says nothing: it may have been stored with a copy of the rows. */
+  static Collection marked(Attribute attribute) {
+    boolean isMarked = attribute.metadata().contains(MARK);
+    return isMarked ? ProtectedColumn.masked(attribute.name(), attribute.metadata().getString(MARK)) : Collections.EMPTY_SET;
   }
 
   private void addSame(Seq attributes, Seq values) {

@@ -6,6 +6,8 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
 
 /**
  * A protected column of a table that a query reads, as a value of the query may depend on it: a struct holds it so many names further down, and
@@ -68,6 +70,33 @@ class ProtectedColumn {
     ObjectNode request = table.request("check_conditions");
     request.putArray("columns").add(Planner.JSON.valueToTree(path));
     table.planner.ask(request);
+  }
+
+  /** Why what this user sees of it may be masks; null where it is values. */
+  String masks() {
+    try {
+      check();
+      return null;
+    } catch (RuntimeException error) {
+      boolean isKnown = table == null || (error instanceof PlannerError && ((PlannerError) error).is("ColumnKeyDeniedError"));
+      return isKnown ? "it reads masks of " + this : "whether it reads masks of " + this + " is not known: " + error.getMessage();
+    }
+  }
+
+  /** Whether a column of a scan is or contains it. Of a struct, Spark reads the fields alone that a query names. */
+  boolean isIn(String column, DataType type) {
+    DataType here = type;
+    for (int index = 1; path[0].equals(column) && index < path.length; index++) {
+      if (!(here instanceof StructType) || ((StructType) here).getFieldIndex(path[index]).isEmpty()) {
+        return !(here instanceof StructType);
+      }
+      here = ((StructType) here).apply(path[index]).dataType();
+    }
+    return path[0].equals(column);
+  }
+
+  public String toString() {
+    return String.join(".", path) + (table == null ? "" : " of " + table.name());
   }
 
   public boolean equals(Object other) {

@@ -16,7 +16,7 @@ class SqlBatchWrite implements DeltaBatchWrite {
   }
 
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
-    open = new OpenWrite(write, write.request("begin_write"), write.alignment());
+    open = new OpenWrite(write, write.beginning(), write.alignment());
     return open.factory();
   }
 

@@ -17,6 +17,7 @@ public class SqlExtensions extends AbstractFunction1 implements SparkSessionExte
   static synchronized void install(SparkSession session) throws Exception {
     if (TableStatements.install(session)) {
       MaskedConditions.install(session);
+      PlannedWrites.install(session);
       inject(session.extensions());
     }
   }
@@ -24,5 +25,6 @@ public class SqlExtensions extends AbstractFunction1 implements SparkSessionExte
   private static void inject(SparkSessionExtensions extensions) {
     extensions.injectParser(new TableStatements.Injected());
     extensions.injectPreCBORule(new MaskedConditions.Injected());
+    extensions.injectPlannerStrategy(new PlannedWrites.Injected());
   }
 }

@@ -8,7 +8,7 @@ import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 
 /** The micro-batches of a streaming query, each a write of its own. A batch that is repeated is committed once (tablecrypt/spark/commit.py). */
 class SqlStreamingWrite implements StreamingWrite {
-  private final SqlWrite write;
+  final SqlWrite write;
   private OpenWrite open;
 
   SqlStreamingWrite(SqlWrite write) {
@@ -16,7 +16,7 @@ class SqlStreamingWrite implements StreamingWrite {
   }
 
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo physical) {
-    open = new OpenWrite(write, write.request("begin_write").put("query_id", write.info.queryId()), null);
+    open = new OpenWrite(write, write.beginning().put("query_id", write.info.queryId()), null);
     return open.factory();
   }
 

@@ -25,6 +25,7 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
   private final String mode;
   private final JsonNode filter;
   private JsonNode layout;
+  private RowSources sources;
 
   SqlWrite(SqlTable table, SqlRowChange change, LogicalWriteInfo info, String mode, JsonNode filter) {
     this.table = table;
@@ -60,6 +61,20 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
     }
     if (takesAnyRows()) {
       request.put("row_schema", info.schema().json()).put("case_sensitive", SQLConf.get().caseSensitiveAnalysis());
+    }
+    return request;
+  }
+
+  /** Take where the rows come from, as the statement's optimized plan tells. */
+  void comesFrom(RowSources sources) {
+    this.sources = sources;
+  }
+
+  /** The request that opens this write. That of protected columns says why rows may hold masks, unless nobody has looked at the plan. */
+  ObjectNode beginning() {
+    ObjectNode request = request("begin_write");
+    if (sources != null && change == null && table.protectedColumns().length > 0) {
+      request.put("masks", sources.masks());
     }
     return request;
   }

@@ -6,6 +6,7 @@
     commit_write   the tasks' encrypted results ─▶ one snapshot
     abort_write    ─▶ no file of the write is left
 
+    masks = "" where Spark's plan shows that no row holds a mask of a protected column, else why a row may (java/RowSources.java)
     mode = append | overwrite, of all rows or of those that "filter" matches | overwrite_partitions
          | delta, groups: a row-level change by merge-on-read or copy-on-write (row_level.py)
 
@@ -18,7 +19,7 @@ A micro-batch of a stream is a write with a query id and a batch id, which the s
 committed again (commit.py).
 
 Raises:
-    ColumnKeyDeniedError: this user may not read a protected column, and so writes no rows.
+    ColumnKeyDeniedError: this user may not read a protected column, and rows may hold its masks; or may not wrap under its key either.
     ConfigurationError: before tasks run, for a table, a mode or an option that is not served; after they ran, where the table's schema or
         partitioning was changed meanwhile.
     AuthenticationError: a result was changed on its way, or names files that its task was not given.
@@ -76,6 +77,8 @@ _DELETE: Final = "delete"
 _MERGE: Final = "merge"
 _MODES: Final = ("append", "overwrite", "overwrite_partitions", *_ROW_LEVEL)
 _DEK_LENGTH: Final = "tablecrypt.dek-length"
+_REWRITTEN: Final = "it writes rows again that it reads"
+_UNKNOWN: Final = "Spark does not say where its rows come from"
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,8 @@ def begin_write(planner: Planner, request: Request) -> Response:
     replaced = _checked(loaded, mode, command, request.items("filter"), options)
     given = _given(request, is_stream=query_id is not None)
     merged = loaded.located.table.metadata if given is None else merged_metadata(loaded, given)
-    writer = _writer(loaded, merged, options, command if mode == _DELTA else None)
+    masks = _REWRITTEN if mode in _ROW_LEVEL else request.optional_text("masks")
+    writer = _writer(loaded, merged, options, command if mode == _DELTA else None, _UNKNOWN if masks is None else masks)
     metadata = writer.metadata
     locations, key = FileLocations(metadata), ResultKey()
     write = OpenWrite(writer.loaded, metadata, given, mode, options, replaced, command, query_id, locations, key, writer.denied)
@@ -193,7 +197,7 @@ class _Writer:
     denied: TablecryptError | None = None
 
 
-def _writer(loaded: LoadedTable, metadata: TableMetadata, options: SqlWriteOptions, marks_for: str | None) -> _Writer:
+def _writer(loaded: LoadedTable, metadata: TableMetadata, options: SqlWriteOptions, marks_for: str | None, masks: str) -> _Writer:
     """Return what writes the rows of a write.
 
     Args:
@@ -201,32 +205,41 @@ def _writer(loaded: LoadedTable, metadata: TableMetadata, options: SqlWriteOptio
         metadata: its own, with the columns that the write adds.
         options: of the write.
         marks_for: delete, update or merge, of a change that marks the rows which it deletes, and may have none to write.
+        masks: why rows may hold masks; empty where none does.
     """
     if reason := _unsupported(metadata.schema()) or unsupported_partitioning(metadata.spec(), metadata.schema()):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     properties = options.over(metadata.properties)
     if policy_of(metadata):
-        return _python_writer(loaded, properties, marks_for)
+        return _python_writer(loaded, properties, marks_for, masks)
     if reason := unsupported_codec(properties):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     dek_length = cast("TableFileIO", loaded.located.table.io).manager.data_key_length
     return _Writer(loaded, metadata, sanitize_column_names(metadata.schema()), write_settings(properties) | {_DEK_LENGTH: str(dek_length)})
 
 
-def _python_writer(loaded: LoadedTable, properties: dict[str, str], marks_for: str | None) -> _Writer:
+def _python_writer(loaded: LoadedTable, properties: dict[str, str], marks_for: str | None, masks: str) -> _Writer:
     parquet_writer_options(properties)
     metadata, settings = loaded.located.table.metadata, {TARGET_FILE_SIZE: str(target_file_size(properties))}
     writer = _Writer(loaded, metadata, metadata.schema(), settings, is_python=True)
     if marks_for == _DELETE:
         return replace(writer, denied=ConfigurationError(f"{loaded.located.name}: a DELETE that marks rows writes none"))
     try:
-        keyed = with_column_keys(loaded)
-    except ColumnKeyDeniedError as denied:
+        keyed = with_column_keys(loaded, write_only=not masks)
+    except ColumnKeyDeniedError as refused:
+        denied = _for_masks(masks, refused)
         if marks_for != _MERGE:
-            raise
+            raise denied from None
         return replace(writer, denied=denied)
-    table = keyed.located.table
-    return replace(writer, loaded=keyed, metadata=table.metadata, content=content_for_tasks(table, properties))
+    metadata = keyed.loaded.located.table.metadata
+    return replace(writer, loaded=keyed.loaded, metadata=metadata, content=content_for_tasks(keyed, properties))
+
+
+def _for_masks(masks: str, denied: ColumnKeyDeniedError) -> ColumnKeyDeniedError:
+    if not masks:
+        return denied
+    reason = f"{denied.message}; permission to wrap alone is not enough for this statement, which may write masks as values: {masks}"
+    return ColumnKeyDeniedError(denied.field_id, denied.column_key_id, reason)
 
 
 def file_location(planner: Planner, request: Request) -> Response:

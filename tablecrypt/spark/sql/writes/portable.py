@@ -9,11 +9,14 @@ The executor's JVM speaks to a Python process of its own, as for files that Pyth
 which file, and asks the driver for each file's location: what the commit does not take, the driver deletes. Rows come as Arrow streams in
 the table's columns, with `_row_id` and `_last_updated_sequence_number` behind them in a change of rows.
 
+Who may wrap under a column's master key and not unwrap writes rows alone that hold no masks, as Spark's plan shows (java/RowSources.java).
+
 What tasks get is a pickled TableAccess. It holds the KEKs of protected columns that the driver has opened, and the credentials of the
 table's store; it goes to executors in Spark's private messages alone. Tasks make no column key: no commit would bring it.
 
 Raises:
-    ColumnKeyDeniedError: this user may not read a protected column, and so writes none. Nothing was committed.
+    ColumnKeyDeniedError: this user may not read a protected column, and the rows may hold its masks; or may not wrap either. Nothing was
+        committed.
     CommitFailedException: others committed to the table while its column keys were made. Nothing is written.
     ConfigurationError: a value that its column cannot hold, or an attempt that has ended.
 """
@@ -56,24 +59,40 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableUpdate
 
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
-    from tablecrypt.table.table import EncryptedTable
 
 _ENDED: Final = "this attempt at a task has ended, and writes no more rows"
 
 
-def with_column_keys(loaded: LoadedTable) -> LoadedTable:
+@dataclass(frozen=True)
+class KeyedTable:
+    """A table with protected columns that has the column keys which new files go under.
+
+    Attributes:
+        loaded: the table.
+        write_only: field ids of the columns that this user may write and not read.
+    """
+
+    loaded: LoadedTable
+    write_only: frozenset[int]
+
+
+def with_column_keys(loaded: LoadedTable, *, write_only: bool) -> KeyedTable:
     """Return a table with protected columns such that it has the column keys that new files go under. Those that it lacks are committed.
 
     A table that the statement makes or replaces gets them with its rows.
+
+    Args:
+        loaded: the table.
+        write_only: whether permission to wrap under a column's master key is enough, since no row can hold a mask.
     """
     if loaded.staged is not None:
-        return _staged_with_column_keys(loaded)
+        return KeyedTable(_staged_with_column_keys(loaded), frozenset())
     table, before = copy(loaded.located.table), loaded.located.table.metadata
-    ensure_column_keys(table)
+    unread = ensure_column_keys(table, write_only=write_only)
     check_unchanged(loaded.located.name, before, table.metadata)
     if _head(before, loaded.branch) != _head(table.metadata, loaded.branch):
         raise CommitFailedException(f"{loaded.located.name}: others committed while keys of its columns were made: run the statement again")
-    return replace(loaded, located=replace(loaded.located, table=table))
+    return KeyedTable(replace(loaded, located=replace(loaded.located, table=table)), unread)
 
 
 def _head(metadata: TableMetadata, branch: str) -> int | None:
@@ -95,16 +114,18 @@ def _staged_with_column_keys(loaded: LoadedTable) -> LoadedTable:
     return replace(loaded, located=replace(loaded.located, table=table))
 
 
-def content_for_tasks(table: EncryptedTable, properties: Properties) -> bytes:
+def content_for_tasks(keyed: KeyedTable, properties: Properties) -> bytes:
     """Return what tasks need to write files of a table.
 
     Args:
-        table: as `with_column_keys` returned it.
+        keyed: the table.
         properties: as they hold for this write.
     """
+    table = keyed.loaded.located.table
     written = copy(table)
     written.metadata = table.metadata.model_copy(update={"properties": dict(properties)})
-    return pickle.dumps(TableAccess.of(written, frozenset(policy_of(table.metadata).columns), brings_keys=True))
+    readable = frozenset(policy_of(table.metadata).columns) - keyed.write_only
+    return pickle.dumps(TableAccess.of(written, readable, brings_keys=True, write_only=keyed.write_only))
 
 
 @dataclass(frozen=True)
