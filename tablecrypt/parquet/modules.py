@@ -101,7 +101,7 @@ class ModuleOrdinals:
 
     def suffix(self, module_type: ModuleType, page: int = 0) -> bytes:
         """What follows aad_file_unique in the AAD of a module here."""
-        if not module_type.has_page:
+        if not _HAS_PAGE[module_type]:
             return _SUFFIX.pack(module_type, self.row_group, self.column)
         if not 0 <= page <= MAX_ORDINAL:
             raise ConfigurationError(

@@ -43,6 +43,9 @@ from tablecrypt.parquet.uniform import UniformParquetFile
 _SHOWN_FAULTS: Final = 10
 _CACHED_PIECE: Final = 1024 * 1024
 """Read at once from a local file: what was just read is decrypted while it is in the processor's cache."""
+_LONG_SHARE: Final = 4
+_AHEAD: Final = 1024
+"""A module that takes a quarter of a piece or more is read alone, with so much after it that the next module's length is there."""
 _DICTIONARY: Final = (ModuleType.DICTIONARY_PAGE_HEADER, ModuleType.DICTIONARY_PAGE)
 _DATA: Final = (ModuleType.DATA_PAGE_HEADER, ModuleType.DATA_PAGE)
 
@@ -302,12 +305,14 @@ class _ModuleReader:
         memory    taken | left of this piece | free
                         begin                end       what is left moves to the front, and the next piece is read behind it
 
-    No byte is read twice.
+    No byte is read twice. Of a local file a piece ends soon after a long module, so that little is left to move: moving bytes takes about
+    as long as decrypting them. Elsewhere a piece is a request, and they are as few as can be.
     """
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._piece = min(_CACHED_PIECE if source.is_local else PIECE_LENGTH, source.length)
+        self._long = self._piece // _LONG_SHARE if source.is_local else self._piece
         self._memory = memoryview(bytearray(self._piece))
         self._plaintext = memoryview(bytearray())
         self._begin = self._end = 0
@@ -326,6 +331,12 @@ class _ModuleReader:
 
     def take(self) -> memoryview | None:
         """The next module, encrypted with AES-GCM; None where its length is none that it can have."""
+        begin = self._begin
+        end = begin + stated_length(self._memory[begin : self._end])
+        # Most modules are in memory, and there are thousands in a file.
+        if begin + GCM_OVERHEAD <= end <= self._end:
+            self._begin = end
+            return self._memory[begin:end]
         length = stated_length(self.peek(LENGTH_BYTES))
         if not GCM_OVERHEAD <= length <= self.left:
             return None
@@ -347,12 +358,13 @@ class _ModuleReader:
         return self._plaintext[:length]
 
     def _read(self, needed: int) -> None:
-        """Have `needed` bytes in memory, none of which are beyond the span, and as many more as a piece holds."""
+        """Have `needed` bytes in memory, none of which are beyond the span, and more, as the class says."""
         kept = self._memory[self._begin : self._end]
-        if needed > self._memory.nbytes:
-            self._memory = memoryview(bytearray(needed))
+        wanted = needed + _AHEAD if needed > self._long else self._piece
+        if wanted > self._memory.nbytes:
+            self._memory = memoryview(bytearray(wanted))
         self._memory[: kept.nbytes] = kept
-        length = min(self._memory.nbytes - kept.nbytes, self._unread.length)
+        length = min(wanted - kept.nbytes, self._unread.length)
         self._source.read_into(self._unread.start, self._memory[kept.nbytes : kept.nbytes + length])
         self._begin, self._end = 0, kept.nbytes + length
         self._unread = Span(self._unread.start + length, self._unread.length - length)
