@@ -4,8 +4,11 @@ The tables are written to an encrypted and to a plain catalog, in files of the s
 and Polars those of `lineitem` and `orders` that its SQL knows; both have to give the same rows on both sides. A side's time is that of the
 whole query: planning, opening files, decrypting, decoding and the engine's own work.
 
-    tablecrypt   scan().to_duckdb(...) and to_polars() of the encrypted tables
-    native       read_parquet and scan_parquet of the plain table's files
+    tablecrypt             scan().to_duckdb(...) and to_polars() of the encrypted tables
+    native                 read_parquet and scan_parquet of the plain table's files
+    pyarrow with the key   the engine over Arrow datasets of the encrypted files, known to them with their keys: nothing is planned, opened
+                           or checked for a query, and each file's footer is read once
+    pyarrow, plaintext     the same of the plain table's files
 
 Needs the generator `tpchgen-cli` (pip install tpchgen-cli).
 
@@ -26,12 +29,15 @@ import duckdb
 import polars as pl
 import pyarrow.parquet as pq
 from _paired import OURS, Case, run_rounds
-from _tables import ENCRYPTED, catalogs_in
+from _tables import ENCRYPTED, FLOOR, PLAINTEXT_FLOOR, catalogs_in, dataset_of, files_of
 from _tpch import TABLES, generate, generator, queries, same_rows
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 NATIVE: Final = "native"
+FLOORS: Final = {FLOOR: OURS, PLAINTEXT_FLOOR: NATIVE}
+"""Sides that let Arrow alone read, and whose files."""
+SIDES: Final = (OURS, NATIVE, *FLOORS)
 SHOWN: Final = {
     1: "lineitem by flags",
     4: "orders with late lines",
@@ -71,10 +77,12 @@ def _written(catalog: Catalog, side: str, folder: Path) -> dict[str, Table]:
 
 
 def _cases_of_duckdb(tables: dict[str, dict[str, Table]]) -> list[Case]:
-    connections = {side: duckdb.connect() for side in tables}
+    connections = {side: duckdb.connect() for side in SIDES}
     for name in TABLES:
         tables[OURS][name].scan().to_duckdb(name, connections[OURS])
         connections[NATIVE].read_parquet(_files(tables[NATIVE][name])).create_view(name)
+        for floor, side in FLOORS.items():
+            connections[floor].register(name, dataset_of(files_of(tables[side][name])))
 
     def rows(numbers: list[int], side: str) -> list[list[Any]]:
         return [connections[side].execute(queries()[number]).fetchall() for number in numbers]
@@ -86,16 +94,21 @@ def _cases_of_duckdb(tables: dict[str, dict[str, Table]]) -> list[Case]:
 
 
 def _cases_of_polars(tables: dict[str, dict[str, Table]]) -> list[Case]:
+    datasets = {
+        floor: {name: dataset_of(files_of(tables[side][name])) for name in ("lineitem", "orders")} for floor, side in FLOORS.items()
+    }
+
+    def frame(name: str, side: str) -> pl.LazyFrame:
+        if side in FLOORS:
+            return pl.scan_pyarrow_dataset(datasets[side][name])
+        return tables[OURS][name].to_polars() if side == OURS else pl.scan_parquet(_files(tables[NATIVE][name]))
+
     def rows(number: int, side: str) -> list[Any]:
-        frames = {name: _frame(tables[side][name], side) for name in ("lineitem", "orders")}
+        frames = {name: frame(name, side) for name in ("lineitem", "orders")}
         return pl.SQLContext(frames).execute(queries()[number].replace("date'", "DATE '"), eager=True).rows()
 
     _check(list(OF_POLARS), [rows(number, OURS) for number in OF_POLARS], [rows(number, NATIVE) for number in OF_POLARS])
     return [_case(f"Polars, query {number}: {SHOWN[number]}", partial(rows, number)) for number in OF_POLARS]
-
-
-def _frame(table: Table, side: str) -> pl.LazyFrame:
-    return table.to_polars() if side == OURS else pl.scan_parquet(_files(table))
 
 
 def _files(table: Table) -> list[str]:
@@ -109,7 +122,7 @@ def _check(numbers: list[int], ours: list[list[Any]], native: list[list[Any]]) -
 
 
 def _case(name: str, rows: Callable[[str], Any]) -> Case:
-    return Case(name, {side: partial(rows, side) for side in (OURS, NATIVE)}, 1.3, NATIVE)
+    return Case(name, {side: partial(rows, side) for side in SIDES}, 1.3, NATIVE)
 
 
 def _options() -> argparse.Namespace:
