@@ -26,6 +26,7 @@ from tablecrypt.errors import ConfigurationError
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _OF_ANY_NUMBER: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _NONE: Final[Mapping[str, str]] = {}
 NAMES: Final = "a name or a list of names"
@@ -87,6 +88,7 @@ def checked_arguments(*, but: Collection[str] = (), formerly: Mapping[str, str] 
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
+        positions = [name for name, parameter in signature.parameters.items() if parameter.kind in _POSITIONAL]
         rules: dict[str, tuple[_Kind, ...]] = {}
 
         @wraps(function)
@@ -95,13 +97,10 @@ def checked_arguments(*, but: Collection[str] = (), formerly: Mapping[str, str] 
             if not rules:
                 rules.update(_rules(function, signature, but))
             named = _renamed(kwargs, formerly) if formerly else kwargs
-            try:
-                bound = signature.bind(*args, **named)
-            except TypeError:
-                return function(*args, **kwargs)  # raises Python's own error for arguments that are missing or too many
-            for name in bound.arguments.keys() & rules.keys():
-                bound.arguments[name] = _fitting(name, bound.arguments[name], rules[name])
-            return function(*bound.args, **bound.kwargs)
+            placed = [_fitting(name, value, rules.get(name)) for name, value in zip(positions, args, strict=False)]
+            fitting = {name: _fitting(name, value, rules.get(name)) for name, value in named.items()}
+            # Arguments that are missing or too many are Python's own error.
+            return function(*placed, *args[len(placed) :], **fitting)  # type: ignore[arg-type]
 
         return checked
 
@@ -139,13 +138,13 @@ class _Kind:
     is_names: bool = False
 
 
-def _fitting(argument: str, value: Any, kinds: Sequence[_Kind]) -> Any:
-    """Return an argument as the function takes it.
+def _fitting(argument: str, value: Any, kinds: Sequence[_Kind] | None) -> Any:
+    """Return an argument as the function takes it; as it is, where nothing is asked of it.
 
     Raises:
         ConfigurationError: it is of no kind that it may be of.
     """
-    if any(kind.fits(value) for kind in kinds):
+    if kinds is None or any(kind.fits(value) for kind in kinds):
         return value
     if any(kind.is_names for kind in kinds) and value is not None:
         return names_of(argument, value)

@@ -396,7 +396,7 @@ def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, tasks: Sequenc
     schema = schema_to_pyarrow(projected, include_field_ids=False)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for rows in prefetched(map(reader.source, tasks), _WORKERS, _QUEUE_LENGTH):
+        for rows in prefetched(reader.sources(tasks), _WORKERS, _QUEUE_LENGTH):
             yield cast_batch(rows, schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())

@@ -87,7 +87,7 @@ class Source:
     @property
     def is_local(self) -> bool:
         """Whether reading a little at a time costs no request."""
-        return urlsplit(self.location).scheme in ("", "file")
+        return is_local(self.location)
 
     @property
     def file(self) -> Any:
@@ -111,6 +111,11 @@ class Source:
             pieces.append(piece)
             missing -= len(piece)
         return memoryview(b"".join(pieces))
+
+
+def is_local(location: str) -> bool:
+    """Whether a file lies in the local file system, so that no read of it is a request."""
+    return urlsplit(location).scheme in ("", "file")
 
 
 class Sink:

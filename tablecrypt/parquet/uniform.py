@@ -49,6 +49,8 @@ from tablecrypt.parquet.view_types import without_views
 SMALL_FILE_LENGTH: Final = 1024 * 1024
 """Up to this many bytes a file is fetched whole: one request instead of one each for the head, the footer and the columns."""
 
+_FEW_ROWS: Final = 131_072
+"""Rows in a batch of Arrow's scanner. Up to so many of a small file are read without a scanner, which takes longer than they do."""
 _BUFFER_LENGTH: Final = 8 * 1024 * 1024
 _STORE_ERROR_MARKS: Final = ("AWS Error", "google::cloud", "Azure", "curlCode", "HDFS")
 
@@ -101,8 +103,8 @@ class UniformParquetFile:
         self._head_is_right = False
         self._file = source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, mode="r")
         self._length = _check_length(self._file, key_metadata, location)
-        self._is_in_memory = self._length <= small_file_length
-        if self._is_in_memory:
+        self._is_in_memory = self._is_small = self._length <= small_file_length
+        if self._is_small:
             # A mapped file would change with the one in storage, so it is copied.
             mapped = isinstance(self._file, pa.MemoryMappedFile)
             self._file = pa.BufferReader(self._file.read() if mapped else self._file.read_buffer())
@@ -116,7 +118,9 @@ class UniformParquetFile:
             self._open_twins(TwinFile(self._file, footer, key_metadata, twins))
         with self._translated("the footer"):
             self._fragment = self._opened()
-            self.schema: pa.Schema = without_views(self._fragment.physical_schema)
+            stored = self._fragment.physical_schema
+            self.schema: pa.Schema = without_views(stored)
+            self._has_views = self.schema != stored
             metadata = self._fragment.metadata
         if twins is not None:
             self.schema = pa.schema([field for field in self.schema if field_of_twin(field.name) is None], self.schema.metadata)
@@ -192,7 +196,7 @@ class UniformParquetFile:
             return
         await_release(view)
         self._file, self._length, self._first_bytes = pa.PythonFile(view, mode="r"), view.size(), view.first_bytes
-        self._is_in_memory = True
+        self._is_in_memory, self._is_small = True, False
 
     def _opened(self, coded: Iterable[str] = ()) -> ds.ParquetFileFragment:
         file_format = _format(self._key_metadata, {*self._dictionary_columns, *coded})
@@ -235,6 +239,9 @@ class UniformParquetFile:
     def _scan(
         self, reading: _Reading, portion: ds.ParquetFileFragment, columns: list[str], row_filter: pc.Expression | None
     ) -> Iterator[pa.RecordBatch]:
+        if not reading.coded and self._is_read_at_once(columns, portion):
+            yield from self._read_at_once(columns, portion, row_filter).to_batches()
+            return
         with self._translated("a column's modules"):
             fragment = reading.fragment.subset(row_group_ids=[group.id for group in portion.row_groups])
             schema = with_dictionaries(self.schema, reading.coded)
@@ -247,6 +254,25 @@ class UniformParquetFile:
             if batch is None:
                 return
             yield from decoded(batch, reading.coded)
+
+    def _is_read_at_once(self, columns: list[str], portion: ds.ParquetFileFragment) -> bool:
+        if not self._is_small or self._has_views or not columns:
+            return False
+        # ParquetFile takes a name with a dot for a field of a struct, and calls parts of nested columns otherwise than the schema does.
+        names = self.schema.names
+        if len({*names}) < len(names) or any("." in name for name in names):
+            return False
+        if any(pa.types.is_nested(self.schema.field(name).type) for name in columns):
+            return False
+        return bool(sum(group.num_rows for group in portion.row_groups) <= _FEW_ROWS)
+
+    def _read_at_once(self, columns: list[str], portion: ds.ParquetFileFragment, row_filter: pc.Expression | None) -> pa.Table:
+        with self._translated("a column's modules"):
+            self._check_head()
+            dictionaries = list(self._dictionary_columns)
+            file = pq.ParquetFile(self._file, read_dictionary=dictionaries, decryption_properties=_decryption(self._key_metadata))
+            rows = file.read_row_groups([group.id for group in portion.row_groups], columns, use_threads=False).select(columns)
+            return rows if row_filter is None else rows.filter(row_filter)
 
     def _check_head(self) -> None:
         if self._head_is_right:
@@ -364,12 +390,14 @@ def _format(key_metadata: StandardKeyMetadata, dictionary_columns: set[str]) -> 
     options = ds.ParquetFragmentScanOptions(
         pre_buffer=True,
         buffer_size=_BUFFER_LENGTH,
-        decryption_properties=pe.create_decryption_properties(
-            footer_key=key_metadata.encryption_key.reveal(), aad_prefix=key_metadata.aad_prefix or None
-        ),
+        decryption_properties=_decryption(key_metadata),
     )
     read_options = ds.ParquetReadOptions(dictionary_columns=dictionary_columns)
     return ds.ParquetFileFormat(read_options=read_options, default_fragment_scan_options=options)
+
+
+def _decryption(key_metadata: StandardKeyMetadata) -> Any:
+    return pe.create_decryption_properties(footer_key=key_metadata.encryption_key.reveal(), aad_prefix=key_metadata.aad_prefix or None)
 
 
 def _row_group_starts(fragment: ds.ParquetFileFragment) -> dict[int, int]:

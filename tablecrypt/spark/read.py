@@ -139,5 +139,5 @@ def read_partitions(
     schema = schema_for_spark(shared.projected)
     for number in task_numbers(numbers):
         tasks = codec.decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))
-        for rows in prefetched(map(reader.source, tasks), _WORKERS, _QUEUE_LENGTH):
+        for rows in prefetched(reader.sources(tasks), _WORKERS, _QUEUE_LENGTH):
             yield batch_for_spark(rows, schema)

@@ -15,8 +15,9 @@ Iceberg table spec, "Column Projection", "Row Lineage".
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -35,6 +36,7 @@ from pyiceberg.types import DoubleType, FloatType, ListType, MapType, UUIDType
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile
+from tablecrypt.parquet.storage import is_local
 from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
 from tablecrypt.table.data_file_reader import OpenedFile, opened_file
@@ -47,6 +49,8 @@ from tablecrypt.table.prefetch import Source
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, refuse_restricted, restrictions_of
 
+LOCAL_TOGETHER: Final = 4 * 1024 * 1024
+"""Local files of together so many bytes are read by one thread, one after another: a thread for each takes longer than reading it."""
 _POSITION: Final = "__tablecrypt_position"
 _LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
@@ -169,9 +173,25 @@ class TaskReader:
         for _, rows in self._live_rows(task, deletes):
             yield rows
 
-    def source(self, task: FileScanTask) -> Source[pa.RecordBatch]:
-        """Return a task's rows, as `batches` yields them, to be read ahead."""
-        return Source(partial(self.batches, task), task.file.file_size_in_bytes)
+    def sources(self, tasks: Iterable[FileScanTask]) -> Iterator[Source[pa.RecordBatch]]:
+        """Yield the rows of tasks, as `batches` yields them, to be read ahead: small local files together, each other file alone."""
+        run: list[FileScanTask] = []
+        length = 0
+        for task in tasks:
+            size = task.file.file_size_in_bytes if is_local(task.file.file_path) else LOCAL_TOGETHER
+            if run and length + size >= LOCAL_TOGETHER:
+                yield self._source(run)
+                run, length = [], 0
+            run.append(task)
+            length += size
+        if run:
+            yield self._source(run)
+
+    def _source(self, tasks: list[FileScanTask]) -> Source[pa.RecordBatch]:
+        rows = partial(itertools.chain.from_iterable, map(self.batches, tasks))
+        file = tasks[0].file
+        # Nothing is won by reading more local files at once than there are workers.
+        return Source(rows) if is_local(file.file_path) else Source(rows, file.file_size_in_bytes)
 
     def positioned_batches(self, task: FileScanTask) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
         """Yield a task's rows with their positions in the data file. The reader must project _row_id, which makes positions known.

@@ -258,7 +258,7 @@ def read_table(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tu
         batches: Iterable[pa.RecordBatch] = _limited(_stream(scan, projected, tasks, dictionary_columns), scan.limit)
     else:
         reader = _reader(scan, projected, dictionary_columns, None)
-        batches = prefetched(map(reader.source, tasks), ExecutorFactory.max_workers() or _WORKERS_FOR_TABLE, None)
+        batches = prefetched(reader.sources(tasks), ExecutorFactory.max_workers() or _WORKERS_FOR_TABLE, None)
     return _table(batches, projected)
 
 
@@ -290,7 +290,7 @@ def _counts_whole(task: FileScanTask, unfiltered: bool) -> bool:
 
 def _stream(scan: Scan, projected: Schema, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     reader = _reader(scan, projected, dictionary_columns, _READ_AHEAD)
-    return prefetched(map(reader.source, tasks), _WORKERS, _QUEUE_LENGTH)
+    return prefetched(reader.sources(tasks), _WORKERS, _QUEUE_LENGTH)
 
 
 def _table(batches: Iterable[pa.RecordBatch], projected: Schema) -> pa.Table:

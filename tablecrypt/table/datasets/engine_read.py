@@ -182,7 +182,7 @@ class EngineRead:
                     yield from self._of_native([each.file for each in run if each.file is not None], native)
                     continue
                 reader = reader or self._reader(scan, self._needed)
-                sources = map(reader.source, (each.task for each in run))
+                sources = reader.sources(each.task for each in run)
                 yield from self._finished(prefetched(sources, _WORKERS, _QUEUE_LENGTH))
 
     def tasks(self) -> list[FileScanTask]:

@@ -1,0 +1,87 @@
+"""Scans of many small files: which are read together, and that their rows come whole and in order."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import ALWAYS_TRUE, FileScanTask
+
+from tablecrypt.errors import TamperedFileError
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.table.reader import LOCAL_TOGETHER, TaskReader
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tests.support.manifests import data_file
+
+KEYRING = {"encryption.kms-type": "memory", "kms.memory.name": "small files"}
+FILES = 12
+ROWS = 50
+
+
+@pytest.fixture
+def table(unwatched_warehouse: Path) -> EncryptedTable:
+    """Small files of one append, in the order of their rows."""
+    MemoryKeyManagementClient(KEYRING).create_key("master", bytes(range(32)))
+    catalog = EncryptedInMemoryCatalog("encrypted", warehouse=f"file://{unwatched_warehouse}", **KEYRING)
+    catalog.create_namespace("db")
+    rows = pa.table({"id": pa.array(range(FILES * ROWS), pa.int64()), "text": [f"row {number}" for number in range(FILES * ROWS)]})
+    # A file ends at this size, of Arrow memory.
+    properties = {"encryption.key-id": "master", "write.target-file-size-bytes": str(rows.slice(0, ROWS).nbytes)}
+    table = catalog.create_table("db.t", rows.schema, properties=properties)
+    table.append(pa.Table.from_batches(rows.to_batches(max_chunksize=ROWS)))
+    return cast("EncryptedTable", table)
+
+
+def reader_of(table: EncryptedTable) -> TaskReader:
+    return table.scan().reader_of(table.schema())
+
+
+def tasks_of(table: EncryptedTable) -> list[FileScanTask]:
+    return sorted(table.scan().plan_files(), key=lambda task: task.file.file_path)
+
+
+def stored_at(locations: str, sizes: list[int]) -> list[FileScanTask]:
+    return [FileScanTask(data_file(f"{locations}{number}", file_size_in_bytes=size)) for number, size in enumerate(sizes)]
+
+
+def test_rows_of_many_files_come_whole_and_in_the_order_of_the_files(table: EncryptedTable) -> None:
+    tasks = tasks_of(table)
+    assert len(tasks) >= FILES
+    (source,) = reader_of(table).sources(tasks)
+    by_file = [batch.column("id").to_pylist() for task in tasks for batch in reader_of(table).batches(task)]
+    assert [batch.column("id").to_pylist() for batch in source.start()] == by_file
+    assert sorted(table.scan().to_arrow().column("id").to_pylist()) == list(range(FILES * ROWS))
+
+
+def test_small_local_files_are_read_together_and_files_of_a_store_alone(table: EncryptedTable) -> None:
+    reader = reader_of(table)
+    small = stored_at("file:///t/", [LOCAL_TOGETHER // 2 - 1] * 5)
+    assert len(list(reader.sources(small))) == 3
+    assert len(list(reader.sources(stored_at("/t/", [LOCAL_TOGETHER] * 5)))) == 5
+    remote = stored_at("s3://b/", [0, 10, 20])
+    assert [source.size for source in reader.sources(remote)] == [0, 10, 20]
+    assert len(list(reader.sources([*small[:2], *remote, *small[2:4]]))) == 5
+    assert list(reader.sources([])) == []
+
+
+@pytest.mark.parametrize("row_filter", [ALWAYS_TRUE, "id >= 0", "text != 'x'"], ids=str)
+def test_a_changed_file_among_many_fails_the_scan(table: EncryptedTable, row_filter: str) -> None:
+    changed = Path(tasks_of(table)[FILES // 2].file.file_path.removeprefix("file://"))
+    content = bytearray(changed.read_bytes())
+    content[60] ^= 1
+    changed.write_bytes(content)
+    with pytest.raises(TamperedFileError, match=changed.name):
+        table.scan(row_filter).to_arrow()
+    with pytest.raises(TamperedFileError, match=changed.name):
+        table.scan(row_filter).to_arrow_batch_reader().read_all()
+
+
+def test_a_stream_that_is_given_up_leaves_no_thread(table: EncryptedTable) -> None:
+    reader = table.scan().to_arrow_batch_reader()
+    reader.read_next_batch()
+    del reader
+    assert not [thread for thread in threading.enumerate() if thread.name == "tablecrypt-prefetch" and thread.is_alive()]
