@@ -1,6 +1,7 @@
 """Masks in DataFrames: which columns show them, and that Spark evaluates no condition on them.
 
     read_table, format("tablecrypt") ──▶ columns with MARK in their metadata ──▶ java/ColumnOrigins.java refuses conditions on them
+                                                                             ──▶ write_table, format("tablecrypt") refuse to store them
 
 In a classic session the Java class is put behind the optimizer when masks are read. A session that does not take it, such as one of Spark
 Connect, shows masks to a reader who asks for them by name alone, and raises an error otherwise.
@@ -52,6 +53,28 @@ def masked_ids(table: EncryptedTable, projected: Schema, readable: frozenset[int
     """Return the field ids of the columns of a read that show masks."""
     policy = ColumnPolicy.from_properties(table.metadata.properties)
     return {*policy.columns, *policy.former} & projected.field_ids - readable
+
+
+def check_values(schema: StructType, table: EncryptedTable) -> None:
+    """Check that a DataFrame shows no masks in columns that it writes to protected ones.
+
+    It shows masks to who may write them, where it was read before its user got the right to the column: as values, they would stay.
+
+    Args:
+        schema: the DataFrame's.
+        table: what it is written to.
+
+    Raises:
+        ConfigurationError: it shows masks in one.
+    """
+    for field_id in ColumnPolicy.from_properties(table.metadata.properties).columns:
+        path = path_of(table.schema(), field_id)
+        name = path[0].name if path else ""
+        if name in schema.names and MARK in schema[name].metadata:
+            raise ConfigurationError(
+                f"{'.'.join(table.name())}: the DataFrame has masks in {name}, which would be stored as values of a protected column: it "
+                "was read without the right to that column. Read it again with the right, or leave the column out"
+            )
 
 
 def refuses_conditions(spark: SparkSession) -> bool:

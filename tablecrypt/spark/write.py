@@ -53,6 +53,7 @@ from tablecrypt.spark.executor_job import (
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.jvm.writer import planned_write, write_planned
 from tablecrypt.spark.layout import Distribution, laid_out
+from tablecrypt.spark.masked_columns import check_values
 from tablecrypt.spark.merge import checked_keys, merged_change
 from tablecrypt.spark.protected_columns import check_protection_unchanged, ensure_column_keys
 from tablecrypt.spark.read import Path
@@ -149,7 +150,8 @@ def write_table(
 
     Raises:
         ConfigurationError: before any data is written, where the schema, a table property, an option, the catalog or the Spark version
-            does not fit; and where the table's schema or partitioning changed while the rows were written.
+            does not fit, or the DataFrame has masks for a protected column; and where the table's schema or partitioning changed while the
+            rows were written.
         AuthenticationError: an executor's result was changed on its way. Nothing is committed.
         CommitFailedException: other writers committed first, several times in a row. Nothing is committed.
         ValidationException: others changed rows meanwhile that an overwrite or merge replaces. Nothing is committed.
@@ -169,6 +171,7 @@ def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> N
     """
     check_session(df.sparkSession)
     ensure_column_keys(located.table)
+    check_values(df.schema, located.table)
     check_fits(arrow_schema(df.schema), located, options)
     begin(located.table, options.marker)
     if options.mode == "merge":

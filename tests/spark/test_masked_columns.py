@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 
 import pytest
 
-from tablecrypt.errors import ColumnKeyDeniedError
-from tablecrypt.spark.masked_columns import MARK, marked_schema, masks_asked_for, refuses_conditions
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError
+from tablecrypt.spark.masked_columns import MARK, check_values, marked_schema, masks_asked_for, refuses_conditions
 from tablecrypt.spark.session import Sizing
 from tablecrypt.spark.source.session import SessionFacts
 from tablecrypt.spark.source.table import SourceTable
@@ -45,6 +45,17 @@ def test_the_columns_that_show_masks_are_marked(both: Clients, readable: frozens
     schema = marked_schema(table, table.schema(), readable)
     assert {field.name: json.loads(field.metadata[MARK]) for field in schema if MARK in field.metadata} == marks
     assert [field.name for field in schema] == ["id", "ssn", "salary", "person", "phones", "note"]
+
+
+def test_masks_are_not_stored_as_values_by_who_got_the_right_since_they_were_read(both: Clients) -> None:
+    masks, payroll = marked_schema(table_of(both.analyst), table_of(both.analyst).schema(), frozenset({SSN})), table_of(both.payroll)
+    with pytest.raises(ConfigurationError, match=r"db\.people: the DataFrame has masks in person"):
+        check_values(masks, payroll)
+    check_values(marked_schema(payroll, payroll.schema(), frozenset({SSN, EMAIL})), payroll)
+    # In a column that everybody may read, masks are but nulls.
+    check_values(type(masks)([masks["id"], masks["ssn"]]), payroll)
+    open_to_all = both.payroll.create_table("db.copy", SCHEMA, properties={"encryption.key-id": TABLE_KEY})
+    check_values(masks, cast("EncryptedTable", open_to_all))
 
 
 def source(both: Clients, refuses: bool, masked: str | None) -> Any:

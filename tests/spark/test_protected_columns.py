@@ -179,6 +179,13 @@ def test_masks_never_are_written_back(spark: SparkSession, programs: Programs) -
     ):
         with pytest.raises(Exception, match="does not let you use"):
             write()
+    # The same rows, after somebody has granted the right.
+    for mode in ("append", "overwrite"):
+        with pytest.raises(ConfigurationError, match="has masks in ssn"):
+            tcs.write_table(masks.where("id > 1"), name, mode, catalog_properties=programs.payroll)
+    tcs.register(spark, {CATALOG: programs.payroll})
+    with pytest.raises(Exception, match="has masks in ssn"):
+        masks.write.format("tablecrypt").mode("append").save(name)
     assert programs.table.metadata_location == before
     assert programs.files() == files
 

@@ -22,6 +22,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.columns import arrow_schema
 from tablecrypt.spark.executor_job import decrypted_results, delete_files, removing_on_error
 from tablecrypt.spark.job_keys import JobTicket, Role
+from tablecrypt.spark.masked_columns import check_values
 from tablecrypt.spark.protected_columns import ensure_column_keys
 from tablecrypt.spark.source.options import SourceOptions
 from tablecrypt.spark.source.table import SourceTable
@@ -48,6 +49,7 @@ class EncryptedWriter(DataSourceArrowWriter):
         self._options = write_options(source.options, overwrite)
         located = source.load()
         ensure_column_keys(located.table)
+        check_values(schema, located.table)
         check_fits(arrow_schema(schema), located, self._options)
         self._ticket, job_key = located.issue_job_under(source.facts.setting)
         self._encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
