@@ -217,7 +217,8 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         else:
             self._swap(table.name(), current.metadata_location, seen, moved)
         pin_check.record_commit(metadata, file.location, file.digest, moved)
-        PARSED.put(file.digest, metadata, len(file.content))
+        if isinstance(metadata, EncryptedTableMetadata):
+            PARSED.put(file.digest, metadata.as_read(), len(file.content))
         return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
 
     def _current(self, identifier: Identifier) -> Table | None:

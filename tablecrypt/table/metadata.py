@@ -63,8 +63,9 @@ from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.manifests.manifest_cache import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.stated_layout import StatedLayout
+from tablecrypt.table._pyiceberg.producers import replace_counts
 from tablecrypt.table.canonical_metadata import unknown_keys
-from tablecrypt.table.metadata_cache import PARSED
+from tablecrypt.table.metadata_cache import PARSED, Unchanging
 from tablecrypt.table.table_files import TableFileIO
 
 REQUIRED_KEYS: Final = (
@@ -88,6 +89,12 @@ class EncryptedSnapshot(Snapshot):
     _ring: KeyRing = PrivateAttr(default_factory=KeyRing)
     _layout: StatedLayout | None = PrivateAttr(default=None)
     _header: ManifestListHeader | None = PrivateAttr(default=None)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Make the summary one that does not change: metadata that is loaded again, and the next commit's, has this snapshot too."""
+        super().model_post_init(context)
+        if self.summary is not None:
+            replace_counts(self.summary, Unchanging(self.summary.additional_properties))
 
     def bound_to(self, ring: KeyRing, layout: StatedLayout | None = None) -> Self:
         """Return this snapshot with the keys of the metadata that it is part of, and its schemas and partition specs.
@@ -172,10 +179,17 @@ class EncryptedTableMetadata(TableMetadataV3):
 
     @model_validator(mode="after")
     def _bind_snapshots(self) -> Self:
-        ring, layout = self.key_ring, self.stated_layout
         # In place, as the model is frozen: the list is this model's own, the snapshots in it may be shared with other metadata.
-        self.snapshots[:] = [snapshot.bound_to(ring, layout) for snapshot in self.snapshots]
+        self.snapshots[:] = self._bound_snapshots()
         return self
+
+    def _bound_snapshots(self) -> list[EncryptedSnapshot]:
+        ring, layout = self.key_ring, self.stated_layout
+        return [snapshot.bound_to(ring, layout) for snapshot in self.snapshots]
+
+    def as_read(self) -> Self:
+        """Return this metadata as it will be read once it is written. Updates leave older snapshots with the keys that they had before."""
+        return self.model_copy(update={"snapshots": self._bound_snapshots()})
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         # Every part is immutable but for the lists and dicts at the top. A full copy of each snapshot, key and schema, which PyIceberg asks

@@ -14,12 +14,24 @@ import os
 from collections import OrderedDict
 from copy import deepcopy
 from threading import Lock
-from typing import Final
+from typing import Final, NoReturn
 
 from pyiceberg.table.metadata import TableMetadata
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 """How many bytes of JSON all that is kept was at most: 30,000 snapshots of one table. Parsed, they take several times as much."""
+
+
+class Unchanging(dict[str, str]):
+    """The counts and notes of a snapshot's summary. PyIceberg's lets anybody set them, and the next commit would write what was set."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("the summary of a snapshot that is committed does not change")
+
+    __setitem__ = __delitem__ = __ior__ = update = pop = popitem = clear = setdefault = _refuse
+
+    def __reduce__(self) -> tuple[type[Unchanging], tuple[dict[str, str]]]:
+        return Unchanging, (dict(self),)
 
 
 class MetadataCache:

@@ -5,7 +5,7 @@ _new_manifest_list_file_name                                                    
 _SnapshotProducer: _commit, _deleted_entries, _existing_manifests, _manifests, _process_manifests, _validate_concurrency, _io, _transaction,
   _snapshot_id, _parent_snapshot_id, _target_branch, _compression, _operation, _written_manifest_lists, _written_manifests,
   _added_data_files, _deleted_data_files, _isolation_operation, _starting_snapshot_id, _manifest_num_counter;  Transaction: _table
-UpdateSnapshot: _transaction, _io, _branch, _snapshot_properties;  ExpireSnapshots: _commit, _transaction
+UpdateSnapshot: _transaction, _io, _branch, _snapshot_properties;  ExpireSnapshots: _commit, _transaction;  Summary: _additional_properties
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import IsolationLevel, Operation
+from pyiceberg.table.snapshots import IsolationLevel, Operation, Summary
 from pyiceberg.table.update import TableUpdate, UpdatesAndRequirements
 from pyiceberg.table.update.snapshot import ExpireSnapshots, UpdateSnapshot, _SnapshotProducer
 from pyiceberg.table.update.snapshot import _DeleteFiles as DeleteFiles
@@ -36,6 +36,7 @@ __all__ = [
     "ProducerAdapter",
     "UpdateSnapshotAdapter",
     "WholeSnapshotAdapter",
+    "replace_counts",
 ]
 
 
@@ -213,3 +214,8 @@ class ExpireSnapshotsAdapter(ExpireSnapshots):
     def table_metadata(self) -> TableMetadata:
         """The metadata with what the transaction has staged so far."""
         return self._transaction.table_metadata
+
+
+def replace_counts(summary: Summary, counts: dict[str, str]) -> None:
+    """Give a summary another dictionary of what it says beside the operation."""
+    summary._additional_properties = counts
