@@ -46,6 +46,7 @@ PARQUET: Final = "spark_catalog.parquet"
 GENERATED: Final = "spark_catalog.generated"
 _KEY_ID: Final = "alias/orders"
 _SMALL_QUERIES: Final = 15
+_SCANS: Final = 5
 Seconds = dict[tuple[str, str], float]
 
 
@@ -101,7 +102,7 @@ def run_round(
         spark.sql(f"CREATE NAMESPACE {catalog}")
         took["write", side] = load(spark, catalog, kinds[side], options.tasks)
         scan = spark.table(f"{catalog}.lineitem").write.format("noop").mode("overwrite")
-        took["scan", side] = timed(scan.save)
+        took["scan", side] = statistics.median(timed(scan.save) for _ in range(_SCANS))
         for query, (seconds, rows) in run_queries(spark, catalog, options.queries).items():
             took[f"query {query}", side] = seconds
             if not same_rows(rows, expected[query]):
