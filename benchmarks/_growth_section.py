@@ -33,7 +33,8 @@ BOUNDS: Final = {
     ),
     "snapshots: a commit of a new process": "Loading the table, as above. The commit itself parses nothing again.",
     "snapshots: one more commit": (
-        "Nothing is parsed. A quarter is writing metadata.json; most of the rest is hashing it, and looking at each snapshot and its key."
+        "Nothing is parsed: writing metadata.json, giving each snapshot the keys that it can be read with, and holding all of them against "
+        "pins and rules take about a third each."
     ),
     "columns: append": (
         "Arrow's encoding of a chunk for each column takes about half, PyIceberg's checks of the schema, column by column, the rest."
