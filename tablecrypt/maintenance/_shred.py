@@ -45,6 +45,7 @@ from tablecrypt.maintenance._storage import object_versions
 from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt.table.snapshots import EncryptedManifestCleaning
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
@@ -167,8 +168,9 @@ def shred(
         fresh = reload(table)
         plan = find(fresh, wanted.also(replaced_heads(fresh)), counted, plan.older)
     shredded = _carry_out(table, plan, delete_below, cache(table_io(fresh).manager.new_kek), progress)
-    # Manifests that this process kept to plan with may hold the DEKs that are gone.
+    # Manifests that this process kept to plan with may hold the DEKs that are gone, and kept metadata the wrapped keys.
     CACHE.clear()
+    PARSED.clear()
     return shredded
 
 

@@ -24,6 +24,7 @@ from tablecrypt.maintenance import Progress, remove_orphan_files, rescue, rewrap
 from tablecrypt.maintenance._shred_find import look_at_older
 from tablecrypt.maintenance._storage import older_metadata
 from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.table.metadata_cache import PARSED
 from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
@@ -73,10 +74,10 @@ def test_live_snapshots_read_on_and_shredded_ones_are_gone(table: Table) -> None
     table.append(rows(900))
 
 
-def test_the_process_that_shreds_keeps_no_decoded_manifest(table: Table) -> None:
-    assert table.scan().to_arrow().num_rows and CACHE.size > 0
+def test_the_process_that_shreds_keeps_no_decoded_manifest_and_no_parsed_metadata(table: Table) -> None:
+    assert table.scan().to_arrow().num_rows and CACHE.size > 0 and PARSED.size > 0
     shred(table, old_snapshots(table), delete_below=[table.location()])
-    assert CACHE.size == 0
+    assert CACHE.size == PARSED.size == 0
 
 
 def test_no_file_of_the_table_holds_a_retired_key(table: Table) -> None:
