@@ -19,7 +19,7 @@ Iceberg table spec, "Scan Planning", "Row Lineage".
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 import numpy as np
@@ -38,6 +38,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column
+from tablecrypt.parquet.storage import is_local
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanAdapter
 from tablecrypt.table.datasets.dataset import EncryptedDataset
 from tablecrypt.table.filters import with_nanoseconds
@@ -257,8 +258,9 @@ def read_table(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tu
     if scan.limit is not None:
         batches: Iterable[pa.RecordBatch] = _limited(_stream(scan, projected, tasks, dictionary_columns), scan.limit)
     else:
-        reader = _reader(scan, projected, dictionary_columns, None)
-        batches = prefetched(reader.sources(tasks), ExecutorFactory.max_workers() or _WORKERS_FOR_TABLE, None)
+        listed = list(tasks)
+        sources = _reader(scan, projected, dictionary_columns, None).sources(listed)
+        batches = prefetched(sources, ExecutorFactory.max_workers() or _workers_for(listed), None)
     return _table(batches, projected)
 
 
@@ -278,6 +280,13 @@ def read_stream(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: t
 
 def _as_its_reader_sees_it(scan: Scan) -> Scan:
     return scan.for_engine() if isinstance(scan, _ReadByEngines) and scan.is_for_an_engine else scan
+
+
+def _workers_for(tasks: Sequence[FileScanTask]) -> int:
+    """How many files are read at once into a table: those of a store hide each other's delays, local ones only share the cores."""
+    if all(is_local(task.file.file_path) for task in tasks):
+        return min(_WORKERS_FOR_TABLE, max(2, pa.cpu_count()))
+    return _WORKERS_FOR_TABLE
 
 
 def _counts_whole(task: FileScanTask, unfiltered: bool) -> bool:
