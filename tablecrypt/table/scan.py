@@ -285,7 +285,7 @@ def _as_its_reader_sees_it(scan: Scan) -> Scan:
 def _workers_for(tasks: Sequence[FileScanTask]) -> int:
     """How many files are read at once into a table: those of a store hide each other's delays, local ones only share the cores."""
     if all(is_local(task.file.file_path) for task in tasks):
-        return min(_WORKERS_FOR_TABLE, max(2, pa.cpu_count()))
+        return int(min(_WORKERS_FOR_TABLE, max(2, pa.cpu_count())))
     return _WORKERS_FOR_TABLE
 
 
