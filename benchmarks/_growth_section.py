@@ -58,7 +58,7 @@ _INTRODUCTION = """## How cost grows
 
 `make bench-growth` measures this apart from the rest, in about half an hour, and `make bench` leaves it as it is. The exponent is the slope
 of the line through the logarithms of sizes and times (1: in proportion, 0: not at all), over all sizes and over the last tenfold. The times
-are those at the largest size.
+are those at the largest size; a point is the median of one to three rounds.
 """
 
 
