@@ -251,6 +251,7 @@ def test_he_inserts_what_holds_no_mask_and_no_way_to_copy_masks_is_open(
         refused[what] = error_of(lambda text=text: of_writer.sql(statement_of(text, in_sql, other, files)))  # type: ignore[misc]
     for what, copy in copies_of_frames(of_writer, name, prod).items():
         refused[what] = error_of(lambda copy=copy: copy().writeTo(name).append())  # type: ignore[misc]
+    refused["another catalog"] = error_of(lambda: of_another_catalog(of_writer, files).writeTo(name).append())
     assert {what: error for what, error in refused.items() if REFUSED not in error} == {}
     unread = {what for what, error in refused.items() if "Spark does not say where its rows come from" in error}
     assert unread == set(), {what: error.partition("as values: ")[2][:80] for what, error in refused.items()}
@@ -279,16 +280,26 @@ def copies_of_frames(session: SparkSession, name: str, prod: Lake) -> dict[str, 
     masks = session.table(name)
     kept = masks.localCheckpoint()
     properties = {**prod.properties, "encryption.allowed-key-ids": "alias/orders"}
+    tcs.register(session, {"prod": properties})
     return {
         "a frame that was made before": lambda: masks,
         "an RDD": lambda: session.createDataFrame(masks.rdd, masks.schema),
         "a checkpoint": lambda: kept,
         "mapInArrow": lambda: masks.mapInArrow(lambda batches: batches, masks.schema),
+        "a data source": lambda: session.read.format("tablecrypt").load(name),
         "read_table": lambda: tcs.read_table(session, name, catalog_properties=properties),
         "an RDD of read_table": lambda: session.createDataFrame(
             tcs.read_table(session, name, catalog_properties=properties).rdd, masks.schema
         ),
     }
+
+
+def of_another_catalog(session: SparkSession, files: Path) -> DataFrame:
+    """Rows of a table that says of itself that it has protected columns, as Iceberg's own connector does."""
+    session.conf.set("spark.sql.sources.useV1SourceList", "")
+    rows = session.read.option("encryption.column.2.key-id", "alias/pii").parquet(str(files))
+    session.conf.unset("spark.sql.sources.useV1SourceList")
+    return rows.selectExpr("id", "ssn", "note", "CAST(NULL AS struct<email: string, age: bigint>) AS person")
 
 
 def error_of(statement: Callable[[], object]) -> str:
@@ -302,7 +313,7 @@ def error_of(statement: Callable[[], object]) -> str:
 @pytest.mark.java
 @pytest.mark.slow
 def test_his_streams_bring_rows_of_other_tables_and_remember_none(
-    spark: SparkSession, of_writer: SparkSession, in_sql: EncryptedTable, tmp_path: Path
+    spark: SparkSession, of_writer: SparkSession, prod: Lake, column_key: str, in_sql: EncryptedTable, tmp_path: Path
 ) -> None:
     name, source = f"prod.{'.'.join(in_sql.name())}", f"prod.{'.'.join(in_sql.name())}_source"
     spark.sql(f"CREATE TABLE {source} (id BIGINT, ssn STRING, note STRING) TBLPROPERTIES ('encryption.key-id' = 'alias/orders')")
@@ -327,5 +338,10 @@ def test_his_streams_bring_rows_of_other_tables_and_remember_none(
         "remembered": read(source).dropDuplicates(["id"]).selectExpr("*", person),
     }
     refused = {what: error_of(lambda rows=rows, what=what: stream(rows, what)) for what, rows in copies.items()}  # type: ignore[misc]
+    # The batch has a copy of the session, which opens the catalog as it was set up last.
+    tcs.catalog(of_writer, "prod", for_this_process(prod.properties, column_key))
+    by_program = read(name).writeStream.option("checkpointLocation", str(tmp_path / "program")).trigger(availableNow=True)
+    refused["a batch"] = error_of(by_program.foreachBatch(lambda batch, _: batch.writeTo(name).append()).start().awaitTermination)
+    tcs.catalog(spark, "prod", prod.properties)
     assert {what: error for what, error in refused.items() if REFUSED not in error} == {}
     assert len(rows_of(in_sql)) == 6
