@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,10 @@ CATALOG_CLASS: Final = f"{PACKAGE}.SqlCatalog"
 
 _GIVEN: Final[dict[tuple[str, str], str]] = {}
 """By session and catalog, SHA-256 of what the catalog was given."""
+
+_HANDLE: Final = "given"
+"""The option of a catalog that says which of the settings that programs gave are its own. Sessions that Spark copies, as for a stream's
+batches, copy it."""
 
 
 def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str] | None = None) -> None:
@@ -48,7 +53,9 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
     properties = dict(catalog_properties or {})
     _check_unused(spark, name, properties)
     settings = {"python": sys.executable, "path": [folder for folder in sys.path if folder], "properties": properties}
-    side.endpoint.giveCatalog(name, *encrypt_for_driver(json.dumps(settings).encode(), name, side.public_key))
+    handle = secrets.token_hex(16)
+    side.endpoint.giveCatalog(handle, *encrypt_for_driver(json.dumps(settings).encode(), handle, side.public_key))
+    spark.conf.set(f"{setting}.{_HANDLE}", handle)
     spark.conf.set(setting, CATALOG_CLASS)
     side.endpoint.extend(spark._jsparkSession)
 

@@ -45,9 +45,6 @@ def new_name() -> str:
 @pytest.fixture
 def of_analyst(spark: SparkSession, prod: Lake) -> SparkSession:
     """A session whose catalog `prod` is the same, without the right to the columns' master keys."""
-    spark.sql("SHOW NAMESPACES IN prod").collect()
     session = spark.newSession()
     tcs.catalog(session, "prod", prod.properties | {"encryption.allowed-key-ids": "alias/orders"})
-    session.sql("SHOW NAMESPACES IN prod").collect()
-    tcs.catalog(spark, "prod", prod.properties)
     return session

@@ -9,6 +9,7 @@ import pytest
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.session import CATALOG_CLASS
 from tests.spark.conftest import Lake
 
 if TYPE_CHECKING:
@@ -41,3 +42,24 @@ def test_a_catalog_that_was_used_takes_no_other_properties(spark: SparkSession, 
     other = spark.newSession()
     tcs.catalog(other, catalog, {**properties, "warehouse": "file:///elsewhere"})
     assert other.sql(f"SHOW NAMESPACES IN {catalog}").collect() == spark.sql(f"SHOW NAMESPACES IN {catalog}").collect()
+
+
+def test_a_copy_of_a_session_opens_the_catalog_with_the_properties_of_that_session(spark: SparkSession, prod: Lake) -> None:
+    mine, other = spark.newSession(), spark.newSession()
+    tcs.catalog(mine, "prod", prod.properties)
+    tcs.catalog(other, "prod", {**prod.properties, "uri": "sqlite:////nowhere/catalog.db"})
+
+    copied = type(mine)(mine.sparkContext, mine._jsparkSession.cloneSession())
+
+    assert "db" in [row["namespace"] for row in copied.sql("SHOW NAMESPACES IN prod").collect()]
+    with pytest.raises(Exception, match="unable to open database file"):
+        other.sql("SHOW NAMESPACES IN prod").collect()
+
+
+def test_a_session_that_makes_up_what_it_was_given_has_no_catalog(spark: SparkSession) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.catalog.made_up", CATALOG_CLASS)
+    session.conf.set("spark.sql.catalog.made_up.given", "0" * 32)
+
+    with pytest.raises(Exception, match=r"spark\.sql\.catalog\.made_up\.given is set by tablecrypt\.spark\.catalog alone"):
+        session.sql("SHOW NAMESPACES IN made_up").collect()

@@ -169,11 +169,8 @@ def column_key(aws: AwsServer) -> str:
 @pytest.fixture
 def of_writer(spark: SparkSession, prod: Lake, column_key: str) -> SparkSession:
     """A session whose catalog `prod` may wrap under the column's master key and not unwrap."""
-    spark.sql("SHOW NAMESPACES IN prod").collect()
     session = spark.newSession()
     tcs.catalog(session, "prod", for_this_process(prod.properties, column_key))
-    session.sql("SHOW NAMESPACES IN prod").collect()
-    tcs.catalog(spark, "prod", prod.properties)
     return session
 
 
@@ -313,7 +310,7 @@ def error_of(statement: Callable[[], object]) -> str:
 @pytest.mark.java
 @pytest.mark.slow
 def test_his_streams_bring_rows_of_other_tables_and_remember_none(
-    spark: SparkSession, of_writer: SparkSession, prod: Lake, column_key: str, in_sql: EncryptedTable, tmp_path: Path
+    spark: SparkSession, of_writer: SparkSession, in_sql: EncryptedTable, tmp_path: Path
 ) -> None:
     name, source = f"prod.{'.'.join(in_sql.name())}", f"prod.{'.'.join(in_sql.name())}_source"
     spark.sql(f"CREATE TABLE {source} (id BIGINT, ssn STRING, note STRING) TBLPROPERTIES ('encryption.key-id' = 'alias/orders')")
@@ -338,10 +335,7 @@ def test_his_streams_bring_rows_of_other_tables_and_remember_none(
         "remembered": read(source).dropDuplicates(["id"]).selectExpr("*", person),
     }
     refused = {what: error_of(lambda rows=rows, what=what: stream(rows, what)) for what, rows in copies.items()}  # type: ignore[misc]
-    # The batch has a copy of the session, which opens the catalog as it was set up last.
-    tcs.catalog(of_writer, "prod", for_this_process(prod.properties, column_key))
     by_program = read(name).writeStream.option("checkpointLocation", str(tmp_path / "program")).trigger(availableNow=True)
     refused["a batch"] = error_of(by_program.foreachBatch(lambda batch, _: batch.writeTo(name).append()).start().awaitTermination)
-    tcs.catalog(spark, "prod", prod.properties)
     assert {what: error for what, error in refused.items() if REFUSED not in error} == {}
     assert len(rows_of(in_sql)) == 6

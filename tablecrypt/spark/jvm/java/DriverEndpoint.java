@@ -163,13 +163,14 @@ public class DriverEndpoint implements RpcEndpoint {
   }
 
   /**
-   * Take the settings of a catalog, which may hold credentials.
+   * Take the settings of a session's catalog, which may hold credentials.
    *
+   * @param handle what the session has of them
    * @param encryptedKey an AES key under RSA-OAEP, as for a read
-   * @param encryptedSettings JSON under that key, with the catalog's name as AAD
+   * @param encryptedSettings JSON under that key, with the handle as AAD
    */
-  public void giveCatalog(String catalog, byte[] encryptedKey, byte[] encryptedSettings) throws Exception {
-    CatalogSettings.give(catalog, new ObjectMapper().readTree(decrypt(catalog, encryptedKey, encryptedSettings)));
+  public void giveCatalog(String handle, byte[] encryptedKey, byte[] encryptedSettings) throws Exception {
+    CatalogSettings.give(handle, new ObjectMapper().readTree(decrypt(handle, encryptedKey, encryptedSettings)));
   }
 
   /** Let a session understand Iceberg's own ALTER TABLE statements, and refuse conditions on masks. */

@@ -11,13 +11,15 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * What a catalog is opened with: the Python interpreter that plans for it, and PyIceberg's properties.
  *
- * A program that runs in Python gives both itself, and they stand in no configuration. Otherwise the properties are the options
- * spark.sql.catalog.NAME.*, which any user of the session may set. The interpreter comes from the application's own configuration or the
+ * A program that runs in Python gives both itself, and they stand in no configuration: the option spark.sql.catalog.NAME.given of the
+ * session that it gave them for says which they are. Otherwise the properties are the options spark.sql.catalog.NAME.*, which any user of
+ * the session may set. The interpreter comes from the application's own configuration or the
  * environment, which they may not: it is a program that runs beside the driver. Python refuses of the properties those that name code to
  * import, where a session has set them.
  */
 class CatalogSettings {
   static final String PYTHON = "python";
+  private static final String HANDLE = "given";
   private static final String PREFIX = "spark.sql.catalog.";
   private static final Map GIVEN = new ConcurrentHashMap();
 
@@ -37,16 +39,15 @@ class CatalogSettings {
     this.inSpark = new ArrayList(inSpark.keySet());
   }
 
-  static void give(String catalog, JsonNode told) {
+  static void give(String handle, JsonNode told) {
     List path = (List) Planner.JSON.convertValue(told.required("path"), ArrayList.class);
     Map properties = (Map) Planner.JSON.convertValue(told.required("properties"), HashMap.class);
-    GIVEN.put(catalog, new CatalogSettings(told.required(PYTHON).asText(), path, properties, new HashMap()));
+    GIVEN.put(handle, new CatalogSettings(told.required(PYTHON).asText(), path, properties, new HashMap()));
   }
 
   static CatalogSettings of(String catalog, CaseInsensitiveStringMap options) {
-    CatalogSettings given = (CatalogSettings) GIVEN.get(catalog);
-    if (given != null) {
-      return given;
+    if (options.containsKey(HANDLE)) {
+      return given(catalog, options.get(HANDLE));
     }
     String python = SparkProcess.conf().get(PREFIX + catalog + "." + PYTHON, "");
     HashMap properties = new HashMap(options.asCaseSensitiveMap());
@@ -63,6 +64,15 @@ class CatalogSettings {
       }
     }
     return settings;
+  }
+
+  private static CatalogSettings given(String catalog, String handle) {
+    CatalogSettings given = (CatalogSettings) GIVEN.get(handle);
+    if (given == null) {
+      throw new IllegalArgumentException(
+          PREFIX + catalog + "." + HANDLE + " is set by tablecrypt.spark.catalog alone, and no program of this application gave these settings");
+    }
+    return given;
   }
 
   private static String fromEnvironment() {
