@@ -22,6 +22,7 @@ here: the caller commits the entries. If any file fails, those already written a
 from __future__ import annotations
 
 import itertools
+import math
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -45,6 +46,8 @@ from tablecrypt.table.table_files import DataKeySource
 
 OPEN_FILES: Final = 16
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader
+_LEAST_ROWS: Final = 1000
+"""A file's size is not looked at more often, as in Iceberg Java."""
 _IN_FLIGHT: Final = 32
 """Files of a table written at once."""
 
@@ -204,14 +207,22 @@ class RowGroupLimit:
 def _parts(writer: DataFileWriter, rows: pa.RecordBatchReader, limit: RowGroupLimit) -> Iterator[RowGroup]:
     """Yield chunks of the stream, each cut by partition."""
     chunk = RowGroup()
-    for batch in rows:
-        if batch.num_rows:
-            chunk.add(batch)
+    for batch in _cut(rows, limit):
+        chunk.add(batch)
         if limit.is_reached(chunk):
             yield from _by_partition(writer, chunk)
             chunk = RowGroup()
     if chunk.count:
         yield from _by_partition(writer, chunk)
+
+
+def _cut(batches: Iterable[pa.RecordBatch], limit: RowGroupLimit) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches none of which is more than a row group: files end between row groups."""
+    for batch in batches:
+        pieces = max(1, math.ceil(batch.nbytes / limit.size))
+        step = min(limit.rows, max(_LEAST_ROWS, batch.num_rows // pieces))
+        for start in range(0, batch.num_rows, step):
+            yield batch.slice(start, step)
 
 
 def _by_partition(writer: DataFileWriter, chunk: RowGroup) -> Iterator[RowGroup]:

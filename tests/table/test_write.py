@@ -235,6 +235,18 @@ def test_a_stream_is_written(tmp_path: Path, spec: PartitionSpec) -> None:
     assert_same_rows(read(files, data_files), rows(range(1000)))
 
 
+def test_files_of_a_stream_end_at_the_target_size_within_a_batch(tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, SCHEMA, properties={"write.target-file-size-bytes": "20000"})
+    whole = rows(range(20_000)).combine_chunks().to_batches()
+
+    data_files = written(files, pa.RecordBatchReader.from_batches(ARROW, whole))
+
+    assert len(whole) == 1
+    assert len(data_files) > 2
+    assert max(file.file_size_in_bytes for file in data_files) < 60_000
+    assert_same_rows(read(files, data_files), rows(range(20_000)))
+
+
 def test_a_stream_is_not_drawn_far_ahead_of_writing(tmp_path: Path) -> None:
     """With a writer that stands still, only the portions that may be in flight and the one being packed have been drawn."""
     drawn: list[int] = []
