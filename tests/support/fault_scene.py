@@ -17,6 +17,8 @@ from pyiceberg.table import Table
 from sqlalchemy import MetaData, create_engine
 from sqlalchemy.pool import NullPool
 
+from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
@@ -149,7 +151,9 @@ class Scene:
                 self._database[table.name] = [dict(row) for row in connection.execute(table.select()).mappings()]
 
     def restore(self) -> None:
-        """Put files and catalog back to how they were saved."""
+        """Put files and catalog back to how they were saved, and forget what was read of them: the next run takes the same steps."""
+        CACHE.clear()
+        PARSED.clear()
         self.storage.restore()
         engine = create_engine(self._uri, poolclass=NullPool)
         with engine.begin() as connection:
