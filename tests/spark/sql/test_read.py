@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType, TimestampType
 
+import tablecrypt.spark as tcs
 from tablecrypt.manifests import EncryptedDataFile
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_path import KEY, VALUES, plan_of, values
@@ -355,7 +356,7 @@ def test_a_damaged_missing_or_plaintext_file_fails_the_query_even_where_the_sess
         content[len(content) // 2] ^= 1
         path.write_bytes(content if damage == "a bit" else content[:-100])
     session = spark.newSession()
-    session.conf.set("spark.sql.catalog.prod", "tablecrypt.jvm.SqlCatalog")
+    tcs.catalog(session, "prod", prod.properties)
     for kind in ("CorruptFiles", "MissingFiles"):
         session.conf.set(f"spark.sql.files.ignore{kind}", "true")
 
@@ -414,7 +415,7 @@ def test_a_join_on_partitions_needs_no_shuffle(spark: SparkSession, prod: Lake, 
     }
     wanted = sorted(row["id"] for row in spark.sql(query).collect())
     session = spark.newSession()
-    session.conf.set("spark.sql.catalog.prod", "tablecrypt.jvm.SqlCatalog")
+    tcs.catalog(session, "prod", prod.properties)
     for name, value in settings.items():
         session.conf.set(name, value)
 
