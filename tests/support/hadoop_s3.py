@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.support.aws import REGION, AwsServer
-from tests.support.maven_jars import fetched_jars
+from tests.support.maven_jars import fetched_jars, hadoop_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _IVY_FILE: Final = Path(__file__).with_name("hadoop_s3_ivy.xml")
-_JARS: Final = "hadoop-s3-3.4.2"
 
 
 @contextmanager
@@ -48,7 +47,8 @@ def s3a(spark: SparkSession, aws: AwsServer) -> Iterator[None]:
 
 def s3a_jars() -> list[Path]:
     """Return the jars of Hadoop's S3A, as an application lists them in --jars."""
-    return sorted(fetched_jars(_IVY_FILE, _JARS).glob("*.jar"))
+    version = hadoop_version()
+    return sorted(fetched_jars(_IVY_FILE, f"hadoop-s3-{version}", {"hadoop.version": version}).glob("*.jar"))
 
 
 def _loader(gateway: Any, parent: Any) -> Any:

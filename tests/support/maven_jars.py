@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,22 +22,28 @@ def pyspark_jars() -> Path:
     return Path(pyspark.__file__).parent / "jars"
 
 
-def fetched_jars(ivy_file: Path, name: str) -> Path:
-    """Return the cache's folder `name` with all jars that an Ivy file names."""
+def hadoop_version() -> str:
+    """The release of Hadoop that pyspark brings along."""
+    jar = next(pyspark_jars().glob("hadoop-client-api-*.jar"))
+    return jar.stem.removeprefix("hadoop-client-api-")
+
+
+def fetched_jars(ivy_file: Path, name: str, variables: Mapping[str, str] | None = None) -> Path:
+    """Return the cache's folder `name` with all jars that an Ivy file names, in which `${…}` stands for variables."""
     folder = _CACHE / name
     if not folder.is_dir():
-        _fetch(ivy_file, folder)
+        _fetch(ivy_file, folder, variables or {})
     return folder
 
 
-def _fetch(ivy_file: Path, folder: Path) -> None:
+def _fetch(ivy_file: Path, folder: Path, variables: Mapping[str, str]) -> None:
     ivy = next(pyspark_jars().glob("ivy-[0-9]*.jar"))
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         jars = Path(scratch) / "jars"
         pattern = f"{jars}/[artifact](-[classifier])-[revision].[ext]"
-        java = java_executable() or "java"
-        command = [java, "-jar", str(ivy), "-warn", "-ivy", str(ivy_file), "-cache", f"{scratch}/cache", "-retrieve", pattern]
+        java = [java_executable() or "java", *(f"-D{variable}={value}" for variable, value in variables.items())]
+        command = [*java, "-jar", str(ivy), "-warn", "-ivy", str(ivy_file), "-cache", f"{scratch}/cache", "-retrieve", pattern]
         for _ in range(_ATTEMPTS):
             run = subprocess.run(command, capture_output=True, text=True, check=False)
             if run.returncode == 0:

@@ -19,11 +19,10 @@ class WriteOnlyKeyManagementClient(MemoryKeyManagementClient):
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__(properties)
-        self._refused = properties[REFUSED].split(",")
+        self._refused = properties[REFUSED]
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
-        if wrapping_key_id in self._refused:
-            raise KmsAccessDeniedError(f"unwrapping under {wrapping_key_id} is not allowed")
+        _check_allowed(wrapping_key_id, self._refused)
         return super().unwrap_key(wrapped_key, wrapping_key_id)
 
 
@@ -32,9 +31,13 @@ class WriteOnlyKeyFile(LocalFileKeyManagementClient):
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__(properties)
-        self._refused = properties[REFUSED].split(",")
+        self._refused = properties[REFUSED]
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
-        if wrapping_key_id in self._refused:
-            raise KmsAccessDeniedError(f"unwrapping under {wrapping_key_id} is not allowed")
+        _check_allowed(wrapping_key_id, self._refused)
         return super().unwrap_key(wrapped_key, wrapping_key_id)
+
+
+def _check_allowed(wrapping_key_id: str, refused: str) -> None:
+    if wrapping_key_id in refused.split(","):
+        raise KmsAccessDeniedError(f"unwrapping under {wrapping_key_id} is not allowed")

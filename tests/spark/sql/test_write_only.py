@@ -40,6 +40,7 @@ from tests.support.protected_tables import (
     opened_by_table_key,
     write_only,
 )
+from tests.support.spark_release import FILLS_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -186,7 +187,9 @@ def in_sql(prod: Lake, column_key: str, new_name: str) -> EncryptedTable:
 NEW: Final = f"concat('{CANARY}-', {{id}}) AS ssn, 'new' AS note, named_struct('email', '{CANARY}', 'age', {{id}}) AS person"
 INSERTS: Final = {
     "values": "INSERT INTO {t} VALUES (10, '{canary}-10', 'new', NULL)",
-    "some columns": "INSERT INTO {t} (id, ssn) VALUES (11, '{canary}-11')",
+    "some columns": "INSERT INTO {t} (id, ssn) VALUES (11, '{canary}-11')"
+    if FILLS_COLUMNS
+    else "INSERT INTO {t} VALUES (11, '{canary}-11', NULL, NULL)",
     "rows that are made": "INSERT INTO {t} SELECT id + 12, {new} FROM range(2)",
     "files": "INSERT INTO {t} SELECT id, ssn, note, NULL FROM parquet.`{files}`",
     "columns of the table that it shows": "INSERT INTO {t} SELECT id + 19, '{canary}', note, "
