@@ -148,12 +148,13 @@ def stored_fields(spec: PartitionSpec) -> list[PartitionField]:
 
 
 def unsupported_partitioning(spec: PartitionSpec, schema: Schema) -> str | None:
-    """Return a partition field whose values Spark would compute differently from PyIceberg; None if there is none."""
-    for field in stored_fields(spec):
-        source = schema.find_type(field.source_id)
-        if path_of(schema, field.source_id) is None or not _is_supported(field.transform, source):
-            return f"the partition field {field.name} is {field.transform} of {source}"
-    return None
+    """Return a partition field whose values expressions of Spark would not compute as PyIceberg does; None if there is none."""
+    return _first_unsupported(spec, schema, _is_supported)
+
+
+def unsupported_partitioning_of_rows(spec: PartitionSpec, schema: Schema) -> str | None:
+    """Return a partition field whose values Java would not compute row by row (RowPartition.java) as PyIceberg does; None if none is."""
+    return _first_unsupported(spec, schema, _is_supported_of_rows)
 
 
 def partition_column(field: PartitionField, stored: Schema, bucket: Bucketing) -> Column:
@@ -173,9 +174,21 @@ def partition_column(field: PartitionField, stored: Schema, bucket: Bucketing) -
     return _transformed(field.transform, column, stored.find_type(field.source_id), bucket)
 
 
+def _first_unsupported(spec: PartitionSpec, schema: Schema, is_supported: Callable[[Transform[Any, Any], IcebergType], bool]) -> str | None:
+    for field in stored_fields(spec):
+        source = schema.find_type(field.source_id)
+        if path_of(schema, field.source_id) is None or not is_supported(field.transform, source):
+            return f"the partition field {field.name} is {field.transform} of {source}"
+    return None
+
+
+def _is_supported_of_rows(transform: Transform[Any, Any], source: IcebergType) -> bool:
+    return _is_supported(transform, source) or (isinstance(transform, TruncateTransform) and isinstance(source, DecimalType))
+
+
 def _is_supported(transform: Transform[Any, Any], source: IcebergType) -> bool:
     if isinstance(transform, IdentityTransform):
-        # PyIceberg makes one partition of 0.0 and -0.0, and a NaN equals no other.
+        # Spark sorts 0.0 and -0.0 as one value, and they are two partitions: a task would begin a file at each change of the sign.
         return not isinstance(source, (FloatType, DoubleType))
     if isinstance(transform, BucketTransform):
         return isinstance(source, _HASHED)

@@ -110,7 +110,7 @@ SPECS: Final = {
     "bucket": PartitionSpec(
         *(PartitionField(source, 1000 + source, BucketTransform(5), f"p{source}") for source in (1, 2, 3, 4, 5, 6, 7, 13))
     ),
-    "truncate": PartitionSpec(*(PartitionField(source, 1000 + source, TruncateTransform(3), f"p{source}") for source in (1, 2, 13))),
+    "truncate": PartitionSpec(*(PartitionField(source, 1000 + source, TruncateTransform(3), f"p{source}") for source in (1, 2, 6, 13))),
     "calendar": PartitionSpec(
         PartitionField(3, 1000, YearTransform(), "year"),
         PartitionField(4, 1001, MonthTransform(), "month"),

@@ -42,7 +42,7 @@ from pyroaring import BitMap64
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, RowChange, check_can_replace_partitions
-from tablecrypt.spark.jvm.columns import unsupported_partitioning
+from tablecrypt.spark.jvm.columns import unsupported_partitioning_of_rows
 from tablecrypt.spark.jvm.coordinator import FileLocations
 from tablecrypt.spark.jvm.keys import ResultKey
 from tablecrypt.spark.jvm.schema import inner_ids, names_that_spark_confuses, stored_json, unread_type
@@ -207,7 +207,7 @@ def _writer(loaded: LoadedTable, metadata: TableMetadata, options: SqlWriteOptio
         marks_for: delete, update or merge, of a change that marks the rows which it deletes, and may have none to write.
         masks: why rows may hold masks; empty where none does.
     """
-    if reason := _unsupported(metadata.schema()) or unsupported_partitioning(metadata.spec(), metadata.schema()):
+    if reason := _unsupported(metadata.schema()) or unsupported_partitioning_of_rows(metadata.spec(), metadata.schema()):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     properties = options.over(metadata.properties)
     if policy_of(metadata):
