@@ -261,6 +261,65 @@ def test_deleted_rows_stay_deleted_in_large_files_of_many_row_groups(spark: Spar
     assert rows.count() == len(live)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"spark.sql.columnVector.offheap.enabled": "true"},
+        {"spark.sql.codegen.wholeStage": "false"},
+        {"spark.sql.parquet.enableVectorizedReader": "false"},
+    ],
+    ids=["batches", "off the heap", "interpreted", "row by row"],
+)
+def test_text_and_decimals_in_dictionaries_long_and_short_are_read_right_with_nulls_and_deleted_rows(
+    spark: SparkSession, lake: Lake, settings: dict[str, str]
+) -> None:
+    fields = [("few", StringType()), ("many", StringType()), *((f"d{digits}", DecimalType(digits, 2)) for digits in (9, 15, 30))]
+    named = [NestedField(number, name, kind) for number, (name, kind) in enumerate(fields, 2)]
+    schema = Schema(NestedField(1, "id", LongType()), *named)
+    table = lake.catalog.create_table("db.repeated", schema, properties={**KEY, "write.parquet.row-group-limit": "7000"})
+    ids = range(20_000)
+    few = [None if i % 5 == 0 else f"{i // 7000} {i % 3}" for i in ids]
+    cents = [None if i % 7 == 0 else Decimal(i % 400 - 100) / 100 for i in ids]
+    decimals = {f"d{digits}": pa.array(cents, pa.decimal128(digits, 2)) for digits in (9, 15, 30)}
+    table.append(pa.table({"id": pa.array(ids, pa.int64()), "few": few, "many": [f"{i % 1000} of many" for i in ids], **decimals}))
+    table.delete("id >= 6000 and id < 12000")
+    last = {
+        "id": pa.array([20_000], pa.int64()),
+        "few": ["alone"],
+        "many": [CANARY],
+        **{name: each[1:2] for name, each in decimals.items()},
+    }
+    table.append(pa.table(last))
+    session = spark.newSession()
+    for name, value in settings.items():
+        session.conf.set(name, value)
+
+    found = read(session, lake, "db.repeated", path="jvm").orderBy("id").collect()
+
+    live = [(i, few[i], f"{i % 1000} of many", *3 * [cents[i]]) for i in ids if not 6000 <= i < 12000]
+    assert [tuple(row) for row in found] == [*live, (20_000, "alone", CANARY, *3 * [cents[1]])]
+
+
+def test_what_is_worked_out_of_decimals_in_dictionaries_leaves_them_as_they_are(spark: SparkSession, lake: Lake) -> None:
+    table = lake.catalog.create_table("db.tax", Schema(NestedField(1, "tax", DecimalType(15, 2))), properties=KEY)
+    table.append(pa.table({"tax": pa.array([Decimal(i % 9) / 100 for i in range(6000)], pa.decimal128(15, 2))}))
+    worked_out = [
+        "tax",
+        "cast(tax AS decimal(20,5))",
+        "cast(tax AS decimal(14,1))",
+        "round(tax, 1)",
+        "-tax",
+        "tax * tax",
+        "tax",
+        "abs(tax)",
+    ]
+
+    for expressions in (worked_out, ["max(tax)", "min(tax)", "sum(tax)", "avg(cast(tax AS decimal(17,3)))", "max_by(tax, -tax)"]):
+        jvm, python = (read(spark, lake, "db.tax", path=path).selectExpr(*expressions).collect() for path in ("jvm", "python"))
+        assert sorted(map(str, jvm)) == sorted(map(str, python))
+
+
 def test_partitions_of_any_name_are_read(spark: SparkSession, lake: Lake) -> None:
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()), NestedField(3, "note", StringType()))
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"), PartitionField(1, 1001, BucketTransform(2), "id_bucket"))

@@ -13,9 +13,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * A program that runs in Python gives both itself, and they stand in no configuration: the option spark.sql.catalog.NAME.given of the
  * session that it gave them for says which they are. Otherwise the properties are the options spark.sql.catalog.NAME.*, which any user of
- * the session may set. The interpreter comes from the application's own configuration or the
- * environment, which they may not: it is a program that runs beside the driver. Python refuses of the properties those that name code to
- * import, where a session has set them.
+ * the session may set. The interpreter comes from the application's own configuration or the environment, which they may not: it is a
+ * program that runs beside the driver. Python refuses of the properties those that name code to import, where a session has set them.
  */
 class CatalogSettings {
   static final String PYTHON = "python";

@@ -66,7 +66,7 @@ class FileRows {
     int count = stored.numRows();
     switch (layout.kinds[index]) {
       case ScanColumns.STORED:
-        return DictionaryText.of(stored.column(layout.sources[index]));
+        return stored.column(layout.sources[index]);
       case ScanColumns.POSITION:
         return stored.column(layout.position);
       case ScanColumns.ROW_ID:
