@@ -235,6 +235,13 @@ class EncryptingFileIO(FileIO):
         return PlaintextInputFile(self.inner.new_input(location))
 
 
+def encrypting_io(io: FileIO, what: str = "an encrypted table") -> EncryptingFileIO:
+    """Return the FileIO of an encrypted table, through which `what` is read. ConfigurationError where it is another."""
+    if not isinstance(io, EncryptingFileIO):
+        raise ConfigurationError(f"{what} is read through an EncryptingFileIO, not {type(io).__name__}")
+    return io
+
+
 def _stored_length(raw: InputStream) -> int:
     """The store's length, from the open file: asking the store again would cost one more request."""
     raw.seek(0, SEEK_END)

@@ -16,19 +16,18 @@ Raises what read_manifest_list and EncryptedManifestFile.read raise.
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from threading import Lock
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from pyiceberg.io import FileIO
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from tablecrypt._size_bounded_cache import SizeBoundedCache
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import ManifestColumns, ManifestContainer, decode_manifests
-from tablecrypt.manifests.manifest_file import EncryptedManifestFile, encrypting, open_manifest
+from tablecrypt.manifests.manifest_file import EncryptedManifestFile, open_manifest
 from tablecrypt.manifests.manifest_list import ManifestList, read_manifest_list
 from tablecrypt.properties import MANIFEST_CACHE_BYTES
 
@@ -48,53 +47,21 @@ K = TypeVar("K", bound=Kept)
 _Key: TypeAlias = tuple[type[Kept], str, bytes]
 
 
-class ManifestCache:
-    """Decoded manifest lists and manifests by location and key metadata, the longest unused first. Used by many threads."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[_Key, Kept] = OrderedDict()
-        self._lock = Lock()
-        self.size = 0
+class ManifestCache(SizeBoundedCache[_Key, Kept]):
+    """Decoded manifest lists and manifests by location and key metadata, with the keys of files in them."""
 
     def get(self, kind: type[K], location: str, key_metadata: bytes) -> K | None:
         """Return what is kept of this kind from that location and under that key."""
-        key = (kind, location, key_metadata)
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
+        found = self.find((kind, location, key_metadata))
         return found if isinstance(found, kind) else None
 
     def put(self, location: str, key_metadata: bytes, decoded: Kept, limit: int) -> None:
         """Keep what was decoded, and of all no more than `limit` bytes."""
-        if decoded.size > limit:
-            return
-        key = (type(decoded), location, key_metadata)
-        with self._lock:
-            self._drop(key)
-            self._kept[key] = decoded
-            self.size += decoded.size
-            while self.size > limit:
-                self._drop(next(iter(self._kept)))
-
-    def clear(self) -> None:
-        """Forget everything, and the keys in it."""
-        with self._lock:
-            self._kept.clear()
-            self.size = 0
-
-    def _drop(self, key: _Key) -> None:
-        dropped = self._kept.pop(key, None)
-        self.size -= 0 if dropped is None else dropped.size
-
-
-def _of_new_process() -> None:
-    # The parent's lock may be held by a thread that the child does not have.
-    CACHE.__init__()  # type: ignore[misc]
+        self.keep((type(decoded), location, key_metadata), decoded, decoded.size, limit)
 
 
 CACHE: Final = ManifestCache()
-os.register_at_fork(after_in_child=_of_new_process)
+os.register_at_fork(after_in_child=CACHE.start_empty)
 
 
 def known_manifest_list(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata) -> ManifestList:
@@ -120,7 +87,8 @@ def read_in_columns(io: FileIO, manifests: Sequence[EncryptedManifestFile]) -> I
         PlaintextRefusedError, AuthenticationError, FormatError: as EncryptedManifestFile.fetch_manifest_entry.
     """
     for batch in _batches(manifests):
-        yield Entries.of(list(zip(batch, _columns(encrypting(io, batch[0].manifest_path), batch), strict=True)))
+        columns = _columns(encrypting_io(io, f"{batch[0].manifest_path}: an encrypted manifest"), batch)
+        yield Entries.of(list(zip(batch, columns, strict=True)))
 
 
 def _batches(manifests: Sequence[EncryptedManifestFile]) -> Iterator[list[EncryptedManifestFile]]:

@@ -37,7 +37,7 @@ from pyiceberg.typedef import TableVersion
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io
 from tablecrypt.manifests.avro_reader import AvroContainer
 from tablecrypt.manifests.entry_columns import ENTRY_TYPES, ManifestContainer
 from tablecrypt.manifests.records import FIRST_ROW_ID, FORMAT_VERSION, MANIFEST_FILE_POSITIONS, SensitiveRecord
@@ -85,13 +85,6 @@ def _inherit_sequence_numbers(entry: ManifestEntry, sequence_number: int) -> Non
         entry.sequence_number = sequence_number
     if entry.file_sequence_number is None:
         entry.file_sequence_number = sequence_number
-
-
-def encrypting(io: FileIO, location: str) -> EncryptingFileIO:
-    """Return `io`, through which an encrypted manifest can be read. ConfigurationError where it cannot."""
-    if not isinstance(io, EncryptingFileIO):
-        raise ConfigurationError(f"{location}: an encrypted manifest is read through an EncryptingFileIO, not {type(io).__name__}")
-    return io
 
 
 @dataclass(frozen=True)
@@ -252,7 +245,7 @@ class EncryptedManifestFile(SensitiveRecord, ManifestFile):
             AuthenticationError: the manifest is not what was written (naming it).
             FormatError: the decrypted manifest is malformed.
         """
-        entries = self.read(encrypting(io, self.manifest_path)).entries
+        entries = self.read(encrypting_io(io, f"{self.manifest_path}: an encrypted manifest")).entries
         inherit(entries, self, self.first_row_id)
         if not discard_deleted:
             return entries

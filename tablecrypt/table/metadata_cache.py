@@ -11,12 +11,12 @@ cache.
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from copy import deepcopy
-from threading import Lock
 from typing import Final, NoReturn
 
 from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt._size_bounded_cache import SizeBoundedCache
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 """How many bytes of JSON all that is kept was at most: 30,000 snapshots of one table. Parsed, they take several times as much."""
@@ -34,50 +34,18 @@ class Unchanging(dict[str, str]):
         return Unchanging, (dict(self),)
 
 
-class MetadataCache:
-    """Parsed metadata by the hash of its JSON, the longest unused first. Used by many threads."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[TableMetadata, int]] = OrderedDict()
-        self._lock = Lock()
-        self.size = 0
+class MetadataCache(SizeBoundedCache[str, TableMetadata]):
+    """Parsed metadata by the hash of its JSON."""
 
     def get(self, digest: str) -> TableMetadata | None:
         """Return metadata that is kept. Its lists and dicts are the caller's own; their items are shared, and immutable."""
-        with self._lock:
-            found = self._kept.get(digest)
-            if found is None:
-                return None
-            self._kept.move_to_end(digest)
-        return deepcopy(found[0])
+        return deepcopy(self.find(digest))
 
     def put(self, digest: str, metadata: TableMetadata, size: int) -> None:
         """Keep metadata that is what JSON of this hash and so many bytes says, and is an encrypted table's."""
-        if size > MOST_BYTES:
-            return
-        kept = deepcopy(metadata)
-        with self._lock:
-            self._drop(digest)
-            self._kept[digest] = kept, size
-            self.size += size
-            while self.size > MOST_BYTES:
-                self._drop(next(iter(self._kept)))
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._kept.clear()
-            self.size = 0
-
-    def _drop(self, digest: str) -> None:
-        _, size = self._kept.pop(digest, (None, 0))
-        self.size -= size
-
-
-def _of_new_process() -> None:
-    # The parent's lock may be held by a thread that the child does not have.
-    PARSED.__init__()  # type: ignore[misc]
+        if size <= MOST_BYTES:
+            self.keep(digest, deepcopy(metadata), size, MOST_BYTES)
 
 
 PARSED: Final = MetadataCache()
-os.register_at_fork(after_in_child=_of_new_process)
+os.register_at_fork(after_in_child=PARSED.start_empty)

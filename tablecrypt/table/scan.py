@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
@@ -33,8 +32,8 @@ from pyiceberg.table import ALWAYS_TRUE, BaseScan, DataScan, FileScanTask, Incre
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt.errors import ConfigurationError, MissingExtraError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.errors import MissingExtraError
+from tablecrypt.files.encrypting_file_io import encrypting_io
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column
@@ -90,7 +89,7 @@ class _ReadByEngines(ScanForOthers, BaseScan):
         """
         if self.masked == MASK:
             return self
-        refuse_masks_to_engine(self.table_metadata, _own_io(self.io), cast("DatasetScan", self).projection())
+        refuse_masks_to_engine(self.table_metadata, encrypting_io(self.io), cast("DatasetScan", self).projection())
         return self.update(masked=ERROR)
 
     def to_arrow_dataset(self) -> EncryptedDataset:
@@ -327,11 +326,5 @@ def _planner(scan: Scan) -> ScanPlanner:
 
 def _reader(scan: Scan, projected: Schema, dictionary_columns: tuple[str, ...], read_ahead: int | None) -> TaskReader:
     masked = (scan.masked or MASK) if isinstance(scan, _ReadByEngines) else ERROR
-    io = _own_io(scan.io)
+    io = encrypting_io(scan.io)
     return TaskReader(scan.table_metadata, io, projected, scan.row_filter, scan.case_sensitive, dictionary_columns, read_ahead, masked)
-
-
-def _own_io(io: FileIO) -> EncryptingFileIO:
-    if not isinstance(io, EncryptingFileIO):
-        raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(io).__name__}")
-    return io

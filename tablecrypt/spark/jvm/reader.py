@@ -34,7 +34,7 @@ from pyiceberg.types import NestedField
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import encrypting_io
 from tablecrypt.spark.jvm.columns import quoted
 from tablecrypt.spark.jvm.install import PACKAGE, JvmSide, jvm_side, length_in_hadoop
 from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files, encrypt_for_driver
@@ -138,9 +138,7 @@ def _column(path: list[NestedField] | None, stored: dict[int, str]) -> Column:
 
 def _relations(spark: SparkSession, side: JvmSide, read: PlannedRead, schema: str, token: str) -> DataFrame:
     table = read.located.table
-    if not isinstance(table.io, EncryptingFileIO):
-        raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(table.io).__name__}")
-    deletes = DeleteReader(table.io, table.metadata)
+    deletes = DeleteReader(encrypting_io(table.io), table.metadata)
     files = list(ExecutorFactory.get_or_create().map(lambda task: _planned(task, deletes), read.tasks))
     parts = [[file for file in files if file.deletes is None], [file for file in files if file.deletes is not None]]
     relations = [_relation(spark, side, part, schema, f"{token}_file") for part in parts if part]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 CATALOG_CLASS: Final = f"{PACKAGE}.SqlCatalog"
 
-_GIVEN: Final[dict[tuple[str, str], str]] = {}
-"""By session and catalog, SHA-256 of what the catalog was given."""
+_GIVEN: Final[dict[tuple[str, str], tuple[str, str]]] = {}
+"""By session and catalog, SHA-256 of the properties that the catalog was given, and the handle that names them."""
 
 _HANDLE: Final = "given"
 """The option of a catalog that says which of the settings that programs gave are its own. Sessions that Spark copies, as for a stream's
@@ -51,21 +51,26 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
         raise ConfigurationError(f"the session has another catalog {name}: {setting}={spark.conf.get(setting)}")
     side = jvm_side(spark)
     properties = dict(catalog_properties or {})
-    _check_unused(spark, name, properties)
+    handle = _handle(spark, name, properties)
     settings = {"python": sys.executable, "path": [folder for folder in sys.path if folder], "properties": properties}
-    handle = secrets.token_hex(16)
     side.endpoint.giveCatalog(handle, *encrypt_for_driver(json.dumps(settings).encode(), handle, side.public_key))
     spark.conf.set(f"{setting}.{_HANDLE}", handle)
     spark.conf.set(setting, CATALOG_CLASS)
     side.endpoint.extend(spark._jsparkSession)
 
 
-def _check_unused(spark: SparkSession, name: str, properties: Mapping[str, str]) -> None:
-    """Spark keeps a catalog that it has used, so other properties would have no effect in this session."""
+def _handle(spark: SparkSession, name: str, properties: Mapping[str, str]) -> str:
+    """Return what names these properties in the session: nobody else can guess it.
+
+    Raises:
+        ConfigurationError: the session has used this catalog with other properties. Spark keeps it, so these would have no effect.
+    """
     digest = hashlib.sha256(json.dumps(properties, sort_keys=True).encode()).hexdigest()
     place = spark._jsparkSession.sessionUUID(), name
-    if _GIVEN.get(place, digest) != digest and name in {each.name for each in spark.catalog.listCatalogs()}:
+    earlier, handle = _GIVEN.get(place, (digest, secrets.token_hex(16)))
+    if earlier != digest and name in {each.name for each in spark.catalog.listCatalogs()}:
         raise ConfigurationError(
             f"the session has used a catalog {name} with other properties, and keeps it. Choose another name, or call spark.newSession()"
         )
-    _GIVEN[place] = digest
+    _GIVEN[place] = digest, handle
+    return handle

@@ -41,7 +41,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError, TablecryptError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io
 from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
 from tablecrypt.table.datasets.engine_filter import EngineFilter
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
@@ -235,10 +235,9 @@ class EngineRead:
         return _NativeFiles(self._reader(scan, schema), schema)
 
     def _reader(self, scan: DatasetScan, projected: Schema) -> TaskReader:
-        if not isinstance(scan.io, EncryptingFileIO):
-            raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(scan.io).__name__}")
         masked = scan.masked or ERROR
-        return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, (), _READ_AHEAD, masked)
+        io = encrypting_io(scan.io)
+        return TaskReader(scan.table_metadata, io, projected, scan.row_filter, scan.case_sensitive, (), _READ_AHEAD, masked)
 
     def _of_native(self, files: list[UniformParquetFile], native: _NativeFiles) -> Iterator[pa.RecordBatch]:
         prunes_safely = native.may_prune and (self._engine is None or self._engine.prunes_safely)

@@ -25,7 +25,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.table_column_keys import check_protected
@@ -56,6 +56,17 @@ def column_keys(metadata: EncryptedTableMetadata, io: OpensColumnKeys) -> Column
         io: the table's.
     """
     return io.column_keys(ColumnPolicy.from_properties(metadata.properties), metadata.key_ring)
+
+
+def unreadable(keys: ColumnKeys, field_ids: Iterable[int]) -> dict[int, ColumnKeyDeniedError]:
+    """Return which of these columns this user may not read, and why, in the order given."""
+    denied: dict[int, ColumnKeyDeniedError] = {}
+    for field_id in field_ids:
+        try:
+            keys.check_readable((field_id,))
+        except ColumnKeyDeniedError as error:
+            denied[field_id] = error
+    return denied
 
 
 def has_column_keys(metadata: TableMetadata) -> bool:

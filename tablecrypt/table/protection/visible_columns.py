@@ -35,7 +35,7 @@ from tablecrypt.parquet.twin_columns import covered_array, path_to
 from tablecrypt.parquet.twin_reader import TwinAccess
 from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of
+from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of, unreadable
 from tablecrypt.table.table_files import OpensColumnKeys
 
 if TYPE_CHECKING:
@@ -158,13 +158,7 @@ def refuse_masks_to_engine(metadata: TableMetadata, io: EncryptingFileIO, column
     """
     if not (protected := protected_in(metadata, columns)):
         return
-    keys, denied = _keys(metadata, io), dict[int, ColumnKeyDeniedError]()
-    for field_id in sorted(protected):
-        try:
-            keys.check_readable((field_id,))
-        except ColumnKeyDeniedError as error:
-            denied[field_id] = error
-    if not denied:
+    if not (denied := unreadable(_keys(metadata, io), sorted(protected))):
         return
     first = next(iter(denied.values()))
     listed = ", ".join(repr(columns.find_column_name(field_id)) for field_id in denied)
