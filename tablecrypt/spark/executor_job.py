@@ -37,7 +37,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -50,14 +50,19 @@ from pyiceberg.typedef import Properties
 from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.spark.exchange import collected_from, gathered
 from tablecrypt.spark.job_keys import JobKey, JobTicket, Role
 from tablecrypt.spark.job_messages import FilePositions, decode_positions, encode_positions
+from tablecrypt.spark.session import ArrowFunction
 from tablecrypt.spark.tables import TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table_files import DataKeySource, FreshKeys, delete_written, deleting_on_error
 from tablecrypt.table.write import write_data_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _IMPL: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 _OWN_IMPL: Final = "tablecrypt.spark.own-location-provider"
@@ -186,8 +191,8 @@ def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 
 
 def filled_batches(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch, Iterator[pa.RecordBatch]] | None:
-    """Return the first batch with rows, and an iterator over all batches with rows, including the first; None if there are no rows."""
-    filled = (batch for batch in batches if batch.num_rows)
+    """Return a first batch with rows, and an iterator over all rows in batches, including the first; None if there are no rows."""
+    filled = gathered(batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     return None if first is None else (first, itertools.chain([first], filled))
 
@@ -208,6 +213,11 @@ def decrypted_results(job_key: JobKey, codec: FileEntryCodec, results: Iterable[
     if len({number for number, _ in results}) != len(results):
         raise AuthenticationError("a task of the Spark job sent two results: its rows would be committed twice")
     return [_decoded_result(codec, job_key.decrypt(Role.RESULT, number, message)) for number, message in results]
+
+
+def results_of(rows: DataFrame, function: ArrowFunction) -> list[tuple[int, bytes]]:
+    """Run a job that writes rows, and return what its tasks yield, in RESULT_SCHEMA, as (task number, RESULT message)."""
+    return collected(collected_from(rows, function, RESULT_SCHEMA))
 
 
 def collected(rows: Iterable[Any]) -> list[tuple[int, bytes]]:

@@ -24,6 +24,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_table, schema_for_table
+from tablecrypt.spark.exchange import gathered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,7 +98,7 @@ def _with_partition_values(df: DataFrame, schema: Schema, spec: PartitionSpec) -
 def partition_values(facts: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield batches with the text of their rows' partition values as one more column. Runs on an executor."""
     schema, spec = pickle.loads(facts)
-    for batch in batches:
+    for batch in gathered(batches):
         rows = batch_for_table(batch, schema_for_table(batch.schema, schema), schema)
         yield batch.append_column(_PARTITION, partition_texts(rows, schema, spec))
 

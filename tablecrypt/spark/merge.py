@@ -43,13 +43,12 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table, spark_schema
 from tablecrypt.spark.commit import RowChange, numbered
 from tablecrypt.spark.executor_job import (
-    RESULT_SCHEMA,
     WritingTask,
-    collected,
     decrypted_results,
     encrypt_tasks,
     filled_batches,
     result_batch,
+    results_of,
     skip_per_task_setup,
     task_numbers,
 )
@@ -130,10 +129,10 @@ def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], b
     def write_merged_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_merged_partition(ticket, encrypted_content, batches)
 
-    rows = joined.mapInArrow(write_merged_files, RESULT_SCHEMA).collect()
+    results = results_of(joined, write_merged_files)
     change = RowChange(branch=branch)
     replaced: dict[FileNumber, BitMap64] = {}
-    for result in decrypted_results(job_key, FileEntryCodec(located.table.metadata), collected(rows)):
+    for result in decrypted_results(job_key, FileEntryCodec(located.table.metadata), results):
         change.added += result.files
         merge_positions(replaced, result.marks)
     numbers = numbered(partitions)

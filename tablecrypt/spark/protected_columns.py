@@ -46,7 +46,7 @@ from tablecrypt.keys.write_only_keys import own_keys
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of
+from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of, unreadable
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -268,7 +268,7 @@ def ensure_column_keys(table: EncryptedTable, *, write_only: bool = False) -> fr
     policy = policy_of(metadata)
     if not policy:
         return frozenset()
-    unread = _unreadable(column_keys(metadata, io), policy.columns)
+    unread = unreadable(column_keys(metadata, io), policy.columns)
     if unread and not write_only:
         raise next(iter(unread.values()))
     if _lacks_keys(io.manager.columns, metadata.key_ring, policy, unread):
@@ -304,18 +304,7 @@ def check_protection_unchanged(name: str, planned: TableMetadata, current: Table
 
 def _readable(keys: ColumnKeys, policy: ColumnPolicy) -> frozenset[int]:
     known = {*policy.columns, *policy.former}
-    return frozenset(known - _unreadable(keys, known).keys())
-
-
-def _unreadable(keys: ColumnKeys, field_ids: Iterable[int]) -> dict[int, ColumnKeyDeniedError]:
-    """Return which of these columns this user may not read, and why."""
-    found: dict[int, ColumnKeyDeniedError] = {}
-    for field_id in field_ids:
-        try:
-            keys.check_readable((field_id,))
-        except ColumnKeyDeniedError as denied:
-            found[field_id] = denied
-    return found
+    return frozenset(known - unreadable(keys, known).keys())
 
 
 def _opened_keks(maker: ColumnKeyMaker, ring: KeyRing, readable: frozenset[int]) -> dict[bytes, bytes]:

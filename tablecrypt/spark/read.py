@@ -22,6 +22,8 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
+from tablecrypt.spark.decimals import as_whole_numbers, sent_whole, with_decimals, with_whole_numbers
+from tablecrypt.spark.exchange import pieces_for_spark
 from tablecrypt.spark.executor_job import READ_AHEAD, encrypt_tasks, skip_per_task_setup, task_numbers
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.jvm.reader import jvm_rows
@@ -114,11 +116,13 @@ def _python_rows(spark: SparkSession, read: PlannedRead, schema: Any) -> DataFra
     encrypted_shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(SharedReadContent.of(read)))
     codec = FileEntryCodec(located.table.metadata)
     encrypted_tasks = encrypt_tasks(job_key, codec, Sizing.of(spark).split_partitions(read.tasks))
+    whole = sent_whole(spark, schema)
 
     def read_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return read_partitions(ticket, encrypted_shared, encrypted_tasks, batches)
+        return as_whole_numbers(read_partitions(ticket, encrypted_shared, encrypted_tasks, batches), whole)
 
-    return in_tasks(spark, len(encrypted_tasks), read_encrypted_files, schema)
+    rows = in_tasks(spark, len(encrypted_tasks), read_encrypted_files, with_whole_numbers(schema, whole))
+    return with_decimals(rows, schema, whole) if whole else rows
 
 
 def read_partitions(
@@ -140,4 +144,4 @@ def read_partitions(
     for number in task_numbers(numbers):
         tasks = codec.decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))
         for rows in prefetched(reader.sources(tasks), _WORKERS, _QUEUE_LENGTH):
-            yield batch_for_spark(rows, schema)
+            yield from pieces_for_spark(batch_for_spark(rows, schema))

@@ -30,14 +30,13 @@ from tablecrypt.maintenance.sorting.z_values import z_values
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table, spark_schema
 from tablecrypt.spark.executor_job import (
     READ_AHEAD,
-    RESULT_SCHEMA,
     WritingTask,
-    collected,
     decrypted_results,
     encrypt_tasks,
     filled_batches,
     removing_on_error,
     result_batch,
+    results_of,
     skip_per_task_setup,
     task_numbers,
 )
@@ -83,7 +82,7 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
         return write_rows(ticket, encrypted_access, batches)
 
     rows = in_tasks(spark, len(encrypted_tasks), read_encrypted_rows, spark_schema(schema))
-    results = collected(_ordered(rows, compaction).mapInArrow(write_encrypted_files, RESULT_SCHEMA).collect())
+    results = results_of(_ordered(rows, compaction), write_encrypted_files)
     files = [file for result in decrypted_results(job_key, codec, results) for file in result.files]
     with removing_on_error(cast("TableFileIO", planned.table.io), files):
         check_rows([group.live_rows for group in compaction.groups], files, tasks[0].file.file_path)

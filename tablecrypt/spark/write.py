@@ -41,14 +41,13 @@ from tablecrypt.spark.commit import (
 )
 from tablecrypt.spark.delete import located_change, rewrite_unless_merge_on_read
 from tablecrypt.spark.executor_job import (
-    RESULT_SCHEMA,
     WritingTask,
-    collected,
     decrypted_results,
     delete_files,
     filled_batches,
     removing_on_error,
     result_batch,
+    results_of,
 )
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.jvm.writer import planned_write, write_planned
@@ -68,6 +67,7 @@ from tablecrypt.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 NOT_COMMITTED: Final = (BatchAlreadyCommittedError, CommitFailedException, ValidationException)
 """What a commit raises when it is certain that nothing was committed."""
@@ -170,9 +170,7 @@ def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> N
         BatchAlreadyCommittedError: the table holds the options' micro-batch already; its files are removed again.
     """
     check_session(df.sparkSession)
-    ensure_column_keys(located.table)
-    check_values(df.schema, located.table)
-    check_fits(arrow_schema(df.schema), located, options)
+    prepare(df.schema, located, options)
     begin(located.table, options.marker)
     if options.mode == "merge":
         merge_keys = checked_keys(located.table.schema(), df.columns, options.keys)
@@ -186,20 +184,24 @@ def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> N
         commit_written(located, _written(df, located, options), options)
 
 
-def check_fits(schema: pa.Schema, located: LocatedTable, options: WriteOptions) -> None:
-    """Check what can be known before data is written.
+def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) -> None:
+    """Commit column keys that the table lacks, and check what can be known before data is written.
 
     Raises:
-        ConfigurationError: a column, a partition column, a table property or the branch does not fit.
+        ColumnKeyDeniedError: a column's key cannot be made or used.
+        ConfigurationError: rows hold masks, or a column, a partition column, a table property or the branch does not fit.
         ReadRestrictionError: rows would be replaced, and the catalog's server restricts which of them may be read.
     """
     table = located.table
+    ensure_column_keys(table)
+    check_values(schema, table)
     if options.mode != "append":
         refuse_restricted(table.io, f"writing in mode {options.mode}")
-    schema_for_table(schema, table.schema())
+    columns = arrow_schema(schema)
+    schema_for_table(columns, table.schema())
     for partition_field in table.spec().fields:
         name = str(table.schema().find_column_name(partition_field.source_id))
-        if name.split(".", maxsplit=1)[0] not in schema.names:
+        if name.split(".", maxsplit=1)[0] not in columns.names:
             raise ConfigurationError(f"column {name!r} is missing from the DataFrame, and the table is partitioned by it")
     parquet_writer_options(table.metadata.properties)
     target_file_size(table.metadata.properties)
@@ -267,7 +269,7 @@ def _written_by_python(df: DataFrame, located: LocatedTable, options: WriteOptio
     def write_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_partition(ticket, encrypted_access, batches)
 
-    results = collected(rows.mapInArrow(write_encrypted_files, RESULT_SCHEMA).collect())
+    results = results_of(rows, write_encrypted_files)
     return [file for result in decrypted_results(job_key, FileEntryCodec(metadata), results) for file in result.files]
 
 

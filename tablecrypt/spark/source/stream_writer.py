@@ -23,16 +23,13 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.columns import arrow_schema
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker
 from tablecrypt.spark.executor_job import decrypted_results, delete_files, removing_on_error
 from tablecrypt.spark.job_keys import JobTicket, Role
-from tablecrypt.spark.masked_columns import check_values
-from tablecrypt.spark.protected_columns import ensure_column_keys
 from tablecrypt.spark.source.table import SourceTable
-from tablecrypt.spark.source.writer import write_options
+from tablecrypt.spark.source.writer import issued_write, write_options
 from tablecrypt.spark.tables import LocatedTable, TableAccess
-from tablecrypt.spark.write import check_fits, check_unchanged, commit_written, write_partition
+from tablecrypt.spark.write import check_unchanged, commit_written, write_partition
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table_files import TableFileIO
@@ -77,12 +74,7 @@ class EncryptedStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, source: SourceTable, schema: StructType, overwrite: bool) -> None:
         self._source = source
         self._options = write_options(source.options, overwrite)
-        located = source.load()
-        ensure_column_keys(located.table)
-        check_values(schema, located.table)
-        check_fits(arrow_schema(schema), located, self._options)
-        self._ticket, job_key = located.issue_job_under(source.facts.setting)
-        self._encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
+        self._ticket, self._encrypted_access = issued_write(source, schema, self._options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition of one micro-batch. Runs on an executor."""

@@ -19,15 +19,12 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.columns import arrow_schema
 from tablecrypt.spark.executor_job import decrypted_results, delete_files, removing_on_error
 from tablecrypt.spark.job_keys import JobTicket, Role
-from tablecrypt.spark.masked_columns import check_values
-from tablecrypt.spark.protected_columns import ensure_column_keys
 from tablecrypt.spark.source.options import SourceOptions
 from tablecrypt.spark.source.table import SourceTable
 from tablecrypt.spark.tables import LocatedTable, TableAccess
-from tablecrypt.spark.write import Mode, WriteOptions, check_fits, check_unchanged, commit_written, write_partition
+from tablecrypt.spark.write import Mode, WriteOptions, check_unchanged, commit_written, prepare, write_partition
 from tablecrypt.table.file_entries import FileEntryCodec
 
 if TYPE_CHECKING:
@@ -47,12 +44,7 @@ class EncryptedWriter(DataSourceArrowWriter):
     def __init__(self, source: SourceTable, schema: StructType, overwrite: bool) -> None:
         self._source = source
         self._options = write_options(source.options, overwrite)
-        located = source.load()
-        ensure_column_keys(located.table)
-        check_values(schema, located.table)
-        check_fits(arrow_schema(schema), located, self._options)
-        self._ticket, job_key = located.issue_job_under(source.facts.setting)
-        self._encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
+        self._ticket, self._encrypted_access = issued_write(source, schema, self._options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> EncryptedMessage:
         """Write one partition. Runs on an executor."""
@@ -78,6 +70,14 @@ class EncryptedWriter(DataSourceArrowWriter):
             return []
         opened = decrypted_results(self._ticket.redeem(), FileEntryCodec(located.table.metadata), results)
         return [file for result in opened for file in result.files]
+
+
+def issued_write(source: SourceTable, schema: StructType, options: WriteOptions) -> tuple[JobTicket, bytes]:
+    """Prepare a write; return the ticket of its job and the SHARED message that its tasks open."""
+    located = source.load()
+    prepare(schema, located, options)
+    ticket, job_key = located.issue_job_under(source.facts.setting)
+    return ticket, job_key.encrypt(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
 
 
 def write_options(options: SourceOptions, overwrite: bool) -> WriteOptions:
