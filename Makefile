@@ -82,7 +82,7 @@ demo-spark: setup
 # Tests marked java form three groups, each of which runs in one worker: three hold a Spark session at most. They wait for it often, so that
 # two cores serve three workers.
 test: lint
-	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m "not campaign"
+	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m "not campaign and not releases"
 
 test-fast: setup
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m "not slow and not java and not campaign"

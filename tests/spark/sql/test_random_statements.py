@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.java
 MODES: Final = ("merge-on-read", "copy-on-write")
+SEEDS: Final = range(100, 120)
 _numbers = itertools.count()
 
 
@@ -67,7 +68,13 @@ def test_tables_are_what_a_model_says(seed: int, spark: SparkSession, lake: Lake
     prove(seed, 16, spark, lake, oracle, replaces=False)
 
 
+@pytest.mark.releases
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tables_of_many_seeds_are_what_a_model_says(seed: int, spark: SparkSession, lake: Lake, oracle: JavaOracle | None) -> None:
+    prove(seed, 6, spark, lake, oracle, replaces=True)
+
+
 @pytest.mark.campaign
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_tables_are_what_a_model_says_for_long(seed: int, spark: SparkSession, lake: Lake, oracle: JavaOracle | None) -> None:
     prove(seed, 24, spark, lake, oracle, replaces=True)
