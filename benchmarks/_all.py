@@ -59,7 +59,7 @@ RUNS: Final = (
     Run("audit", "--files 5000 --rounds 2", 120),
     Run("reencrypt_migrate", "--size-mb 200 --rounds 1", 150),
     Run("shred", "--files 50", 60),
-    Run("spark_vs_java", "--rows 300000 --rounds 2", 300),
+    Run("spark_vs_java", "--rows 3000000 --rounds 3", 300),
     Run("tpch", "--scale 0.05 --rounds 1", 300),
 )
 

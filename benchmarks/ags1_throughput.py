@@ -19,13 +19,10 @@ from __future__ import annotations
 
 import argparse
 import secrets
-import statistics
-import time
-import tracemalloc
-from collections.abc import Callable, Mapping
 from typing import Final
 
 import pyarrow as pa
+from _medians import medians, peak_bytes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tablecrypt.crypto import ags1
@@ -84,33 +81,6 @@ class Bench:
             raise SystemExit("AGS1 did not give back what it was given")
 
 
-def seconds_of(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    result = work()
-    elapsed = time.perf_counter() - start
-    del result
-    return elapsed
-
-
-def medians(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each way. One round before the first is not counted."""
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
-        for name, work in ways.items():
-            elapsed = seconds_of(work)
-            if number > 0:
-                taken[name].append(elapsed)
-    return {name: statistics.median(times) for name, times in taken.items()}
-
-
-def peak_extra_bytes(work: Callable[[], object], result_size: int = 0) -> int:
-    tracemalloc.start()
-    work()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak - result_size
-
-
 def report(title: str, seconds: dict[str, float], peaks: dict[str, int], size: int) -> bool:
     """Print one direction; whether it meets the aims."""
     met = True
@@ -143,8 +113,8 @@ def main() -> int:
     write_seconds = medians(writing, arguments.rounds)
     read_seconds = medians(reading, arguments.rounds)
     bench.check()
-    write_peaks = {"AGS1 write": peak_extra_bytes(bench.ags1_write)}
-    read_peaks = {"AGS1 readinto": peak_extra_bytes(bench.ags1_readinto), "AGS1 read": peak_extra_bytes(bench.ags1_read, bench.size)}
+    write_peaks = {"AGS1 write": peak_bytes(bench.ags1_write)}
+    read_peaks = {"AGS1 readinto": peak_bytes(bench.ags1_readinto), "AGS1 read": peak_bytes(bench.ags1_read) - bench.size}
 
     print(f"{arguments.size_mib} MiB, AES-{arguments.key_length * 8}, median of {arguments.rounds} rounds\n")
     met = report("write", write_seconds, write_peaks, bench.size)

@@ -20,15 +20,12 @@ from __future__ import annotations
 import argparse
 import io
 import secrets
-import statistics
-import time
-import tracemalloc
-from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as pyarrow_orc
+from _medians import medians, peak_bytes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tablecrypt import orc
@@ -138,33 +135,6 @@ def wide(rows: int) -> pa.Table:
     return pa.table({f"c{column}": pc.bit_wise_xor(pc.multiply(numbers, 2_654_435_761 + column), column) for column in range(50)})
 
 
-def seconds_of(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    result = work()
-    elapsed = time.perf_counter() - start
-    del result
-    return elapsed
-
-
-def peak_mb(work: Callable[[], object]) -> float:
-    tracemalloc.start()
-    work()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak / MB
-
-
-def medians(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each way. One round before the first is not counted."""
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
-        for name, work in ways.items():
-            elapsed = seconds_of(work)
-            if number > 0:
-                taken[name].append(elapsed)
-    return {name: statistics.median(times) for name, times in taken.items()}
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="ORC column encryption against plain pyarrow.orc and the bare cipher")
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -202,7 +172,7 @@ def main() -> int:
     for name in ("encrypt", "unmask", "authentic"):
         share = rates[name] / rates["cipher"]
         print(f"{name:<10} {rates[name]:7.0f} MB/s   AES-CTR alone {rates['cipher']:7.0f} MB/s   ratio {share:5.2f}")
-    print(f"peak memory: encrypt {peak_mb(bench.encrypt):.1f} MB, unmask {peak_mb(bench.unmask):.1f} MB")
+    print(f"peak memory: encrypt {peak_bytes(bench.encrypt) / MB:.1f} MB, unmask {peak_bytes(bench.unmask) / MB:.1f} MB")
     times = seconds["all columns"] / seconds["projected"]
     print(f"projected  {seconds['projected']:7.4f} s   all 50 columns {seconds['all columns']:7.4f} s   ratio {times:5.1f}")
     met = min(rates["encrypt"], rates["unmask"]) >= AIM

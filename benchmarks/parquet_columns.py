@@ -22,14 +22,14 @@ Aims: 800 MB/s for encrypt and decrypt at the default page size, and a column re
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from _medians import medians
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tablecrypt.parquet import FileKeys, decrypt, encrypt, inspect, read_table, reencrypt, verify
@@ -116,25 +116,6 @@ class Bench:
             raise SystemExit("the file did not come back as it was")
 
 
-def seconds_of(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    result = work()
-    elapsed = time.process_time() - start
-    del result
-    return elapsed
-
-
-def medians(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of processor time of each way. One round before the first is not counted."""
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
-        for name, work in ways.items():
-            elapsed = seconds_of(work)
-            if number > 0:
-                taken[name].append(elapsed)
-    return {name: statistics.median(times) for name, times in taken.items()}
-
-
 def report(bench: Bench, rounds: int) -> bool:
     """Print one algorithm's figures; whether they meet the aims."""
     ways: dict[str, Callable[[], object]] = {
@@ -147,7 +128,7 @@ def report(bench: Bench, rounds: int) -> bool:
         "read by all": bench.decrypt_and_read,
         "read 1": bench.read_one_column,
     }
-    seconds = medians(ways, rounds)
+    seconds = medians(ways, rounds, time.process_time)
     bench.check()
     peers = {"encrypt": "cipher encrypts", "decrypt": "cipher decrypts", "verify": "cipher decrypts"}
     for name, taken in seconds.items():
@@ -187,6 +168,7 @@ def report_small_file(rounds: int) -> None:
             "column key": reading(FileKeys(KEY, {"id": b"c" * 16})),
         },
         20 * rounds,
+        time.process_time,
     )
     print(f"small file: {plaintext.size / 1e3:.0f} kB, {table.num_rows} rows in {table.num_columns} columns")
     for name, taken in seconds.items():
