@@ -35,6 +35,8 @@ DESKTOP: Final = 1360
 _HEIGHT: Final = 900
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LOCAL_SCHEMES: Final = frozenset({"file", "data", "blob", "about"})
+# Of a request that the page itself gave up, as when it is left while its icon loads. A missing or refused file fails otherwise.
+_GIVEN_UP: Final = "net::ERR_ABORTED"
 _ARGUMENTS: Final = ("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--disable-dev-shm-usage", "--disable-gpu")
 
 
@@ -86,7 +88,10 @@ def _recorded_problems(page: Page) -> list[str]:
     page.on("pageerror", lambda error: problems.append(f"exception: {error}"))
     page.on("console", lambda message: problems.append(f"console: {message.text}") if message.type == "error" else None)
     page.on("request", lambda request: None if is_local(request.url) else problems.append(f"request to outside: {request.url}"))
-    page.on("requestfailed", lambda request: problems.append(f"failed: {request.url} ({request.failure})"))
+    page.on(
+        "requestfailed",
+        lambda request: None if request.failure == _GIVEN_UP else problems.append(f"failed: {request.url} ({request.failure})"),
+    )
     page.on("response", lambda response: problems.append(f"{response.status}: {response.url}") if response.status >= 400 else None)
     return problems
 

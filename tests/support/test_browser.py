@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ def test_a_faulty_page_fails_the_test(browser: Browser, tmp_path: Path, body: st
 
     with pytest.raises(AssertionError, match=reported), browser.open(path) as page:
         page.wait_for_timeout(50)
+
+
+def test_a_page_that_is_left_while_something_loads_is_not_faulty(browser: Browser, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        body = f"<script>onload = () => {{ new Image().src = 'http://127.0.0.1:{silent.getsockname()[1]}/' }}</script>"
+        with browser.open(_page(tmp_path, body)) as page, page.expect_event("requestfailed"):
+            page.goto("about:blank")
 
 
 def test_an_expected_problem_is_allowed(browser: Browser, tmp_path: Path) -> None:
