@@ -110,6 +110,8 @@ def _snapshots(folder: Path, side: str, size: int) -> dict[str, Step]:
         return _processor_seconds(lambda: catalog.load_table(TABLE).append(rows))
 
     def next_commit() -> float:
+        # The other side's steps forget what either has parsed.
+        catalog.load_table(TABLE)
         return _processor_seconds(lambda: catalog.load_table(TABLE).append(rows))
 
     return {"loading the table": load, "a commit of a new process": first_commit, "one more commit": next_commit}

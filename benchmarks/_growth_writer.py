@@ -8,6 +8,7 @@ failed is begun again.
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from pyiceberg.table import Table
 def main() -> None:
     """Append when told to."""
     folder, side, commits = sys.argv[1:]
+    # Of each retry: there are a thousand.
+    logging.getLogger("pyiceberg.table").setLevel(logging.ERROR)
     table, rows = catalog_of(Path(folder), side).load_table(TABLE), rows_of(0, 100)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
