@@ -4,13 +4,11 @@ import org.apache.spark.sql.execution.vectorized.WritableColumnVector;
 
 /** A column in a batch for which Spark's Parquet reader gives entries of a dictionary: rows of the same entry share one object. */
 abstract class DictionaryColumn extends ColumnView {
-  final WritableColumnVector stored;
   private final WritableColumnVector entries;
   private final boolean hasNull;
 
   DictionaryColumn(WritableColumnVector stored) {
     super(stored);
-    this.stored = stored;
     entries = stored.getDictionaryIds();
     hasNull = stored.hasNull();
   }
@@ -25,6 +23,6 @@ abstract class DictionaryColumn extends ColumnView {
   }
 
   public boolean isNullAt(int row) {
-    return hasNull && stored.isNullAt(row);
+    return hasNull && column.isNullAt(row);
   }
 }

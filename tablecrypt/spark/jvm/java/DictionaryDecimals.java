@@ -20,10 +20,10 @@ class DictionaryDecimals extends DictionaryColumn {
     }
     int entry = entry(row);
     if (entry >= shared.length || precision != type.precision() || scale != type.scale()) {
-      return stored.getDecimal(row, precision, scale);
+      return column.getDecimal(row, precision, scale);
     }
     if (shared[entry] == null) {
-      shared[entry] = stored.getDecimal(row, precision, scale);
+      shared[entry] = column.getDecimal(row, precision, scale);
     }
     return shared[entry];
   }

@@ -17,10 +17,10 @@ class DictionaryText extends DictionaryColumn {
     }
     int entry = entry(row);
     if (entry >= shared.length) {
-      return stored.getUTF8String(row);
+      return column.getUTF8String(row);
     }
     if (shared[entry] == null) {
-      shared[entry] = stored.getUTF8String(row);
+      shared[entry] = column.getUTF8String(row);
     }
     return shared[entry];
   }
