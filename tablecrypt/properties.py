@@ -7,83 +7,38 @@ Every decision of these kinds is made by the functions at the end of this module
     does an executor get it?                    `for_executors`
     is it a secret that must not be shown?      `is_sensitive`
     does it tell two KMS clients apart?         `for_executors` too: executors get what KMS clients read
-    is there a property of that name at all?    `check_own_names`
+    is there a property of that name at all,
+    and can its value be read?                  `check_own_properties`
 
-Names that Iceberg Java has keep Java's spelling. Properties of PyIceberg stand here as far as such a decision is made about them. A name
-that ends with a dot is a prefix.
+How a value is read, each declaration says by its kind (setting_kinds.py). Names that Iceberg Java has keep Java's spelling. Properties of
+PyIceberg and Iceberg are in iceberg_properties.py. A name that ends with a dot is a prefix.
 """
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Mapping
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.iceberg_properties import PYICEBERGS
+from tablecrypt.setting_kinds import Choice, Property, Switch, WholeNumber, nearest
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 logger = logging.getLogger(__name__)
 
-_WHOLE_NUMBER: Final = re.compile("[0-9]{1,18}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Property:
-    """One property, or with a name that ends with a dot all that begin so.
-
-    Attributes:
-        scope: whose it is: `table`, `catalog`, or `pyiceberg` for properties of PyIceberg.
-        also_of: another scope in which it may be set, for all tables of it.
-        reader: the package that reads it.
-        default: what it is where nobody sets it.
-        sensitive: its value is a credential, or part of one.
-        from_table: takes effect in a table's metadata too; other properties have no effect there.
-        from_server: taken where a REST catalog server sends it; others that it sends have no effect or are refused.
-        to_executors: Spark's executors get it.
-        names_code: its value names a class or module that is imported, so it comes from this client's configuration alone.
-        doc: what it means.
-    """
-
-    name: str
-    scope: str
-    reader: str
-    doc: str
-    also_of: str | None = None
-    default: str | None = None
-    sensitive: bool = False
-    from_table: bool = False
-    from_server: bool = False
-    to_executors: bool = False
-    names_code: bool = False
-
-    def read(self, properties: Mapping[str, Any]) -> str:
-        """The value, or the default; an empty text where there is neither."""
-        return str(properties.get(self.name, self.default or ""))
-
-    def is_true(self, properties: Mapping[str, Any]) -> bool:
-        """Whether the value is `true`, in letters of any case."""
-        return self.read(properties).strip().lower() == "true"
-
-    def whole_number(self, properties: Mapping[str, Any]) -> int:
-        """The value, or the default, of a property that is a whole number. ConfigurationError for any other."""
-        text = self.read(properties)
-        if not _WHOLE_NUMBER.fullmatch(text):
-            raise ConfigurationError(f"{self.name} is {text!r}; it must be a whole number of at least 0")
-        return int(text)
-
-
 _of_keys: Final = partial(Property, scope="table", reader="tablecrypt.keys", from_table=True)
+_number_of_keys: Final = partial(WholeNumber, scope="table", reader="tablecrypt.keys", from_table=True)
 _of_columns: Final = partial(Property, scope="table", reader="tablecrypt.table", from_table=True)
 _of_own_catalogs: Final = partial(Property, scope="catalog", reader="tablecrypt_catalog")
-_of_spark: Final = partial(Property, scope="catalog", reader="tablecrypt.spark")
 _of_kms: Final = partial(Property, scope="catalog", reader="tablecrypt.kms", to_executors=True)
+_number_of_kms: Final = partial(WholeNumber, scope="catalog", reader="tablecrypt.kms", to_executors=True)
 _of_aws: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.aws", to_executors=True)
+_choice_of_aws: Final = partial(Choice, scope="catalog", reader="tablecrypt.kms.aws", to_executors=True)
 _of_memory: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.memory", to_executors=True)
 _of_local: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.local_file", to_executors=True)
 _of_gcp: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.gcp", to_executors=True)
@@ -95,10 +50,10 @@ KEY_ID: Final = _of_keys(
     reader="tablecrypt_catalog",
     doc="The master key that wraps the table's KEKs. Set at creation, never changed or removed.",
 )
-DATA_KEY_LENGTH: Final = _of_keys(
+DATA_KEY_LENGTH: Final = _number_of_keys(
     name="encryption.data-key-length", default="16", doc="Length in bytes of every DEK and KEK: 16, 24 or 32."
 )
-KEK_LIFESPAN_MS: Final = _of_keys(
+KEK_LIFESPAN_MS: Final = _number_of_keys(
     name="encryption.kek-lifespan-ms",
     default=str(730 * 24 * 60 * 60 * 1000),
     doc="Age at which a KEK wraps nothing new. May shorten the 730 days that Iceberg Java uses, never lengthen them.",
@@ -115,12 +70,20 @@ COLUMN_MASK: Final = _of_columns(
 COLUMN: Final = _of_keys(
     name="encryption.column.", doc="Prefix: `<field id>.key-id`, `.mask` and `.former-key-id` of protected columns. Never set by hand."
 )
-COLUMN_GUARD: Final = _of_columns(
-    name="encryption.column-guard", default="true", doc="false: set no properties that keep Java from writing protected columns."
-)
-MASKED_READS: Final = _of_own_catalogs(
-    name="encryption.masked-reads",
+COLUMN_GUARD: Final = Switch(
+    name="encryption.column-guard",
+    scope="table",
     reader="tablecrypt.table",
+    from_table=True,
+    default="true",
+    where_unreadable=True,
+    doc="false: set no properties that keep Java from writing protected columns.",
+)
+MASKED_READS: Final = Choice(
+    name="encryption.masked-reads",
+    scope="catalog",
+    reader="tablecrypt.table",
+    choices=("mask", "error"),
     doc="What scans do with protected columns whose keys the reader may not use: `mask` returns masks, to engines too; `error` refuses to "
     "read them. If unset, rows show masks and engines are refused.",
 )
@@ -128,32 +91,49 @@ PINS: Final = _of_own_catalogs(
     name="encryption.pins",
     doc="Path of a JSON file that records what this client has seen of encrypted tables: older, edited, plaintext states are refused.",
 )
-REQUIRED: Final = _of_own_catalogs(
+REQUIRED: Final = Switch(
     name="encryption.required",
+    scope="catalog",
+    reader="tablecrypt_catalog",
     default="false",
     doc="true: this catalog neither creates nor opens a table that is not encrypted; audit and migrate still read such tables.",
 )
 DEFAULT_KEY_ID: Final = _of_own_catalogs(
     name="encryption.default-key-id",
+    also_of="namespace",
     doc="The master key of every new table that names none in encryption.key-id. A namespace may have it too, for allowed keys.",
 )
-MANIFEST_CACHE_BYTES: Final = _of_own_catalogs(
+MANIFEST_CACHE_BYTES: Final = WholeNumber(
     name="io.manifest.cache.max-total-bytes",
+    scope="catalog",
     reader="tablecrypt.manifests",
     default=str(100 * 1024 * 1024),
     doc="Bytes of decoded manifest lists and manifests, with the keys in them, that a process keeps in memory for the next scan. 0: none.",
 )
-SPARK_REQUIRE_ENCRYPTED_RPC: Final = _of_spark(
+SPARK_REQUIRE_ENCRYPTED_RPC: Final = Switch(
     name="tablecrypt.spark.require-encrypted-rpc",
+    scope="catalog",
+    reader="tablecrypt.spark",
     default="false",
     doc="Refuse to run on Spark unless spark.authenticate and spark.network.crypto.enabled protect the messages of its processes.",
 )
-SPARK_EXECUTOR_KEYS: Final = _of_spark(
+SPARK_EXECUTOR_KEYS: Final = Choice(
     name="tablecrypt.spark.executor-keys",
+    scope="catalog",
+    reader="tablecrypt.spark",
+    choices=("kms", "spark"),
     default="kms",
     doc="kms: executors unwrap a job's key with their own rights in the KMS. spark: Spark delivers it in an encrypted broadcast.",
 )
-KMS_TYPE: Final = _of_kms(name="encryption.kms-type", doc="aws, gcp, azure, vault, local or memory.")
+KMS_TYPE: Final = Choice(
+    name="encryption.kms-type",
+    scope="catalog",
+    reader="tablecrypt.kms",
+    to_executors=True,
+    choices=("aws", "gcp", "azure", "vault", "local", "memory"),
+    may_be_empty=True,
+    doc="aws, gcp, azure, vault, local or memory.",
+)
 KMS_IMPL: Final = _of_kms(
     name="encryption.kms-impl",
     names_code=True,
@@ -164,27 +144,29 @@ ALLOWED_KEY_IDS: Final = _of_kms(
     name="encryption.allowed-key-ids",
     doc="Globs of master keys, separated by commas. Any other key that a table or file names is refused before the KMS is called.",
 )
-KMS_CACHE_TTL_MS: Final = _of_kms(
+KMS_CACHE_TTL_MS: Final = _number_of_kms(
     name="encryption.kms.cache-ttl-ms", default=str(60 * 60 * 1000), doc="How long an unwrapped KEK stays in this process's memory."
 )
-KMS_CACHE_MAX_KEYS: Final = _of_kms(
+KMS_CACHE_MAX_KEYS: Final = _number_of_kms(
     name="encryption.kms.cache-max-keys",
     default="1000",
     doc="How many unwrapped KEKs are kept at once; the least recently used one is dropped first.",
 )
-KMS_RETRY_BUDGET_MS: Final = _of_kms(
+KMS_RETRY_BUDGET_MS: Final = _number_of_kms(
     name="encryption.kms.retry-budget-ms",
     default=str(30 * 1000),
     doc="How long a call is retried while the KMS is unavailable or throttles; 0 means one attempt.",
 )
 KMS_ENDPOINT: Final = _of_aws(name="kms.endpoint", doc="URL of the KMS, instead of the region's own. Used under an assumed role too.")
-KMS_ALGORITHM_SPEC: Final = _of_aws(
+KMS_ALGORITHM_SPEC: Final = _choice_of_aws(
     name="kms.encryption-algorithm-spec",
+    choices=("SYMMETRIC_DEFAULT", "RSAES_OAEP_SHA_1", "RSAES_OAEP_SHA_256"),
     default="SYMMETRIC_DEFAULT",
     doc="SYMMETRIC_DEFAULT, RSAES_OAEP_SHA_1 or RSAES_OAEP_SHA_256: what the master key can do.",
 )
-KMS_DATA_KEY_SPEC: Final = _of_aws(
+KMS_DATA_KEY_SPEC: Final = _choice_of_aws(
     name="kms.data-key-spec",
+    choices=("AES_128", "AES_256"),
     default="AES_256",
     doc="AES_128 or AES_256: the length that Java generates. tablecrypt only checks the value; its callers name the length of each key.",
 )
@@ -206,8 +188,13 @@ CLIENT_ASSUME_ROLE_SESSION_NAME: Final = _of_aws(
 CLIENT_ASSUME_ROLE_EXTERNAL_ID: Final = _of_aws(
     name="client.assume-role.external-id", sensitive=True, doc="The external id that the role's trust policy asks for."
 )
-CLIENT_ASSUME_ROLE_TIMEOUT_SEC: Final = _of_aws(
-    name="client.assume-role.timeout-sec", default="3600", doc="Life of the role's credentials, which refresh by themselves."
+CLIENT_ASSUME_ROLE_TIMEOUT_SEC: Final = WholeNumber(
+    name="client.assume-role.timeout-sec",
+    scope="catalog",
+    reader="tablecrypt.kms.aws",
+    to_executors=True,
+    default="3600",
+    doc="Life of the role's credentials, which refresh by themselves.",
 )
 CLIENT_ASSUME_ROLE_TAGS: Final = _of_aws(
     name="client.assume-role.tags.", doc="Prefix: client.assume-role.tags.team=a is the session tag team=a."
@@ -221,8 +208,14 @@ GCS_OAUTH2_TOKEN: Final = _of_gcp(
     name="gcs.oauth2.token", sensitive=True, from_server=True, doc="An OAuth2 access token; without it, Application Default Credentials."
 )
 AZURE_KEYVAULT_URL: Final = _of_azure(name="azure.keyvault.url", doc="URL of the Key Vault or Managed HSM. Required.")
-AZURE_KEY_WRAP_ALGORITHM: Final = _of_azure(
-    name="azure.keyvault.key-wrap-algorithm", default="RSA-OAEP-256", doc="RSA-OAEP-256, RSA-OAEP, A128KW, A192KW or A256KW."
+AZURE_KEY_WRAP_ALGORITHM: Final = Choice(
+    name="azure.keyvault.key-wrap-algorithm",
+    scope="catalog",
+    reader="tablecrypt.kms.azure",
+    to_executors=True,
+    choices=("RSA-OAEP-256", "RSA-OAEP", "A128KW", "A192KW", "A256KW"),
+    default="RSA-OAEP-256",
+    doc="RSA-OAEP-256, RSA-OAEP, A128KW, A192KW or A256KW.",
 )
 ADLS_TENANT_ID: Final = _of_azure(name="adls.tenant-id", doc="Service principal, with the next two; else DefaultAzureCredential.")
 ADLS_CLIENT_ID: Final = _of_azure(name="adls.client-id", doc="The service principal's application id.")
@@ -235,80 +228,12 @@ VAULT_NAMESPACE: Final = _of_vault(name="vault.namespace", doc="Namespace; else 
 VAULT_TRANSIT_MOUNT: Final = _of_vault(name="vault.transit-mount", default="transit", doc="Where the transit engine is mounted.")
 VAULT_CA_CERT: Final = _of_vault(name="vault.ca-cert", doc="PEM file of the server's certificate authority; else VAULT_CACERT.")
 
-_of_catalogs: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.catalog")
-_of_storage: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.io")
-_vended: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.io", from_server=True)
+_OWN_PREFIXES: Final = ("encryption.", "tablecrypt.", "kms.", "vault.", "azure.keyvault.", "gcp.kms.")
+_OWN_WORDS: Final = ("encryption", "tablecrypt")
+"""First words of names, which are noticed where they are misspelt too."""
 
-PYICEBERGS: Final = (
-    _of_catalogs(name="py-catalog-impl", names_code=True, doc="The catalog's class."),
-    _of_catalogs(name="type", doc="One of PyIceberg's own catalogs."),
-    _of_catalogs(name="auth", names_code=True, sensitive=True, doc="How to log in; `auth.impl` is a class."),
-    _of_catalogs(name="auth.", names_code=True, sensitive=True, doc="Prefix: as `auth`."),
-    _of_catalogs(name="uri", doc="Where the catalog is."),
-    _of_catalogs(name="oauth2-server-uri", doc="Who gets `credential`."),
-    _of_catalogs(name="credential", sensitive=True, doc="Client id and secret."),
-    _of_catalogs(name="token", sensitive=True, doc="The bearer token of the catalog."),
-    _of_catalogs(name="scope", doc="Of the token."),
-    _of_catalogs(name="audience", doc="Of the token."),
-    _of_catalogs(name="resource", doc="Of the token."),
-    _of_catalogs(name="header.", sensitive=True, doc="Prefix: headers of each request."),
-    _of_catalogs(name="ssl", doc="Certificates."),
-    _of_catalogs(name="ssl.", doc="Prefix: as `ssl`."),
-    _of_catalogs(name="rest.", doc="Prefix: signed requests."),
-    _of_catalogs(name="snapshot-loading-mode", doc="Which snapshots a load brings; with some missing, pins compare no hash."),
-    _of_catalogs(name="warehouse", from_server=True, doc="Which warehouse."),
-    _of_catalogs(name="prefix", from_server=True, doc="The part of the path below the catalog's `uri`."),
-    _of_catalogs(name="namespace-separator", from_server=True, doc="Between the parts of a namespace in a path."),
-    _of_catalogs(name="view-endpoints-supported", from_server=True, doc="Whether there are views."),
-    _of_catalogs(name="rest-page-size", from_server=True, doc="Entries in one answer."),
-    _of_catalogs(name="scan-planning-mode", from_server=True, doc="`server` is refused for encrypted tables."),
-    Property(
-        name="write.py-location-provider.impl",
-        scope="pyiceberg",
-        reader="pyiceberg.table",
-        names_code=True,
-        doc="The class that names new files. A table may repeat what the catalog's own configuration says.",
-    ),
-    _of_storage(name="py-io-impl", names_code=True, doc="The FileIO's class."),
-    _of_storage(name="s3.retry-strategy-impl", names_code=True, doc="A class of Arrow's S3 client."),
-    _of_storage(name="s3.endpoint", doc="Who gets S3 requests."),
-    _of_storage(name="s3.proxy-uri", doc="Who passes S3 requests on."),
-    _of_storage(name="s3.signer", doc="Who signs S3 requests; also the prefix `s3.signer.`."),
-    _of_storage(name="s3.signer.", doc="Prefix: the signer's address, which gets the catalog's token."),
-    _of_storage(name="s3.profile-name", doc="A profile of the AWS configuration files."),
-    _of_storage(name="s3.role-arn", doc="A role to assume."),
-    _of_storage(name="s3.role-session-name", doc="Its session's name."),
-    _of_storage(name="s3.sse-kms-key-id", doc="With which key S3 encrypts."),
-    _of_storage(name="s3.server-side-encryption", doc="How S3 encrypts."),
-    _vended(name="s3.access-key-id", sensitive=True, doc="With the next two: credentials, for the client's own endpoint."),
-    _vended(name="s3.secret-access-key", sensitive=True, doc="The secret of `s3.access-key-id`."),
-    _vended(name="s3.session-token", sensitive=True, doc="The session token of temporary credentials."),
-    _vended(name="s3.region", doc="The bucket's region. From a server: small letters, digits and hyphens."),
-    _vended(name="s3.force-virtual-addressing", doc="Bucket names as host names."),
-    _of_storage(name="gcs.service.host", doc="Who gets Cloud Storage requests."),
-    _of_storage(name="gcs.session-kwargs", doc="Of the HTTP session, proxies among them."),
-    _vended(name="gcs.oauth2.token-expires-at", doc="When the token expires."),
-    _vended(name="gcs.project-id", doc="The project."),
-    _of_storage(name="adls.connection-string", sensitive=True, doc="Account and key."),
-    _of_storage(name="adls.credential", sensitive=True, doc="A credential object."),
-    _of_storage(name="adls.account-name", doc="Whose storage."),
-    _of_storage(name="adls.account-key", sensitive=True, doc="Its key."),
-    _of_storage(name="adls.account-host", doc="Who gets Azure requests."),
-    _of_storage(name="adls.blob-storage-authority", doc="As `adls.account-host`."),
-    _of_storage(name="adls.blob-storage-scheme", doc="http or https."),
-    _of_storage(name="adls.dfs-storage-authority", doc="As `adls.account-host`."),
-    _of_storage(name="adls.dfs-storage-scheme", doc="http or https."),
-    _vended(name="adls.token", sensitive=True, doc="An access token."),
-    _vended(name="adls.sas-token", sensitive=True, doc="A shared access signature."),
-    _vended(name="adls.sas-token.", sensitive=True, doc="Prefix: that of one account."),
-    _of_storage(name="hf.endpoint", doc="Who gets Hugging Face requests."),
-    _of_storage(name="hf.token", sensitive=True, doc="Its token."),
-    _of_storage(name="hdfs.", doc="Prefix: host, port, user and ticket."),
-)
-"""PyIceberg's properties about which this module decides something."""
-
-_OWN_PREFIXES: Final = ("encryption.", "tablecrypt.")
 _DEFAULTS_OF_JAVA: Final = ("table-default.", "table-override.")
+_READERS_OF_SERVICES: Final = "tablecrypt.kms."
 _KMS_CLASSES_OF_JAVA: Final = "org.apache.iceberg."
 _REGIONS: Final = frozenset({"client.region", "s3.region"})
 _REGION: Final = re.compile("[a-z0-9-]{1,64}")
@@ -397,52 +322,78 @@ def check_table_properties(table: str, properties: Mapping[str, Any], client: Ma
             )
 
 
-def check_own_names(given: Iterable[str], scope: str, is_foreign_kms: bool = False) -> None:
-    """Refuse names that look like properties of this package and are none: a slip in one would make a table that is not encrypted.
+def check_own_properties(given: Mapping[str, Any], scope: str, is_foreign_kms: bool = False) -> None:
+    """Refuse what looks like a property of this package and is none, and values that cannot be read.
+
+    A slip in one would make a table that is not encrypted, or skip a check, and nobody would notice.
 
     Args:
-        given: names that somebody sets.
-        scope: whose they are to be: `table` or `catalog`.
-        is_foreign_kms: encryption.kms-impl names a class of the user's own, which may read any other name below `encryption.`.
+        given: what somebody sets.
+        scope: whose properties they are to be: `table`, `catalog` or `namespace`.
+        is_foreign_kms: encryption.kms-impl names a class of the user's own, which may read any other name below our prefixes, and other
+            values of what only our own clients of key services read.
 
     Raises:
-        ConfigurationError: a name is no property of that scope; the message says which one may be meant.
+        ConfigurationError: a name is no property of that scope, and the message says which one may be meant; or its value is none.
     """
-    for name in given:
-        meant = _spelt(name)
-        if not meant.startswith(_OWN_PREFIXES) or (name == meant and _is_registered(name, scope)):
-            continue
-        nearest = _nearest(meant, scope)
-        if is_foreign_kms and nearest is None:
-            continue
-        raise ConfigurationError(f"{name} is not a property of a {scope}{_advice(meant, scope, nearest)}")
+    for name, value in given.items():
+        known = property_named(name)
+        if known is None or not known.is_of(scope):
+            _check_foreign_name(name, value, scope, is_foreign_kms)
+        elif not (is_foreign_kms and known.reader.startswith(_READERS_OF_SERVICES)):
+            known.check(name, value)
 
 
-def _is_registered(name: str, scope: str) -> bool:
-    known = property_named(name)
-    return known is not None and scope in (known.scope, known.also_of)
+def _check_foreign_name(name: str, value: Any, scope: str, is_foreign_kms: bool) -> None:
+    meant = _spelt(name)
+    if isinstance(value, Mapping) and f"{meant}." in _OWN_PREFIXES:
+        inner = next(iter(value), "name")
+        raise ConfigurationError(
+            f"{name} is a block of properties, which is not read: write each in a line of its own, {name}.{inner}: ..."
+        )
+    is_ours = meant.startswith(_OWN_PREFIXES)
+    if not is_ours and not _begins_like_ours(re.split("[._-]", meant, maxsplit=1)[0]):
+        return
+    near = _nearest(meant, scope)
+    if near is None and (is_foreign_kms or not is_ours):
+        return
+    raise ConfigurationError(f"{name} is not a property of a {scope}{_advice(meant, scope, near)}")
+
+
+@lru_cache(maxsize=256)
+def _begins_like_ours(word: str) -> bool:
+    return nearest(word, _OWN_WORDS) is not None
 
 
 def _spelt(name: str) -> str:
     """A name as it would be registered: in small letters, with hyphens, without the prefix by which Java gives new tables a property."""
     lower = name.strip().lower().replace("_", "-")
-    return next((lower.removeprefix(each) for each in _DEFAULTS_OF_JAVA if lower.startswith(each)), lower)
+    bare = next((lower.removeprefix(each) for each in _DEFAULTS_OF_JAVA if lower.startswith(each)), lower)
+    # PYICEBERG_CATALOG__PROD__ENCRYPTION_REQUIRED, with one underscore where two make a dot, is encryption-required.
+    return _own_by_words().get(_words(bare), bare)
+
+
+def _words(name: str) -> str:
+    return name.replace(".", "-")
+
+
+@cache
+def _own_by_words() -> dict[str, str]:
+    return {_words(each.name): each.name for each in registered() if each.name.startswith(_OWN_PREFIXES)}
 
 
 def _nearest(meant: str, scope: str) -> str | None:
-    own = (each.name for each in registered() if each.name.startswith(_OWN_PREFIXES) and scope in (each.scope, each.also_of))
-    ours = [name for name in own if not name.endswith(".")]
-    return next(iter(difflib.get_close_matches(meant, ours, n=1, cutoff=0.8)), None)
+    return nearest(meant, (each for each in _own_by_words().values() if (known := property_named(each)) and known.is_of(scope)))
 
 
-def _advice(meant: str, scope: str, nearest: str | None) -> str:
+def _advice(meant: str, scope: str, near: str | None) -> str:
     if scope == "catalog" and meant == KEY_ID.name:
         return f": it is a property of each table. For all new tables of the catalog set {DEFAULT_KEY_ID.name}"
     known = property_named(meant)
-    if known is not None and known.scope != scope:
+    if known is not None and not known.is_of(scope):
         return f": {meant} is a property of a {known.scope}"
-    if nearest is not None:
-        return f": write {nearest}" if nearest == meant else f". Did you mean {nearest}?"
+    if near is not None:
+        return f": write {near}" if near == meant else f". Did you mean {near}?"
     return ". docs/reference/properties.md lists all properties"
 
 

@@ -112,6 +112,7 @@ def test_a_secret_inside_a_nested_property_is_seen() -> None:
 
 def test_executors_get_what_a_kms_client_reads_and_nothing_else() -> None:
     own = {each.name: "x" for each in names.registered() if each.to_executors and not each.names_code and not each.name.endswith(".")}
+    own[names.KMS_TYPE.name] = "aws"
     others = {each.name: "x" for each in names.registered() if not each.to_executors}
     others |= {"warehouse": "s3://b", "s3.secret-access-key": "x", "kms.unknown": "x", "client.unknown": "x", "adls.account-key": "x"}
 

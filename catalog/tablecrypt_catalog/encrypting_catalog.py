@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, SupportsIndex, cast
 
-from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog, PropertiesUpdateSummary
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -26,6 +26,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.manager import KeySettings
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
@@ -172,6 +173,18 @@ class EncryptingCatalog(Catalog):
             except TableAlreadyExistsError:
                 return _checked_existing(self.load_table(identifier), properties)
 
+    def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        """Create a namespace. Raises ConfigurationError for a property of ours that namespaces do not have."""
+        names.check_own_properties(properties, "namespace")
+        super().create_namespace(namespace, properties)  # type: ignore[safe-super]
+
+    def update_namespace_properties(
+        self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
+    ) -> PropertiesUpdateSummary:
+        """Set and remove properties of a namespace. Raises ConfigurationError for one of ours that namespaces do not have."""
+        names.check_own_properties(updates, "namespace")
+        return super().update_namespace_properties(namespace, removals, updates)  # type: ignore[safe-super]
+
     def load_unencrypted(self, identifier: str | Identifier) -> Table:
         """Load a table for audit or migration: as `load_table`, but also one that has encryption.key-id and is not encrypted."""
         with plain_tables_opened():
@@ -226,8 +239,10 @@ class EncryptingCatalog(Catalog):
         """
         if declares(properties) or any(name.startswith(names.COLUMN.name) for name in properties):
             raise ConfigurationError("columns are protected once a table is encrypted: migrate it, then set encryption.column-keys")
+        names.check_own_properties(properties, "table")
         update = EncryptTableUpdate(), SetPropertiesUpdate(updates=dict(properties))
         metadata = cast("EncryptedTableMetadata", update_table_metadata(table.metadata, update))
+        KeySettings.of(metadata.properties)
         return with_metadata(table, self, metadata, table_file_io(self.client_properties, table.io, metadata))
 
     @property
@@ -255,14 +270,18 @@ class EncryptingCatalog(Catalog):
         counts only where encryption.allowed-key-ids allows it.
 
         Raises:
-            ConfigurationError: the namespace names a key, and the client has no encryption.allowed-key-ids.
+            ConfigurationError: the namespace names a key, and the client has no encryption.allowed-key-ids; or it has a property of ours
+                that namespaces do not have.
             MasterKeyRefusedError: the namespace names a key that is not allowed.
         """
         client = self.client_properties
         try:
-            of_namespace = names.DEFAULT_KEY_ID.read(self.load_namespace_properties(namespace))
+            stored = self.load_namespace_properties(namespace)
         except NoSuchNamespaceError:
-            of_namespace = ""
+            stored = {}
+        # Another client may have misspelt it, and the table would not be encrypted.
+        names.check_own_properties(stored, "namespace")
+        of_namespace = names.DEFAULT_KEY_ID.read(stored)
         if not of_namespace:
             return names.DEFAULT_KEY_ID.read(client) or None
         where = f"namespace {'.'.join(Catalog.identifier_to_tuple(namespace))} by its property {names.DEFAULT_KEY_ID.name}"

@@ -33,6 +33,7 @@ from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TablecryptError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
+from tablecrypt.iceberg_properties import check_of_tables
 from tablecrypt.keys.manager import EncryptionManager, KeySettings
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.factory import shared_kms
@@ -134,12 +135,12 @@ def check_updates(client_properties: Properties, identifier: Identifier, updates
 
     Raises:
         MasterKeyRefusedError: an update names a master key that this client does not allow.
-        ConfigurationError: an update sets a property that names code, or a misspelt one.
+        ConfigurationError: an update sets a property that names code, a misspelt one, or one to a value that it cannot have.
     """
     allowed = AllowedKeys.of(client_properties)
     for update in cast("Iterable[IcebergBaseModel]", updates):
         if isinstance(update, SetPropertiesUpdate):
-            names.check_own_names(update.updates, "table")
+            names.check_own_properties(update.updates, "table")
             names.check_table_properties(".".join(identifier), update.updates, client_properties)
             allowed.check((update.updates.get(names.KEY_ID.name),), f"the commit to table {'.'.join(identifier)}")
         elif isinstance(update, AddEncryptionKeyUpdate) and update.key.is_wrapped_by_kms:
@@ -261,9 +262,9 @@ def encryption_manager(catalog_properties: Mapping[str, str], table_properties: 
 
     Raises:
         MasterKeyRefusedError: this client does not allow the master key.
-        ConfigurationError: a property cannot be used.
+        ConfigurationError: a property of the catalog cannot be used, or the table's key id is empty.
     """
-    settings = KeySettings.of(table_properties)
+    settings = KeySettings.of_stored(table_properties)
     AllowedKeys.of(catalog_properties).check((str(table_properties[names.KEY_ID.name]),), f"the table property {names.KEY_ID.name}")
     return EncryptionManager(
         shared_kms(catalog_properties),
@@ -299,12 +300,12 @@ def refuse_plain_table(client_properties: Properties, identifier: Identifier, me
 
 
 def check_catalog_properties(client_properties: Properties) -> None:
-    """Refuse a catalog's configuration that names a property of ours that there is not.
+    """Refuse a catalog's configuration with a property of ours that there is not, or with a value that its property cannot have.
 
     Raises:
         ConfigurationError: it does.
     """
-    names.check_own_names(client_properties, "catalog", names.is_foreign_kms(client_properties))
+    names.check_own_properties(client_properties, "catalog", names.is_foreign_kms(client_properties))
 
 
 def creation_properties(client_properties: Properties, table_properties: Properties) -> Properties:
@@ -317,7 +318,7 @@ def creation_properties(client_properties: Properties, table_properties: Propert
         KmsError: the KMS does not wrap and unwrap keys under the master key.
     """
     creation = dict(table_properties)
-    names.check_own_names(creation, "table")
+    names.check_own_properties(creation, "table")
     names.check_table_properties("to be created", creation, client_properties)
     if names.KEY_ID.name not in creation:
         _refuse_where_required(client_properties)
@@ -329,6 +330,8 @@ def creation_properties(client_properties: Properties, table_properties: Propert
             f"leave it out, or set 3, when {names.KEY_ID.name} is given"
         )
     check_name_mapping(creation)
+    check_of_tables(creation)
+    KeySettings.of(creation)
     # Better here than at the first append, when somebody else may find the table without a key that works.
     encryption_manager(client_properties, cast("Mapping[str, str]", creation)).new_kek()
     return creation

@@ -64,6 +64,18 @@ class KeySettings:
         """Return what a table's properties say."""
         return cls(names.DATA_KEY_LENGTH.whole_number(table_properties), names.KEK_LIFESPAN_MS.whole_number(table_properties))
 
+    @classmethod
+    def of_stored(cls, table_properties: Mapping[str, object]) -> Self:
+        """Return what a table's properties say, for opening it.
+
+        Values that cannot be used, which another client has set, keep nobody from reading. In their place stand the longest key and the
+        default lifespan; commits are checked by `of`, and refused until somebody sets usable values.
+        """
+        try:
+            return cls.of(table_properties)
+        except ConfigurationError:
+            return cls(data_key_length=max(KEY_LENGTHS))
+
 
 KEY_ID_LENGTH: Final = 16
 _FINGERPRINT_OF: Final = b"tablecrypt KEK fingerprint 1"

@@ -70,8 +70,8 @@ from tablecrypt.properties import (
     KMS_DATA_KEY_SPEC,
     KMS_ENDPOINT,
     STS_ENDPOINT,
-    Property,
 )
+from tablecrypt.setting_kinds import Property
 
 if TYPE_CHECKING:
     from mypy_boto3_kms import KMSClient
@@ -120,8 +120,6 @@ _CONFIG: Final = Config(
     retries={"total_max_attempts": 1, "mode": "standard"}, connect_timeout=5, read_timeout=10, user_agent_extra="tablecrypt"
 )
 _SYMMETRIC: Final = "SYMMETRIC_DEFAULT"
-_ALGORITHMS: Final = (_SYMMETRIC, "RSAES_OAEP_SHA_1", "RSAES_OAEP_SHA_256")
-_DATA_KEY_SPECS: Final = ("AES_128", "AES_256")
 
 
 @dataclass(frozen=True)
@@ -213,7 +211,7 @@ def _role_request(properties: Mapping[str, str]) -> AssumeRoleRequestTypeDef | N
     request: AssumeRoleRequestTypeDef = {
         "RoleArn": arn,
         "RoleSessionName": name or str(CLIENT_ASSUME_ROLE_SESSION_NAME.default),
-        "DurationSeconds": _seconds(properties),
+        "DurationSeconds": CLIENT_ASSUME_ROLE_TIMEOUT_SEC.whole_number(properties),
     }
     if CLIENT_ASSUME_ROLE_EXTERNAL_ID.name in properties:
         request["ExternalId"] = properties[CLIENT_ASSUME_ROLE_EXTERNAL_ID.name]
@@ -232,13 +230,6 @@ def _either(properties: Mapping[str, str], java: Property, pyiceberg: Property) 
     if len(values) > 1:
         raise ConfigurationError(f"{java.name} and {pyiceberg.name} are two names of one property and have different values")
     return next(iter(values), None)
-
-
-def _seconds(properties: Mapping[str, str]) -> int:
-    text = CLIENT_ASSUME_ROLE_TIMEOUT_SEC.read(properties)
-    if not text.isdecimal():
-        raise ConfigurationError(f"{CLIENT_ASSUME_ROLE_TIMEOUT_SEC.name} must be a whole number of seconds, not {text!r}")
-    return int(text)
 
 
 def translate(error: BotoCoreError | ClientError, action: str, key_id: str) -> TablecryptError:
@@ -303,8 +294,8 @@ class AwsKeyManagementClient:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._identity = AwsIdentity.from_properties(properties)
         self._endpoint = properties.get(KMS_ENDPOINT.name)
-        self._algorithm = cast("EncryptionAlgorithmSpecType", _one_of(properties, KMS_ALGORITHM_SPEC, _ALGORITHMS))
-        _one_of(properties, KMS_DATA_KEY_SPEC, _DATA_KEY_SPECS)
+        self._algorithm = cast("EncryptionAlgorithmSpecType", KMS_ALGORITHM_SPEC.chosen(properties))
+        KMS_DATA_KEY_SPEC.chosen(properties)
         self._client: PerProcess[KMSClient] = PerProcess(self._connect)
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
@@ -354,13 +345,6 @@ class AwsKeyManagementClient:
 
     def __repr__(self) -> str:
         return f"AwsKeyManagementClient(region={self._identity.region!r}, endpoint={self._endpoint!r})"
-
-
-def _one_of(properties: Mapping[str, str], read: Property, known: tuple[str, ...]) -> str:
-    value = read.read(properties)
-    if value not in known:
-        raise ConfigurationError(f"{read.name} must be one of {', '.join(known)}, not {value!r}")
-    return value
 
 
 def _check_key(asked: str, answered: str | None, action: str) -> None:

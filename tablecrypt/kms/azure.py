@@ -24,7 +24,6 @@ from azure.core.credentials import TokenCredential
 from azure.core.rest import HttpRequest
 from azure.identity import ClientSecretCredential, DefaultAzureCredential
 from azure.keyvault.keys import KeyClient
-from azure.keyvault.keys.crypto import KeyWrapAlgorithm
 
 from tablecrypt.errors import (
     AuthenticationError,
@@ -39,16 +38,6 @@ from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wr
 from tablecrypt.kms.resilient import PerProcess
 from tablecrypt.properties import ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID, AZURE_KEY_WRAP_ALGORITHM, AZURE_KEYVAULT_URL
 
-_ALGORITHMS: Final = tuple(
-    each.value
-    for each in (
-        KeyWrapAlgorithm.rsa_oaep_256,
-        KeyWrapAlgorithm.rsa_oaep,
-        KeyWrapAlgorithm.aes_128,
-        KeyWrapAlgorithm.aes_192,
-        KeyWrapAlgorithm.aes_256,
-    )
-)
 # A name, or a name and a version: never a URL, so that metadata cannot send a caller's token to another host.
 _KEY_ID: Final = re.compile(r"(?P<name>[0-9A-Za-z-]{1,127})(/(?P<version>[0-9a-f]{32}))?")
 
@@ -75,9 +64,7 @@ class AzureKeyManagementClient:
         self._url = properties.get(AZURE_KEYVAULT_URL.name, "")
         if not self._url.startswith("https://"):
             raise ConfigurationError(f"set {AZURE_KEYVAULT_URL.name} to the vault's URL, https://<name>.vault.azure.net")
-        algorithm = AZURE_KEY_WRAP_ALGORITHM.read(properties)
-        if algorithm not in _ALGORITHMS:
-            raise ConfigurationError(f"{AZURE_KEY_WRAP_ALGORITHM.name} must be one of {', '.join(_ALGORITHMS)}, not {algorithm!r}")
+        algorithm = AZURE_KEY_WRAP_ALGORITHM.chosen(properties)
         self._algorithm = algorithm
         self._principal = _service_principal(properties)
         self._credential = credential

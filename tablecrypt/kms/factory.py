@@ -21,7 +21,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.resilient import PerProcess, ResilientKeyManagementClient
-from tablecrypt.properties import KMS_IMPL, KMS_TYPE, for_executors, kms_impl
+from tablecrypt.properties import KMS_IMPL, KMS_TYPE, check_own_properties, for_executors, is_foreign_kms, kms_impl
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,13 @@ _JAVA_CLASSES: Final[Mapping[str, str]] = {
 
 @checked_arguments()
 def load_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
-    """Return a new client for the key service that the properties name, with its own cache and counters. It sends no request yet."""
+    """Return a new client for the key service that the properties name, with its own cache and counters. It sends no request yet.
+
+    Raises:
+        ConfigurationError: a property is misspelt or has a value that cannot be read, or the properties contradict each other.
+        MissingExtraError: the client's package is not installed; the message names the pip extra.
+    """
+    check_own_properties(properties, "catalog", is_foreign_kms(properties))
     return ResilientKeyManagementClient.from_properties(_constructor(properties)(properties), properties)
 
 
@@ -95,11 +101,11 @@ def _relevant(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _constructor(properties: Mapping[str, str]) -> Callable[[Mapping[str, str]], KeyManagementClient]:
-    kms_type, impl = properties.get(KMS_TYPE.name), kms_impl(properties)
+    kms_type, impl = KMS_TYPE.chosen(properties), kms_impl(properties)
     if kms_type and impl:
         raise ConfigurationError(f"{KMS_TYPE.name} ({kms_type}) and {KMS_IMPL.name} ({impl}) are both set: keep one of them")
     if kms_type:
-        return _built_in(str(kms_type).lower())
+        return _built_in(kms_type)
     if not impl:
         raise ConfigurationError(
             f"no key management service is named: set the catalog property {KMS_TYPE.name} to one of {', '.join(_SERVICES)}, "
@@ -111,9 +117,7 @@ def _constructor(properties: Mapping[str, str]) -> Callable[[Mapping[str, str]],
 
 
 def _built_in(kms_type: str) -> Callable[[Mapping[str, str]], KeyManagementClient]:
-    service = _SERVICES.get(kms_type)
-    if service is None:
-        raise ConfigurationError(f"{KMS_TYPE.name} {kms_type!r} is not known: use one of {', '.join(_SERVICES)}")
+    service = _SERVICES[kms_type]
     try:
         module = import_module(service.module)
     except ImportError as error:

@@ -26,6 +26,7 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.iceberg_properties import GC_ENABLED
 from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import OperationResult
@@ -42,7 +43,6 @@ _FOREVER_MS: Final = 2**63 - 1
 _MAX_SNAPSHOT_AGE: Final = "history.expire.max-snapshot-age-ms"
 _MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
 _MAX_REF_AGE: Final = "history.expire.max-ref-age-ms"
-_COLLECTED: Final = "gc.enabled"
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ def expire_snapshots(
 
 def _check_may_expire(table: EncryptedTable) -> None:
     refuse_restricted(table.io, "expire_snapshots")
-    if table.properties.get(_COLLECTED, "true").lower() == "false":
-        raise ConfigurationError(f"{name_of(table)} has {_COLLECTED}=false: others may use its files, so none of them is deleted")
+    if not GC_ENABLED.is_true(table.properties):
+        raise ConfigurationError(f"{name_of(table)} has {GC_ENABLED.name}=false: others may use its files, so none of them is deleted")
 
 
 def _plan(metadata: TableMetadata, limits: _Limits, named: frozenset[int]) -> _Plan:

@@ -32,7 +32,8 @@ from tablecrypt.parquet.key_material import (
     reference_in,
     reference_to,
 )
-from tablecrypt.parquet.keys import AES_GCM_V1, FileKeys
+from tablecrypt.parquet.keys import AES_GCM_V1, ALGORITHMS, FileKeys
+from tablecrypt.setting_kinds import check_option_names, one_of, truth
 
 FOOTER_KEY: Final = "parquet.encryption.footer.key"
 COLUMN_KEYS: Final = "parquet.encryption.column.keys"
@@ -46,7 +47,11 @@ DATA_KEY_BITS: Final = "parquet.encryption.data.key.length.bits"
 KEK_BITS: Final = "parquet.encryption.kek.length.bits"
 _FOOTER_REFERENCE: Final = "footerKey"
 _COLUMN_REFERENCE: Final = "columnKey"
-_KEY_BITS: Final = (128, 192, 256)
+_KEY_BITS: Final = ("128", "192", "256")
+_OWN: Final = (
+    *(FOOTER_KEY, COLUMN_KEYS, UNIFORM_KEY, COMPLETE_COLUMNS, ALGORITHM),
+    *(PLAINTEXT_FOOTER, DOUBLE_WRAPPING, STORE_INTERNALLY, DATA_KEY_BITS, KEK_BITS),
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class EncryptionConfiguration:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> EncryptionConfiguration:
-        """Read the properties, all of them parquet.encryption.…; others are ignored.
+        """Read the properties, all of them parquet.encryption.…; others, those of parquet-java among them, are ignored.
 
             footer.key          master key for the footer
             column.keys         "master key: column, column; master key: column"
@@ -78,8 +83,10 @@ class EncryptionConfiguration:
             data.key.length.bits, kek.length.bits    128 (default), 192 or 256
 
         Raises:
-            ConfigurationError: a property is missing or cannot be used, or two contradict each other.
+            ConfigurationError: a property is missing, misspelt or cannot be used, or two contradict each other.
         """
+        # A slip in column.keys would leave the columns under the footer key.
+        check_option_names(properties, _OWN, "the property", "parquet.encryption.")
         uniform = properties.get(UNIFORM_KEY)
         if uniform is not None and (FOOTER_KEY in properties or COLUMN_KEYS in properties):
             raise ConfigurationError(f"{UNIFORM_KEY} takes the place of {FOOTER_KEY} and {COLUMN_KEYS}: give it alone")
@@ -89,11 +96,11 @@ class EncryptionConfiguration:
         return cls(
             footer_key,
             _column_keys(properties.get(COLUMN_KEYS, "")),
-            uniform is not None or _flag(properties, COMPLETE_COLUMNS, True),
-            properties.get(ALGORITHM, AES_GCM_V1),
-            _flag(properties, PLAINTEXT_FOOTER, False),
-            _flag(properties, DOUBLE_WRAPPING, True),
-            _flag(properties, STORE_INTERNALLY, True),
+            uniform is not None or truth(COMPLETE_COLUMNS, properties.get(COMPLETE_COLUMNS, True)),
+            one_of(ALGORITHM, properties.get(ALGORITHM, AES_GCM_V1), ALGORITHMS),
+            truth(PLAINTEXT_FOOTER, properties.get(PLAINTEXT_FOOTER, False)),
+            truth(DOUBLE_WRAPPING, properties.get(DOUBLE_WRAPPING, True)),
+            truth(STORE_INTERNALLY, properties.get(STORE_INTERNALLY, True)),
             _key_length(properties, DATA_KEY_BITS),
             _key_length(properties, KEK_BITS),
         )
@@ -238,15 +245,5 @@ def _column_keys(text: str) -> dict[str, tuple[str, ...]]:
     return keys
 
 
-def _flag(properties: Mapping[str, str], name: str, default: bool) -> bool:
-    value = str(properties.get(name, default)).lower()
-    if value not in ("true", "false"):
-        raise ConfigurationError(f"{name} is {properties[name]!r}; it must be true or false")
-    return value == "true"
-
-
 def _key_length(properties: Mapping[str, str], name: str) -> int:
-    text = str(properties.get(name, "128"))
-    if text not in {str(bits) for bits in _KEY_BITS}:
-        raise ConfigurationError(f"{name} is {text!r}; it must be 128, 192 or 256")
-    return int(text) // 8
+    return int(one_of(name, properties.get(name, "128"), _KEY_BITS)) // 8

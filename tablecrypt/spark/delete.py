@@ -56,6 +56,7 @@ from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import ERROR
 from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.row_changes import row_mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,7 +167,7 @@ def delete_where(
     located = LocatedTable.of(identifier, catalog_properties)
     refuse_restricted(located.table.io, "delete_where")
     located.check_branch(branch)
-    mode = located.table.metadata.properties.get(TableProperties.DELETE_MODE, TableProperties.DELETE_MODE_DEFAULT)
+    mode = row_mode(located.table.metadata.properties, TableProperties.DELETE_MODE)
     if not is_merge_on_read(mode):
         ensure_column_keys(located.table)
     change = located_change(spark, located, row_filter, branch)

@@ -141,10 +141,7 @@ class BroadcastTicket(JobTicket):
 
 def brings_keys_by_spark(catalog_properties: Mapping[str, str]) -> bool:
     """Whether tablecrypt.spark.executor-keys is spark. ConfigurationError for a value that is neither kms nor spark."""
-    value = names.SPARK_EXECUTOR_KEYS.read(catalog_properties).lower()
-    if value not in ("kms", "spark"):
-        raise ConfigurationError(f"{names.SPARK_EXECUTOR_KEYS.name} is {value!r}; it is kms or spark")
-    return value == "spark"
+    return names.SPARK_EXECUTOR_KEYS.chosen(catalog_properties) == "spark"
 
 
 def issue_by_broadcast(spark: SparkSession, key_id: str, random: Callable[[int], bytes] = secrets.token_bytes) -> tuple[JobTicket, JobKey]:

@@ -30,7 +30,7 @@ def kms_properties(catalog_properties: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigurationError: encryption.kms-type is memory, which no other process can reach.
     """
-    if str(catalog_properties.get(names.KMS_TYPE.name, "")).lower() == "memory":
+    if names.KMS_TYPE.chosen(catalog_properties) == "memory":
         raise ConfigurationError(f"{names.KMS_TYPE.name}=memory lives in the driver's process alone: Spark's executors cannot reach it")
     return names.for_executors(catalog_properties)
 

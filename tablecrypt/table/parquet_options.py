@@ -54,13 +54,14 @@ from pyiceberg.types import DateType, TimestampNanoType, TimestampType, Timestam
 from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.iceberg_properties import BLOOM_FILTERS
+from tablecrypt.setting_kinds import truth
 from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
 from tablecrypt.table.protection.guard import is_guard_format
 
 M = TypeVar("M", bound=TableMetadataCommonFields)
 PAGE_VERSION: Final = "write.parquet.page-version"
 _PAGE_VERSION_1: Final = frozenset({"v1", "1", "1.0"})
-_BLOOM_FILTER_PREFIX: Final = TableProperties.PARQUET_BLOOM_FILTER_COLUMN_ENABLED_PREFIX + "."
 SAMPLE_VALUES: Final = 65536
 SAMPLE_BYTES: Final = 8 * 1024 * 1024
 """The first rows are as many as this, and about as many bytes of Arrow memory as this, at most."""
@@ -126,7 +127,7 @@ def _check_page_version(properties: Properties) -> None:
 
 def _check_bloom_filters(properties: Properties) -> None:
     for name, value in properties.items():
-        if name.startswith(_BLOOM_FILTER_PREFIX) and str(value).lower() == "true":
+        if name.startswith(BLOOM_FILTERS.name) and truth(name, value):
             raise ConfigurationError(
                 f"{name} is true, but bloom filters cannot be written into an encrypted file: Arrow has no encrypted ones, and a "
                 "plaintext filter would tell which values a column holds"

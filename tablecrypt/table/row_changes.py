@@ -33,6 +33,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table.deletion_vectors import RowDelta, write_row_delta
 from tablecrypt.table.filters import DeleteFilter
@@ -44,6 +45,7 @@ from tablecrypt.table.write import write_data_files
 
 UPDATE_MODE: Final = "write.update.mode"
 MERGE_MODE: Final = "write.merge.mode"
+_MODES: Final = (TableProperties.DELETE_MODE_COPY_ON_WRITE, TableProperties.DELETE_MODE_MERGE_ON_READ)
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,19 @@ class RowDelete:
     mode: str
 
 
+def row_mode(properties: Mapping[str, str], *names: str) -> str:
+    """Return copy-on-write or merge-on-read, as the first of the named properties says that the table has; else copy-on-write.
+
+    Raises:
+        ConfigurationError: it says neither.
+    """
+    name = next((each for each in names if properties.get(each)), None)
+    return TableProperties.DELETE_MODE_DEFAULT if name is None else one_of(name, properties[name], _MODES)
+
+
 def upsert_mode(properties: Mapping[str, str]) -> str:
     """Return the mode of an upsert's updates: write.merge.mode, else write.update.mode, else copy-on-write."""
-    return properties.get(MERGE_MODE) or properties.get(UPDATE_MODE) or TableProperties.DELETE_MODE_COPY_ON_WRITE
+    return row_mode(properties, MERGE_MODE, UPDATE_MODE)
 
 
 def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Replaced]:

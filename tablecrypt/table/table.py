@@ -236,7 +236,7 @@ class EncryptedTable(TableAdapter):
         self._refuse_foreign_reader('SessionContext.register_dataset("name", table.scan().to_arrow_dataset())')
 
     def _masked(self, asked: str | None) -> str | None:
-        return self.catalog.properties.get(names.MASKED_READS.name) if asked is None else asked
+        return names.MASKED_READS.chosen(self.catalog.properties) or None if asked is None else asked
 
     def _autocommit(self) -> EncryptedTransaction:
         return EncryptedTransaction(self, autocommit=True)

@@ -61,6 +61,7 @@ from tablecrypt.table.row_changes import (
     encrypted_files_to_data_files,
     key_columns,
     rewrite_without,
+    row_mode,
     upsert_mode,
 )
 from tablecrypt.table.scan import EncryptedDataScan
@@ -189,7 +190,7 @@ class EncryptedTransaction(TransactionAdapter):
         `_last_updated_sequence_number`. merge-on-read marks the rows in deletion vectors.
         """
         refuse_restricted(self.table.io, "delete")
-        mode = self.table_metadata.properties.get(TableProperties.DELETE_MODE, TableProperties.DELETE_MODE_DEFAULT)
+        mode = row_mode(self.table_metadata.properties, TableProperties.DELETE_MODE)
         predicate = with_nanoseconds(parse_row_filter(delete_filter), self.table_metadata.schema(), case_sensitive)
         self._delete(RowDelete(predicate, case_sensitive, branch, mode), snapshot_properties, _isolation_operation)
 

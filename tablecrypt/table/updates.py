@@ -39,6 +39,7 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
+from tablecrypt.iceberg_properties import check_of_tables
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
@@ -191,9 +192,11 @@ def check_table_properties(before: Mapping[str, str], after: Mapping[str, object
 
     Raises:
         KeyIdChangedError: encryption.key-id differs or is gone.
-        ConfigurationError: another property of encryption, or the name mapping, cannot be used.
+        ConfigurationError: another property of encryption, or the name mapping, cannot be used; a switch that is set here is neither on nor
+            off.
     """
     check_properties_keep_key_id(before, after)
+    check_of_tables({name: value for name, value in after.items() if before.get(name) != value})
     KeySettings.of(after)
     check_name_mapping(after)
 

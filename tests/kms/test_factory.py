@@ -78,8 +78,8 @@ def test_a_class_path_is_constructed_with_the_properties(name: str, separator: s
     [
         ({}, r"set the catalog property encryption.kms-type to one of aws, gcp, azure, vault, local, memory"),
         ({"encryption.kms-type": ""}, r"set the catalog property"),
-        ({"encryption.kms-type": 1}, r"'1' is not known: use one of aws, gcp"),
-        ({"encryption.kms-type": "hsm"}, r"'hsm' is not known: use one of aws, gcp"),
+        ({"encryption.kms-type": 1}, r"encryption.kms-type is '1'; it must be aws, gcp"),
+        ({"encryption.kms-type": "hsm"}, r"encryption.kms-type is 'hsm'; it must be aws, gcp"),
         ({"encryption.kms-type": "aws", "encryption.kms-impl": "a.B"}, r"both set"),
         ({"encryption.kms-type": "aws", "py-kms-impl": "a.B"}, r"both set"),
         ({"encryption.kms-impl": "a.B", "py-kms-impl": "a.C"}, r"name two classes: keep one"),

@@ -166,7 +166,11 @@ def test_credentials_are_refused_as_options(spark_with_source: SparkSession, tab
         ({"tag": "a", "branch": "b"}, "the options tag and branch exclude each other"),
         ({"snapshot-id": "first"}, "option snapshot-id is 'first', which is not a number"),
         ({"tag": "never"}, "has no tag or branch 'never'"),
-        ({"max-files-per-batch": "0"}, "must be a positive number"),
+        ({"catalog.encryption.required": "ture"}, "encryption.required is 'ture'; it must be true or false"),
+        ({"catalog.kms.local.key-fiel": "x"}, "Did you mean kms.local.key-file"),
+        ({"skip-delete-snapshots": "ture"}, "option skip-delete-snapshots is 'ture'; it must be true or false"),
+        ({"masked": "masks"}, "option masked is 'masks'; it must be mask or error"),
+        ({"max-files-per-batch": "0"}, "must be a whole number of at least 1"),
     ],
 )
 def test_options_that_cannot_be_used_are_said(spark_with_source: SparkSession, table: Table, options: dict[str, str], told: str) -> None:

@@ -56,7 +56,7 @@ def test_an_open_session_is_refused_where_the_catalog_requires_it() -> None:
 def test_who_brings_keys_is_kms_or_spark() -> None:
     assert not brings_keys_by_spark({})
     assert brings_keys_by_spark({"tablecrypt.spark.executor-keys": "Spark"})
-    with pytest.raises(ConfigurationError, match="is 'broker'; it is kms or spark"):
+    with pytest.raises(ConfigurationError, match="is 'broker'; it must be kms or spark"):
         brings_keys_by_spark({"tablecrypt.spark.executor-keys": "broker"})
 
 

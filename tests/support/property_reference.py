@@ -1,4 +1,4 @@
-"""The reference of properties in docs/reference/properties.md, made from tablecrypt/properties.py.
+"""The reference of properties in docs/reference/properties.md, made from tablecrypt/properties.py and iceberg_properties.py.
 
 Run `python -m tests.support.property_reference` after a change of the properties; a test fails until it was run.
 """
@@ -9,7 +9,9 @@ import re
 from pathlib import Path
 from typing import Final
 
-from tablecrypt.properties import Property, registered
+from tablecrypt.iceberg_properties import OF_TABLES
+from tablecrypt.properties import registered
+from tablecrypt.setting_kinds import Property
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "reference" / "properties.md"
 BLOCK: Final = re.compile(r"(?<=<!-- properties: begin -->\n).*?(?=<!-- properties: end -->)", re.DOTALL)
@@ -22,7 +24,7 @@ def all_properties() -> list[Property]:
 
 def rendered() -> str:
     """One table for each scope, in Markdown."""
-    return "\n".join([*(_table(scope) for scope in ("table", "catalog")), _pyicebergs()])
+    return "\n".join([*(_table(scope) for scope in ("table", "catalog")), _pyicebergs(), _icebergs()])
 
 
 def _table(scope: str) -> str:
@@ -42,6 +44,12 @@ def _doc(each: Property) -> str:
 def _pyicebergs() -> str:
     rows = [f"| `{each.name}` | {_setter(each)} | {_doc(each)} |" for each in all_properties() if each.scope == "pyiceberg"]
     head = ["## PyIceberg's properties", "", "This list shows who may set them.", "", "| property | set by | meaning |", "|---|---|---|"]
+    return "\n".join([*head, *rows, ""])
+
+
+def _icebergs() -> str:
+    rows = [f"| `{each.name}` | `{each.default}` | {each.doc} |" for each in OF_TABLES]
+    head = ["## Iceberg's properties of tables that tablecrypt reads by itself", "", "| property | default | meaning |", "|---|---|---|"]
     return "\n".join([*head, *rows, ""])
 
 

@@ -27,7 +27,9 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.setting_kinds import did_you_mean, one_of, truth, whole_number
 from tablecrypt.spark.sql.streams.history import StreamRules
+from tablecrypt.table.protection.visible_columns import ERROR, MASK
 
 _CATALOG: Final = "catalog."
 _SNAPSHOT_PROPERTY: Final = "snapshot-property."
@@ -76,7 +78,10 @@ class SourceOptions:
             )
         unknown = [name for name in given if name not in _KNOWN | _OF_SPARK and not name.startswith((_CATALOG, _SNAPSHOT_PROPERTY))]
         if unknown:
-            raise ConfigurationError(f"option {unknown[0]!r} of format('tablecrypt') is not known; it has {', '.join(sorted(_KNOWN))}")
+            raise ConfigurationError(
+                f"option {unknown[0]!r} of format('tablecrypt') is not known; it has {', '.join(sorted(_KNOWN))}"
+                f"{did_you_mean(unknown[0], (*_KNOWN, _CATALOG, _SNAPSHOT_PROPERTY))}"
+            )
         at = [name for name in ("snapshot-id", "tag", "branch") if name in given]
         if len(at) > 1:
             raise ConfigurationError(f"the options {' and '.join(at)} exclude each other")
@@ -86,17 +91,20 @@ class SourceOptions:
             catalog_properties=_prefixed(given, _CATALOG),
             columns=tuple(columns) or None,
             row_filter=given.get("filter"),
-            masked=given.get("masked"),
+            masked=_masked(given),
             snapshot_id=_number(given, "snapshot-id"),
             tag=given.get("tag"),
             branch=given.get("branch"),
-            dynamic_overwrite=_choice(given, "partition-overwrite-mode", ("static", "dynamic")) == "dynamic",
+            dynamic_overwrite=one_of(
+                "option partition-overwrite-mode", given.get("partition-overwrite-mode", "static"), ("static", "dynamic")
+            )
+            == "dynamic",
             snapshot_properties=_prefixed(given, _SNAPSHOT_PROPERTY),
             starting=_starting(given.get("starting", EARLIEST)),
             max_snapshots=_positive(given, "max-snapshots-per-batch"),
             max_files=_positive(given, "max-files-per-batch"),
-            skip_overwrites=_choice(given, "skip-overwrite-snapshots", ("false", "true")) == "true",
-            skip_deletes=_choice(given, "skip-delete-snapshots", ("false", "true")) == "true",
+            skip_overwrites=_switch(given, "skip-overwrite-snapshots"),
+            skip_deletes=_switch(given, "skip-delete-snapshots"),
         )
 
     @property
@@ -137,11 +145,12 @@ def _prefixed(given: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
 
 
-def _choice(given: Mapping[str, str], name: str, choices: tuple[str, str]) -> str:
-    value = given.get(name, choices[0]).lower()
-    if value not in choices:
-        raise ConfigurationError(f"option {name} is {value!r}; it is {choices[0]} or {choices[1]}")
-    return value
+def _switch(given: Mapping[str, str], name: str) -> bool:
+    return truth(f"option {name}", given.get(name, "false"))
+
+
+def _masked(given: Mapping[str, str]) -> str | None:
+    return one_of("option masked", given["masked"], (MASK, ERROR)) if "masked" in given else None
 
 
 def _number(given: Mapping[str, str], name: str) -> int | None:
@@ -154,10 +163,7 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
 
 
 def _positive(given: Mapping[str, str], name: str) -> int | None:
-    value = _number(given, name)
-    if value is not None and value <= 0:
-        raise ConfigurationError(f"option {name} is {value}; it must be a positive number")
-    return value
+    return whole_number(f"option {name}", given[name], least=1) if name in given else None
 
 
 def _starting(value: str) -> str:

@@ -25,6 +25,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import SortColumn, ZOrder
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind
+from tablecrypt.setting_kinds import one_of, truth
 from tablecrypt.spark.protected_columns import ensure_column_keys
 from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, EPOCH, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
 from tablecrypt.table.snapshots import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
@@ -114,7 +115,7 @@ def _compaction_arguments(options: Mapping[str, str]) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for name, value in options.items():
         if name == _PARTIAL_PROGRESS:
-            if _converted(name, value, bool):
+            if truth(f"the option {name}", value):
                 arguments["partial_progress"] = _GROUPS_PER_COMMIT
         elif name in _OPTIONS:
             argument, kind = _OPTIONS[name]
@@ -126,9 +127,7 @@ def _compaction_arguments(options: Mapping[str, str]) -> dict[str, Any]:
 
 def _converted(name: str, value: str, kind: type) -> Any:
     if kind is bool:
-        if value.lower() not in ("true", "false"):
-            raise ConfigurationError(f"the option {name} is {value!r}; it must be true or false")
-        return value.lower() == "true"
+        return truth(f"the option {name}", value)
     try:
         return kind(value)
     except ValueError:
@@ -138,9 +137,7 @@ def _converted(name: str, value: str, kind: type) -> Any:
 def _sort_by(call: Call, table: EncryptedTable) -> tuple[SortColumn | ZOrder, ...]:
     """Return what rewrite_data_files is to sort by. ConfigurationError for an order that it does not know."""
     order = call.optional_text("sort_order")
-    strategy = (call.optional_text("strategy") or ("binpack" if order is None else "sort")).lower()
-    if strategy not in ("binpack", "sort"):
-        raise ConfigurationError(f"strategy is {strategy!r}; it must be binpack or sort")
+    strategy = one_of("strategy", call.optional_text("strategy") or ("binpack" if order is None else "sort"), ("binpack", "sort"))
     if strategy == "binpack":
         if order is not None:
             raise ConfigurationError("sort_order belongs to strategy => 'sort'")

@@ -8,15 +8,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceNotEmptyError, NoSuchNamespaceError
 from pyiceberg.typedef import Identifier
 
-from tablecrypt.errors import ConfigurationError
-from tablecrypt.properties import DEFAULT_KEY_ID
 from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.definitions import check_names
 from tablecrypt.spark.sql.messages import Request, Response
@@ -32,16 +29,8 @@ def create_namespace(planner: Planner, request: Request) -> Response:
     namespace = tuple(request.texts("namespace"))
     properties = request.mapping("properties")
     check_names(namespace)
-    check_namespace_properties(properties)
     catalog.create_namespace(namespace, properties)
     return Response({})
-
-
-def check_namespace_properties(properties: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for a property of encryption that a namespace does not have, a misspelt default key above all."""
-    for name in properties:
-        if name.lower().startswith(("encryption.", "tablecrypt.")) and name != DEFAULT_KEY_ID.name:
-            raise ConfigurationError(f"{name} is not a property of a namespace: {DEFAULT_KEY_ID.name} names the master key of new tables")
 
 
 def alter_namespace(planner: Planner, request: Request) -> Response:
@@ -51,7 +40,6 @@ def alter_namespace(planner: Planner, request: Request) -> Response:
     known = catalog.load_namespace_properties(namespace)
     removals = set(request.texts("removals")) & known.keys()
     updates = request.mapping("updates")
-    check_namespace_properties(updates)
     catalog.update_namespace_properties(namespace, removals, updates)
     return Response({})
 

@@ -16,6 +16,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchViewError, ViewAlre
 from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.properties import check_own_properties
 from tablecrypt.spark.sql.definitions import check_names, without_catalog
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
@@ -58,9 +59,8 @@ def create_view(planner: Planner, request: Request) -> Response:
 def _properties(request: Request) -> tuple[dict[str, str], str | None]:
     """Return the properties that a new view gets, and its location."""
     given = {name: str(value) for name, value in request.mapping("properties").items() if name not in _OF_SPARK}
-    for name in given:
-        if name.lower().startswith(("encryption.", "tablecrypt.")):
-            raise ConfigurationError(f"{name} is not a property of a view: a view holds no rows, and its SQL is not encrypted")
+    # A view holds no rows, and its SQL is not encrypted.
+    check_own_properties(given, "view")
     columns = request.texts("query_columns")
     if any("," in name for name in columns):
         raise ConfigurationError("a column of the query has a comma in its name: give it another one with AS")

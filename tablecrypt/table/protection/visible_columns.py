@@ -34,6 +34,7 @@ from tablecrypt.parquet.covers import placeholder
 from tablecrypt.parquet.twin_columns import covered_array, path_to
 from tablecrypt.parquet.twin_reader import TwinAccess
 from tablecrypt.parquet.uniform import PositionedBatch
+from tablecrypt.setting_kinds import one_of
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of, unreadable
 from tablecrypt.table.table_files import OpensColumnKeys
@@ -51,9 +52,7 @@ def checked_masked(masked: str | None) -> str | None:
     Raises:
         ConfigurationError: it is neither `mask` nor `error`.
     """
-    if masked not in (MASK, ERROR, None):
-        raise ConfigurationError(f"masked is {masked!r}; it must be 'mask' or 'error'")
-    return masked
+    return None if masked is None else one_of("masked", masked, (MASK, ERROR))
 
 
 @dataclass(frozen=True)

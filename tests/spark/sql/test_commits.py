@@ -174,7 +174,7 @@ def test_modes_and_tables_that_cannot_be_written_are_refused_before_a_task_runs(
 @pytest.mark.parametrize(
     ("properties", "command", "named"),
     [
-        ({"write.update.mode": "sometimes"}, "update", "use copy-on-write or merge-on-read"),
+        ({"write.update.mode": "sometimes"}, "update", "it must be copy-on-write or merge-on-read"),
         ({}, "upsert", "'upsert' is not known"),
     ],
     ids=["mode", "command"],

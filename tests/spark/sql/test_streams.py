@@ -148,7 +148,7 @@ def test_streams_that_cannot_go_on_say_so(spark: SparkSession, prod: Lake, new_n
 
     with pytest.raises(Exception, match="stream from the table or a branch"):
         drain(spark.readStream.table(f"{source}.tag_then"), target, tmp_path / "tag")
-    with pytest.raises(Exception, match="a number above 0 is needed"):
+    with pytest.raises(Exception, match="must be a whole number of at least 1"):
         drain(spark.readStream.option("streaming-max-rows-per-micro-batch", "0").table(source), target, tmp_path / "none")
     prod.catalog.drop_table(new_name)
     create(prod, new_name, SIMPLE)

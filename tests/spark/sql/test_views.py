@@ -284,7 +284,7 @@ def test_a_view_that_others_could_not_read_is_not_created(views: Views) -> None:
             views.sql(f"CREATE VIEW here.never AS {statement}")
     for statement, named in (
         ("CREATE VIEW here.never (a, b) AS SELECT 1 AS x", "names for 2 columns, and its query has 1"),
-        ("CREATE VIEW here.never TBLPROPERTIES ('encryption.key-id' = 'alias/orders') AS SELECT 1 AS x", "holds no rows"),
+        ("CREATE VIEW here.never TBLPROPERTIES ('encryption.key-id' = 'alias/orders') AS SELECT 1 AS x", "is not a property of a view"),
         ("CREATE OR REPLACE VIEW here.first AS SELECT * FROM here.second", "would read the view itself"),
         ("CREATE OR REPLACE VIEW here.first AS SELECT id FROM here.orders WHERE id IN (SELECT id FROM here.first)", "read the view itself"),
     ):

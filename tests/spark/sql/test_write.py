@@ -255,8 +255,8 @@ def test_files_end_at_the_target_size_that_table_or_write_say(spark: SparkSessio
     [
         ({"write-format": "orc"}, "encrypted tables are written as Parquet"),
         ({"output-spec-id": "0"}, "output-spec-id is not supported"),
-        ({"distribution-mode": "random"}, "use none, hash, range"),
-        ({"isolation-level": "none"}, "use serializable or snapshot"),
+        ({"distribution-mode": "random"}, "it must be none, hash or range"),
+        ({"isolation-level": "none"}, "it must be serializable or snapshot"),
         ({"target-file-size-bytes": "-1"}, "target-file-size-bytes"),
         ({"compression-codec": "brotli"}, "codec brotli"),
     ],

@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.setting_kinds import check_option_names, truth, whole_number
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.plan import planned, row_filter_of
@@ -41,6 +42,7 @@ _SKIP_DELETES: Final = "streaming-skip-delete-snapshots"
 _SKIP_OVERWRITES: Final = "streaming-skip-overwrite-snapshots"
 _MAX_FILES: Final = "streaming-max-files-per-micro-batch"
 _MAX_ROWS: Final = "streaming-max-rows-per-micro-batch"
+_OPTIONS: Final = (_FROM_TIMESTAMP, _SKIP_DELETES, _SKIP_OVERWRITES, _MAX_FILES, _MAX_ROWS)
 
 
 def stream_start(planner: Planner, request: Request) -> Response:
@@ -132,23 +134,18 @@ def _rules(request: Request) -> StreamRules:
 
 def _option(request: Request, name: str) -> str | None:
     options = {each.lower(): value for each, value in request.mapping("options").items()}
+    check_option_names(options, _OPTIONS, "the read option")
     return options.get(name)
 
 
 def _flag(request: Request, name: str) -> bool:
-    value = (_option(request, name) or "false").lower()
-    if value not in ("true", "false"):
-        raise ConfigurationError(f"{name}={value}: use true or false")
-    return value == "true"
+    value = _option(request, name)
+    return value is not None and truth(name, value)
 
 
 def _number(request: Request, name: str) -> int | None:
     value = _option(request, name)
-    if value is None:
-        return None
-    if not value.isdecimal() or int(value) == 0:
-        raise ConfigurationError(f"{name}={value}: a number above 0 is needed")
-    return int(value)
+    return None if value is None else whole_number(name, value, least=1)
 
 
 OPERATIONS: Final = {"stream_start": stream_start, "stream_latest": stream_latest, "stream_end": stream_end, "plan_appends": plan_appends}

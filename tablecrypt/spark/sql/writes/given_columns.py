@@ -35,17 +35,17 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.setting_kinds import truth
 from tablecrypt.spark.sql.catalogs import spark_json
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.spark_types import iceberg_schema
+from tablecrypt.spark.sql.writes.options import CHECK_ORDERING, MERGE_SCHEMA
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
 
-_MERGE_OPTIONS: Final = ("mergeschema", "merge-schema")
-_CHECK_ORDERING: Final = "check-ordering"
 _VOID: Final = "void"
 Path = tuple[str, ...]
 
@@ -73,18 +73,18 @@ class GivenColumns:
         """Return what a request says of its rows; None where Spark has brought them to the table's columns."""
         if "row_schema" not in request.fields:
             return None
-        options = {name.lower(): str(value).lower() for name, value in request.mapping("options").items()}
+        options = {name.lower(): value for name, value in request.mapping("options").items()}
         told = json.loads(request.text("row_schema"))
         untyped = [field for field in told["fields"] if field["type"] == _VOID]
         for field in untyped:
             field["type"] = "string"
-        merges = any(options.get(name) == "true" for name in _MERGE_OPTIONS)
+        merges = True in {truth(name, options[name]) for name in MERGE_SCHEMA if name in options}
         return cls(
             iceberg_schema(told),
             frozenset(field["name"] for field in untyped),
             request.flag("case_sensitive"),
             merges,
-            options.get(_CHECK_ORDERING) != "false",
+            truth(CHECK_ORDERING, options.get(CHECK_ORDERING, "true")),
         )
 
     def has(self, path: Path) -> bool:
@@ -112,7 +112,7 @@ class GivenColumns:
             if self.checks_order and places[before] > places[after]:
                 raise ConfigurationError(
                     f"the rows for {table} have the column {after} after {before}, and the table has it before: select the columns in the "
-                    f"table's order, or set the write option {_CHECK_ORDERING}=false"
+                    f"table's order, or set the write option {CHECK_ORDERING}=false"
                 )
 
     def stage(self, table: str, transaction: EncryptedTransaction) -> None:

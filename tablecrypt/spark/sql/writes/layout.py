@@ -29,6 +29,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import VoidTransform
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.setting_kinds import one_of
 from tablecrypt.spark.jvm.schema import path_of
 from tablecrypt.spark.sql.catalogs import described_partitioning, described_transform
 from tablecrypt.spark.sql.messages import Request, Response
@@ -119,9 +120,7 @@ def _distribution(properties: Mapping[str, str], kind: WriteKind, is_partitioned
 
 def _mode(properties: Mapping[str, str], name: str) -> str | None:
     mode = properties.get(name)
-    if mode is not None and mode.lower() not in _MODES:
-        raise ConfigurationError(f"{name}={mode}: use {', '.join(_MODES)}")
-    return None if mode is None else mode.lower()
+    return None if mode is None else one_of(name, mode, _MODES)
 
 
 def _clustering(kind: WriteKind, partition: list[dict[str, Any]]) -> list[Mapping[str, Any]]:

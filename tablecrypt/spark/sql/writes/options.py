@@ -22,11 +22,17 @@ from pyiceberg.table.snapshots import IsolationLevel
 from pyiceberg.typedef import Properties
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.iceberg_properties import ACCEPT_ANY_SCHEMA
+from tablecrypt.setting_kinds import check_option_names, one_of, truth
 
 SNAPSHOT_PROPERTY: Final = "snapshot-property."
 DISTRIBUTION_MODE: Final = "write.distribution-mode"
 ADVISORY_SIZE: Final = "write.spark.advisory-partition-size-bytes"
-ACCEPT_ANY_SCHEMA: Final = "write.spark.accept-any-schema"
+USE_LAYOUT: Final = "use-table-distribution-and-ordering"
+MERGE_SCHEMA: Final = ("mergeschema", "merge-schema")
+CHECK_ORDERING: Final = "check-ordering"
+_ISOLATION_LEVEL: Final = "isolation-level"
+_FORMATS: Final = ("write-format", "file-format")
 _SUMMARY: Final = {"engine-name": "spark"}
 _PROPERTIES: Final[Mapping[str, str]] = {
     "target-file-size-bytes": TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
@@ -40,6 +46,7 @@ _REFUSED: Final[Mapping[str, str]] = {
     "output-spec-id": "rows are written with the table's current partitioning",
     "validate-from-snapshot-id": "an overwrite is checked against all commits since the table was loaded",
 }
+_KNOWN: Final = frozenset({*_PROPERTIES, *_REFUSED, *_FORMATS, *MERGE_SCHEMA, CHECK_ORDERING, USE_LAYOUT, _ISOLATION_LEVEL})
 
 
 @dataclass(frozen=True)
@@ -62,18 +69,19 @@ class SqlWriteOptions:
     def of(cls, given: Mapping[str, str]) -> SqlWriteOptions:
         """Take the options of a DataFrameWriterV2. ConfigurationError for one that is not served."""
         options = {name.lower(): value for name, value in given.items()}
-        for name in ("write-format", "file-format"):
+        check_option_names(options, _KNOWN, "the write option")
+        for name in _FORMATS:
             if options.get(name, "parquet").lower() != "parquet":
                 raise ConfigurationError(f"{name}={options[name]}: encrypted tables are written as Parquet")
         for name, reason in _REFUSED.items():
             if name in options:
                 raise ConfigurationError(f"the write option {name} is not supported: {reason}")
-        level = options.get("isolation-level")
+        level = options.get(_ISOLATION_LEVEL)
         return cls(
             {own: options[name] for name, own in _PROPERTIES.items() if name in options},
             {**_SUMMARY, **_snapshot_properties(given)},
-            None if level is None else isolation_level(level, "isolation-level"),
-            options.get("use-table-distribution-and-ordering", "true").lower() != "false",
+            None if level is None else isolation_level(level, _ISOLATION_LEVEL),
+            truth(USE_LAYOUT, options.get(USE_LAYOUT, "true")),
         )
 
     def over(self, properties: Properties) -> dict[str, str]:
@@ -83,7 +91,7 @@ class SqlWriteOptions:
 
 def accepts_any_schema(properties: Mapping[str, str]) -> bool:
     """Whether a table's properties let rows that are appended have other columns than the table."""
-    return properties.get(ACCEPT_ANY_SCHEMA, "false").lower() == "true"
+    return ACCEPT_ANY_SCHEMA.is_true(properties)
 
 
 def isolation_level(level: str, name: str) -> IsolationLevel:
@@ -93,10 +101,7 @@ def isolation_level(level: str, name: str) -> IsolationLevel:
         level: serializable or snapshot.
         name: the property or option that says so.
     """
-    try:
-        return IsolationLevel(level.lower())
-    except ValueError:
-        raise ConfigurationError(f"{name}={level}: use serializable or snapshot") from None
+    return IsolationLevel(one_of(name, level, (each.value for each in IsolationLevel)))
 
 
 def _snapshot_properties(given: Mapping[str, str]) -> dict[str, str]:

@@ -36,6 +36,7 @@ from tablecrypt.spark.write import WriteOptions, commit_change
 from tablecrypt.table.filters import with_sql_null_semantics
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.row_changes import row_mode
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
@@ -99,11 +100,7 @@ def changed_rows(
 
 
 def _is_delta(loaded: LoadedTable, command: str) -> bool:
-    name = f"write.{command}.mode"
-    mode = loaded.located.table.metadata.properties.get(name, TableProperties.DELETE_MODE_DEFAULT)
-    if mode not in (TableProperties.DELETE_MODE_COPY_ON_WRITE, TableProperties.DELETE_MODE_MERGE_ON_READ):
-        raise ConfigurationError(f"{loaded.located.name}: {name}={mode}: use copy-on-write or merge-on-read")
-    return is_merge_on_read(mode)
+    return is_merge_on_read(row_mode(loaded.located.table.metadata.properties, f"write.{command}.mode"))
 
 
 def _marked(scans: Sequence[ReadFiles], deleted: Mapping[str, BitMap64]) -> list[tuple[EncryptedFileScanTask, BitMap64]]:

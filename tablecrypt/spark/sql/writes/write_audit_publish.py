@@ -23,6 +23,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.iceberg_properties import WAP_ENABLED
 from tablecrypt.spark.write import check_unchanged
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from tablecrypt.spark.sql.messages import Request
     from tablecrypt.spark.sql.planner import LoadedTable
 
-ENABLED: Final = "write.wap.enabled"
 STAGED_ID: Final = "wap.id"
 """In the summary of a snapshot that was written under an id."""
 BRANCH_SETTING: Final = "spark.wap.branch"
@@ -53,9 +53,9 @@ class AuditFirst:
     @classmethod
     def of(cls, request: Request, metadata: TableMetadata) -> AuditFirst:
         """Take what a request says of its session, for a table."""
-        if str(metadata.properties.get(ENABLED)).lower() != "true":
-            return cls()
-        return cls(request.optional_text("wap_branch"), request.optional_text("wap_id"))
+        asked = cls(request.optional_text("wap_branch"), request.optional_text("wap_id"))
+        # A session that asks for nothing reads and writes as always, whatever a table has in that property.
+        return asked if asked != cls() and WAP_ENABLED.is_true(metadata.properties) else cls()
 
     def branch_in(self, metadata: TableMetadata) -> str:
         """Return the branch to read: the session's once it is there, until then the main one."""

@@ -1,0 +1,130 @@
+"""The properties of PyIceberg and Iceberg that this package knows.
+
+    PYICEBERGS   of catalogs and FileIOs; tablecrypt/properties.py decides about them
+    OF_TABLES    of tables; this package reads them by itself
+
+Of the second kind only encrypted tables are checked, and only what a commit sets: a plain table behaves as PyIceberg says, and what a table
+holds already keeps nobody from reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from tablecrypt.setting_kinds import Choice, Property, Switch
+
+_of_tables: Final = partial(Property, scope="iceberg")
+_switch: Final = partial(Switch, scope="iceberg")
+_choice: Final = partial(Choice, scope="iceberg")
+
+GC_ENABLED: Final = _switch(
+    name="gc.enabled", reader="tablecrypt.maintenance", default="true", doc="false: others may use the table's files, so none is deleted."
+)
+WAP_ENABLED: Final = _switch(
+    name="write.wap.enabled",
+    reader="tablecrypt.spark",
+    default="false",
+    doc="true: a Spark session may write to a branch, or stage a snapshot, and publish it later.",
+)
+ACCEPT_ANY_SCHEMA: Final = _switch(
+    name="write.spark.accept-any-schema",
+    reader="tablecrypt.spark",
+    default="false",
+    where_unreadable=False,
+    doc="true: rows that Spark appends may have other columns than the table.",
+)
+BLOOM_FILTERS: Final = _switch(
+    name="write.parquet.bloom-filter-enabled.column.",
+    reader="tablecrypt.table",
+    default="false",
+    doc="Prefix. true is refused: a plaintext filter would tell which values a column holds.",
+)
+
+_of_catalogs: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.catalog")
+_of_storage: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.io")
+_vended: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.io", from_server=True)
+
+PYICEBERGS: Final = (
+    _of_catalogs(name="py-catalog-impl", names_code=True, doc="The catalog's class."),
+    _of_catalogs(name="type", doc="One of PyIceberg's own catalogs."),
+    _of_catalogs(name="auth", names_code=True, sensitive=True, doc="How to log in; `auth.impl` is a class."),
+    _of_catalogs(name="auth.", names_code=True, sensitive=True, doc="Prefix: as `auth`."),
+    _of_catalogs(name="uri", doc="Where the catalog is."),
+    _of_catalogs(name="oauth2-server-uri", doc="Who gets `credential`."),
+    _of_catalogs(name="credential", sensitive=True, doc="Client id and secret."),
+    _of_catalogs(name="token", sensitive=True, doc="The bearer token of the catalog."),
+    _of_catalogs(name="scope", doc="Of the token."),
+    _of_catalogs(name="audience", doc="Of the token."),
+    _of_catalogs(name="resource", doc="Of the token."),
+    _of_catalogs(name="header.", sensitive=True, doc="Prefix: headers of each request."),
+    _of_catalogs(name="ssl", doc="Certificates."),
+    _of_catalogs(name="ssl.", doc="Prefix: as `ssl`."),
+    _of_catalogs(name="rest.", doc="Prefix: signed requests."),
+    _of_catalogs(name="snapshot-loading-mode", doc="Which snapshots a load brings; with some missing, pins compare no hash."),
+    _of_catalogs(name="warehouse", from_server=True, doc="Which warehouse."),
+    _of_catalogs(name="prefix", from_server=True, doc="The part of the path below the catalog's `uri`."),
+    _of_catalogs(name="namespace-separator", from_server=True, doc="Between the parts of a namespace in a path."),
+    _of_catalogs(name="view-endpoints-supported", from_server=True, doc="Whether there are views."),
+    _of_catalogs(name="rest-page-size", from_server=True, doc="Entries in one answer."),
+    _of_catalogs(name="scan-planning-mode", from_server=True, doc="`server` is refused for encrypted tables."),
+    Property(
+        name="write.py-location-provider.impl",
+        scope="pyiceberg",
+        reader="pyiceberg.table",
+        names_code=True,
+        doc="The class that names new files. A table may repeat what the catalog's own configuration says.",
+    ),
+    _of_storage(name="py-io-impl", names_code=True, doc="The FileIO's class."),
+    _of_storage(name="s3.retry-strategy-impl", names_code=True, doc="A class of Arrow's S3 client."),
+    _of_storage(name="s3.endpoint", doc="Who gets S3 requests."),
+    _of_storage(name="s3.proxy-uri", doc="Who passes S3 requests on."),
+    _of_storage(name="s3.signer", doc="Who signs S3 requests; also the prefix `s3.signer.`."),
+    _of_storage(name="s3.signer.", doc="Prefix: the signer's address, which gets the catalog's token."),
+    _of_storage(name="s3.profile-name", doc="A profile of the AWS configuration files."),
+    _of_storage(name="s3.role-arn", doc="A role to assume."),
+    _of_storage(name="s3.role-session-name", doc="Its session's name."),
+    _of_storage(name="s3.sse-kms-key-id", doc="With which key S3 encrypts."),
+    _of_storage(name="s3.server-side-encryption", doc="How S3 encrypts."),
+    _vended(name="s3.access-key-id", sensitive=True, doc="With the next two: credentials, for the client's own endpoint."),
+    _vended(name="s3.secret-access-key", sensitive=True, doc="The secret of `s3.access-key-id`."),
+    _vended(name="s3.session-token", sensitive=True, doc="The session token of temporary credentials."),
+    _vended(name="s3.region", doc="The bucket's region. From a server: small letters, digits and hyphens."),
+    _vended(name="s3.force-virtual-addressing", doc="Bucket names as host names."),
+    _of_storage(name="gcs.service.host", doc="Who gets Cloud Storage requests."),
+    _of_storage(name="gcs.session-kwargs", doc="Of the HTTP session, proxies among them."),
+    _vended(name="gcs.oauth2.token-expires-at", doc="When the token expires."),
+    _vended(name="gcs.project-id", doc="The project."),
+    _of_storage(name="adls.connection-string", sensitive=True, doc="Account and key."),
+    _of_storage(name="adls.credential", sensitive=True, doc="A credential object."),
+    _of_storage(name="adls.account-name", doc="Whose storage."),
+    _of_storage(name="adls.account-key", sensitive=True, doc="Its key."),
+    _of_storage(name="adls.account-host", doc="Who gets Azure requests."),
+    _of_storage(name="adls.blob-storage-authority", doc="As `adls.account-host`."),
+    _of_storage(name="adls.blob-storage-scheme", doc="http or https."),
+    _of_storage(name="adls.dfs-storage-authority", doc="As `adls.account-host`."),
+    _of_storage(name="adls.dfs-storage-scheme", doc="http or https."),
+    _vended(name="adls.token", sensitive=True, doc="An access token."),
+    _vended(name="adls.sas-token", sensitive=True, doc="A shared access signature."),
+    _vended(name="adls.sas-token.", sensitive=True, doc="Prefix: that of one account."),
+    _of_storage(name="hf.endpoint", doc="Who gets Hugging Face requests."),
+    _of_storage(name="hf.token", sensitive=True, doc="Its token."),
+    _of_storage(name="hdfs.", doc="Prefix: host, port, user and ticket."),
+)
+"""Properties of PyIceberg's catalogs and FileIOs, about which tablecrypt/properties.py decides something."""
+
+OF_TABLES: Final = (GC_ENABLED, WAP_ENABLED, ACCEPT_ANY_SCHEMA, BLOOM_FILTERS)
+"""Properties of Iceberg's tables that this package reads by itself."""
+
+
+def check_of_tables(given: Mapping[str, Any]) -> None:
+    """Check what somebody sets of these properties for an encrypted table.
+
+    Raises:
+        ConfigurationError: a value cannot be read.
+    """
+    for name, value in given.items():
+        for each in OF_TABLES:
+            if name == each.name or (each.name.endswith(".") and name.startswith(each.name)):
+                each.check(name, value)

@@ -1,0 +1,215 @@
+"""The kinds of settings, and how the text of one becomes a value: for properties, options and environment variables alike.
+
+    Property      any text
+    Switch        true, yes, on, 1 / false, no, off, 0, in letters of any case
+    Choice        one of the words that it lists, in letters of any case
+    WholeNumber   decimal digits, within its bounds
+
+Everything else is a ConfigurationError, the empty text and blanks around a word too. If an unknown word counted as "no", a typing error
+would turn encryption off, or skip a check, and nobody would notice.
+
+A property is declared once, in tablecrypt/properties.py or iceberg_properties.py, and its declaration reads it. The functions `truth`,
+`one_of` and `whole_number` are for options, which a statement or a write brings.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tablecrypt.errors import ConfigurationError
+
+ON: Final = ("true", "yes", "on", "1")
+OFF: Final = ("false", "no", "off", "0")
+_WHOLE_NUMBER: Final = re.compile("[0-9]{1,18}")
+_MOST_SHOWN: Final = 80
+_ALIKE: Final = 0.8
+
+
+def truth(name: str, value: object) -> bool:
+    """Return what a switch is set to.
+
+    Args:
+        name: the setting's, for the message.
+        value: a text, or a Python bool or int.
+
+    Raises:
+        ConfigurationError: it is none of the eight words.
+    """
+    word = str(value).lower()
+    if word in ON:
+        return True
+    if word in OFF:
+        return False
+    raise ConfigurationError(f"{name} is {_shown(value)}; it must be true or false (also yes, on, 1; no, off, 0)")
+
+
+def one_of(name: str, value: object, choices: Iterable[str]) -> str:
+    """Return the one of `choices` that a value is, as `choices` spells it.
+
+    Raises:
+        ConfigurationError: it is none of them.
+    """
+    listed = tuple(choices)
+    found = next((each for each in listed if each.lower() == str(value).lower()), None)
+    if found is None:
+        raise ConfigurationError(f"{name} is {_shown(value)}; it must be {_either(listed)}{did_you_mean(str(value), listed)}")
+    return found
+
+
+def whole_number(name: str, value: object, least: int = 0) -> int:
+    """Return a whole number of at most 18 digits.
+
+    Raises:
+        ConfigurationError: it is none, or below `least`.
+    """
+    text = str(value)
+    if not _WHOLE_NUMBER.fullmatch(text) or int(text) < least:
+        raise ConfigurationError(f"{name} is {_shown(value)}; it must be a whole number of at least {least}")
+    return int(text)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a misspelt one comes nearest to; None where none comes near."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=_ALIKE)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message that asks whether a known name was meant; an empty text where none comes near."""
+    near = nearest(name, known)
+    return "" if near is None else f". Did you mean {near}?"
+
+
+def check_option_names(given: Iterable[str], known: Iterable[str], what: str, prefix: str = "") -> None:
+    """Refuse options that are misspelt. Names that resemble none of ours are somebody else's, Spark's for instance.
+
+    Args:
+        given: names of options.
+        known: those that have a meaning.
+        what: the kind of option, for the message.
+        prefix: with which all known names begin; only what follows it is compared, and names without it are somebody else's.
+
+    Raises:
+        ConfigurationError: one is no known name, and comes near one.
+    """
+    names = {name.removeprefix(prefix) for name in known}
+    for name in given:
+        own = name.removeprefix(prefix)
+        if name.startswith(prefix) and own not in names and (near := nearest(own.lower().replace("_", "-"), names)) is not None:
+            raise ConfigurationError(f"{what} {name!r} is not known. Did you mean {prefix}{near}?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Property:
+    """One property whose value is any text, or with a name that ends with a dot all that begin so.
+
+    Attributes:
+        scope: whose it is: `table`, `catalog`, `pyiceberg` for properties of PyIceberg, `iceberg` for those of Iceberg's tables.
+        also_of: another scope in which it may be set: `catalog` for all its tables, `namespace` for those of one.
+        reader: the package that reads it.
+        default: what it is where nobody sets it.
+        sensitive: its value is a credential, or part of one.
+        from_table: takes effect in a table's metadata too; other properties have no effect there.
+        from_server: taken where a REST catalog server sends it; others that it sends have no effect or are refused.
+        to_executors: Spark's executors get it.
+        names_code: its value names a class or module that is imported, so it comes from this client's configuration alone.
+        doc: what it means.
+    """
+
+    name: str
+    scope: str
+    reader: str
+    doc: str
+    also_of: str | None = None
+    default: str | None = None
+    sensitive: bool = False
+    from_table: bool = False
+    from_server: bool = False
+    to_executors: bool = False
+    names_code: bool = False
+
+    def read(self, properties: Mapping[str, Any]) -> str:
+        """The value as text, or the default; an empty text where there is neither."""
+        return str(properties.get(self.name, self.default or ""))
+
+    def is_of(self, scope: str) -> bool:
+        """Whether it may be set in a scope."""
+        return scope in (self.scope, self.also_of)
+
+    def check(self, name: str, value: object) -> None:
+        """Raise ConfigurationError for a value that cannot be read. Every text is one that can."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch(Property):
+    """A property that is on or off.
+
+    Attributes:
+        where_unreadable: what it counts as where a stored table has another word, which another client has set: the careful side, where
+            that harms nobody. None: reading it is refused.
+    """
+
+    where_unreadable: bool | None = None
+
+    def is_true(self, properties: Mapping[str, Any]) -> bool:
+        """Whether it is on. ConfigurationError for a value that is neither on nor off."""
+        value = properties.get(self.name, self.default)
+        if self.where_unreadable is not None and str(value).lower() not in (*ON, *OFF):
+            return self.where_unreadable
+        return truth(self.name, value)
+
+    def check(self, name: str, value: object) -> None:
+        """Raise ConfigurationError for a value that is neither on nor off."""
+        truth(name, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Property):
+    """A property that is one of a few words.
+
+    Attributes:
+        choices: the words.
+        may_be_empty: the empty text means that it is not set, as for PyIceberg; where something else is missing then, and says so.
+    """
+
+    choices: tuple[str, ...]
+    may_be_empty: bool = False
+
+    def chosen(self, properties: Mapping[str, Any]) -> str:
+        """The word, as `choices` spells it, or the default; an empty text where there is neither. ConfigurationError for any other."""
+        value = properties.get(self.name, self.default)
+        return "" if self._is_unset(value) else one_of(self.name, value, self.choices)
+
+    def check(self, name: str, value: object) -> None:
+        """Raise ConfigurationError for a word that is none of them."""
+        if not self._is_unset(value):
+            one_of(name, value, self.choices)
+
+    def _is_unset(self, value: object) -> bool:
+        return value is None or (self.may_be_empty and value == "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeNumber(Property):
+    """A property that is a whole number of at least `least`."""
+
+    least: int = 0
+
+    def whole_number(self, properties: Mapping[str, Any]) -> int:
+        """The value, or the default. ConfigurationError for any other."""
+        return whole_number(self.name, properties.get(self.name, self.default), self.least)
+
+    def check(self, name: str, value: object) -> None:
+        """Raise ConfigurationError for a value that is no such number."""
+        whole_number(name, value, self.least)
+
+
+def _shown(value: object) -> str:
+    return repr(str(value)[:_MOST_SHOWN])
+
+
+def _either(choices: tuple[str, ...]) -> str:
+    return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
