@@ -237,8 +237,11 @@ def _print_verification(done: Verification) -> None:
     if done.is_empty:
         say("nothing was verified: the table has no files")
         return
+    if not done.is_good:
+        say(counted(len(done.bad), "file is bad", "files are bad"))
+        return
     what = "every file" if done.full else "every head, length and footer"
-    say(f"{what} is intact" if done.is_good else counted(len(done.bad), "file is bad", "files are bad"))
+    say(f"{what} is intact{', but for the protected columns that were not authenticated' if done.unchecked_columns else ''}")
 
 
 _MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}

@@ -76,8 +76,13 @@ class Verification:
 
     @property
     def is_good(self) -> bool:
-        """Whether everything authenticated but `unchecked_columns`. Of a table without files nothing did: see `is_empty`."""
+        """Whether everything that was checked authenticated; `is_complete` says whether that was all."""
         return not self.bad
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every byte of every file was checked: not after a quick run, nor where there are `unchecked_columns`."""
+        return self.full and not self.unchecked_columns
 
     @property
     def is_empty(self) -> bool:
@@ -86,7 +91,7 @@ class Verification:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON's types."""
-        return {**json_fields(self), "good": self.is_good, "empty": self.is_empty}
+        return {**json_fields(self), "good": self.is_good, "complete": self.is_complete, "empty": self.is_empty}
 
 
 @checked_arguments(formerly={"full": "not quick"})

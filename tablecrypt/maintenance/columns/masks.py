@@ -110,7 +110,7 @@ def refuse_masks(
     raise ConfigurationError(
         f"column {name!r} holds in every row of {shown} what its mask ({mask}) shows: an engine that may not see the values seems to have "
         "copied masks, and protecting these would make them values. Restore the rows from a snapshot before, or delete them. If they are "
-        "the values: reencrypt(…, accept_masks=True)"
+        "the values: reencrypt(…, accept_masks=True), --accept-masks, or accept_masks => true in SQL"
     )
 
 

@@ -10,6 +10,7 @@ table names         as in SQL: parts between dots, each as it is or in backticks
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -151,9 +152,9 @@ class Call:
         return default if value is None else bool(value)
 
     def moment(self, name: str) -> dt.datetime | None:
-        """Return a moment in UTC; None where it was not given."""
+        """Return a moment in UTC; None where it was not given. Raises as `moment_of`."""
         value = self._given(name, int)
-        return None if value is None else EPOCH + dt.timedelta(microseconds=value)
+        return None if value is None else moment_of(value, name)
 
     def row_filter(self, name: str = "where") -> str | None:
         """Return a filter, as PyIceberg reads it; None where it was not given."""
@@ -171,6 +172,21 @@ class Call:
     def given(self, *names: str) -> dict[str, Any]:
         """Return those of some arguments that were given, by name, as they came."""
         return {name: self.arguments[name] for name in names if self.arguments.get(name) is not None}
+
+    def options(self, operation: Callable[..., Any]) -> dict[str, Any]:
+        """Return all arguments that a function of tablecrypt.maintenance takes behind its table, as it takes them, and the runner.
+
+        What was not given is left out, so that a procedure has the defaults of its function.
+        """
+        _, *names = inspect.signature(operation).parameters
+        options = self.given(*names)
+        if "older_than" in options:
+            options["older_than"] = self.moment("older_than")
+        if "where" in options:
+            options["where"] = self.row_filter()
+        if "runner" in names:
+            options["runner"] = self.runner
+        return options
 
     def refuse(self, reason: str, *names: str) -> None:
         """Refuse arguments that were given. ConfigurationError with the reason."""
@@ -201,6 +217,22 @@ def name_parts(name: str) -> Identifier:
     return tuple(parts)
 
 
+def moment_of(microseconds: int, what: str) -> dt.datetime:
+    """Return the moment so long after the beginning of 1970, in UTC.
+
+    Args:
+        microseconds: as Spark counts them, whose timestamps reach 290,000 years in both directions.
+        what: names the value in the error.
+
+    Raises:
+        ConfigurationError: it is not in the years 1 to 9999, which Python's moments are in.
+    """
+    try:
+        return EPOCH + dt.timedelta(microseconds=microseconds)
+    except OverflowError:
+        raise ConfigurationError(f"{what} is a timestamp outside of the years 1 to 9999: give one of these years") from None
+
+
 def _quoted_for_iceberg(match: re.Match[str]) -> str:
     """Spark's "text" is 'text' to PyIceberg, its `name` is "name", and its DATE '…' is '…'."""
     if match["text"] is not None:
@@ -217,4 +249,9 @@ def columns(**types: pa.DataType) -> pa.Schema:
 
 def table_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
     """Return rows in their columns. What a row has beside these is left out."""
-    return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)
+    return pa.Table.from_pylist([{field.name: _cell(row.get(field.name), field.type) for field in schema} for row in rows], schema=schema)
+
+
+def _cell(value: Any, kind: pa.DataType) -> Any:
+    """Arrow takes a map as a list of pairs."""
+    return list(value.items()) if pa.types.is_map(kind) and isinstance(value, Mapping) else value

@@ -27,7 +27,7 @@ from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind
 from tablecrypt.setting_kinds import one_of, truth
 from tablecrypt.spark.protected_columns import ensure_column_keys
-from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, EPOCH, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
+from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns, moment_of
 from tablecrypt.table.snapshots import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import is_deletion_vector
@@ -66,20 +66,8 @@ _DELETES: Final = {
 
 
 def _compact(call: Call) -> Iterator[Row]:
-    names = (
-        "target_file_size",
-        "min_input_files",
-        "delete_ratio",
-        "rewrite_all",
-        "partial_progress",
-        "branch",
-        "dry_run",
-        "workers",
-    )
-    given = call.given(*names)
-    table = call.encrypted_table() if given.get("dry_run") else _to_rewrite(call)
-    compacted = maintenance.compact(table, call.row_filter(), sort_by=call.items("sort_by"), runner=call.runner, **given)
-    yield compacted.to_json()
+    table = call.encrypted_table() if call.flag("dry_run") else _to_rewrite(call)
+    yield maintenance.compact(table, **call.options(maintenance.compact)).to_json()
 
 
 def _to_rewrite(call: Call) -> EncryptedTable:
@@ -270,7 +258,7 @@ def _listed(call: Call) -> list[tuple[str, dt.datetime]] | None:
     """Return the files of file_list_view, which the driver has read; None where the store is to list them."""
     if call.optional_text("file_list_view") is None:
         return None
-    return [(str(location), EPOCH + dt.timedelta(microseconds=modified)) for location, modified in call.items("file_list")]
+    return [(str(location), moment_of(modified, f"last_modified of {location}")) for location, modified in call.items("file_list")]
 
 
 def _register_table(call: Call) -> Iterator[Row]:

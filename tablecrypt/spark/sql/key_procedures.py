@@ -5,7 +5,7 @@ Their arguments are those of the Python functions of the same names, and so are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,53 +14,36 @@ from pyiceberg.typedef import Identifier
 from tablecrypt import maintenance
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 
 _TEXTS: Final = pa.list_(pa.string())
 _IDS: Final = pa.list_(pa.int64())
 _BY_LOCATION: Final = pa.map_(pa.string(), pa.string())
+_IDS_BY_LOCATION: Final = pa.map_(pa.string(), _IDS)
+_TEXTS_BY_KEY: Final = pa.map_(pa.string(), _TEXTS)
+_COUNTS: Final = pa.map_(pa.string(), pa.int64())
 _RESULT: Final[Mapping[str, pa.DataType]] = {"table": pa.string(), "dry_run": pa.bool_()}
 _BAD: Final = pa.list_(pa.struct([("location", pa.string()), ("kind", pa.string()), ("part", pa.string()), ("message", pa.string())]))
 _PROPERTIES: Final = Parameter("properties", "MAP<STRING, STRING>")
 
 
-def _rotate_kek(call: Call) -> Iterator[Row]:
-    yield maintenance.rotate_kek(call.encrypted_table(), dry_run=call.flag("dry_run")).to_json()
+def _result_of(operation: Callable[..., OperationResult]) -> Callable[[Call], Iterator[Row]]:
+    """Return what runs a function of tablecrypt.maintenance on a call's table, with the arguments that it takes. Its result is the row."""
 
+    def run(call: Call) -> Iterator[Row]:
+        yield operation(call.encrypted_table(), **call.options(operation)).to_json()
 
-def _rewrap(call: Call) -> Iterator[Row]:
-    yield maintenance.rewrap(call.encrypted_table(), call.optional_text("from_key_id"), dry_run=call.flag("dry_run")).to_json()
-
-
-def _prune_keys(call: Call) -> Iterator[Row]:
-    yield maintenance.prune_keys(call.encrypted_table(), dry_run=call.flag("dry_run")).to_json()
-
-
-def _reencrypt(call: Call) -> Iterator[Row]:
-    options = call.given("data_key_length", "branch", "dry_run", "workers")
-    if (row_filter := call.row_filter()) is not None:
-        options["where"] = row_filter
-    yield maintenance.reencrypt(call.encrypted_table(), older_than=call.moment("older_than"), runner=call.runner, **options).to_json()
+    return run
 
 
 def _migrate(call: Call) -> Iterator[Row]:
-    options = call.given("into", "location", "drop_refs", "keep_plaintext", "dry_run", "workers")
+    options = call.options(maintenance.migrate)
     target = call.identifier("into" if "into" in options else "table")
-    key_id, properties = _key_and_properties(call, target)
-    migrated = maintenance.migrate(
-        call.table(),
-        key_id,
-        properties=properties,
-        delete_below=call.items("delete_below"),
-        runner=call.runner,
-        **options,
-    )
-    yield {
-        **migrated.to_json(),
-        "refused": list(migrated.refused.items()),
-        "left": [f"{each.location}: {each.what}" for each in migrated.left],
-    }
+    options["key_id"], options["properties"] = _key_and_properties(call, target)
+    migrated = maintenance.migrate(call.table(), **options)
+    yield {**migrated.to_json(), "left": [f"{each.location}: {each.what}" for each in migrated.left]}
 
 
 def _snapshot(call: Call) -> Iterator[Row]:
@@ -93,37 +76,13 @@ def _audit(call: Call) -> Iterator[Row]:
 
 
 def _verify(call: Call) -> Iterator[Row]:
-    options = call.given("quick", "workers")
-    verified = maintenance.verify(call.encrypted_table(), runner=call.runner, **options)
+    verified = maintenance.verify(call.encrypted_table(), **call.options(maintenance.verify))
     bad = [
         {"location": file.location, "kind": file.kind.value, "part": problem.part, "message": problem.message}
         for file in verified.bad
         for problem in file.problems
     ]
     yield {**verified.to_json(), "bad": bad}
-
-
-def _shred(call: Call) -> Iterator[Row]:
-    options = call.given("replace_heads", "dry_run", "whole_table")
-    shredded = maintenance.shred(
-        call.encrypted_table(),
-        call.items("snapshots") if call.given("snapshots") else None,
-        delete_below=call.items("delete_below"),
-        **options,
-    )
-    by_location = {name: list(getattr(shredded, name).items()) for name in ("left", "refused")}
-    yield {**shredded.to_json(), **by_location, "still_opened": list(shredded.still_opened)}
-
-
-def _rescue(call: Call) -> Iterator[Row]:
-    metadata = call.items("metadata") if call.given("metadata") else None
-    rescued = maintenance.rescue(call.encrypted_table(), metadata, **call.given("expire_lost", "dry_run"))
-    yield {**rescued.to_json(), "unreadable": list(rescued.unreadable.items())}
-
-
-def _relocate(call: Call) -> Iterator[Row]:
-    options = call.given("key_id", "register_as", "current_only", "trust_lengths", "dry_run", "workers")
-    yield maintenance.relocate(call.encrypted_table(), call.text("location"), runner=call.runner, **options).to_json()
 
 
 def _doctor(call: Call) -> Iterator[Row]:
@@ -154,19 +113,31 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         "Replace the KEK of a table.",
         (TABLE, DRY_RUN),
         _result(new_kek=pa.string(), old_keks=_TEXTS, manifest_list_keys=pa.int64(), pruned=pa.int64()),
-        _rotate_kek,
+        _result_of(maintenance.rotate_kek),
     ),
     "rewrap": Procedure(
         "Rewrap a table's KEKs under the newest version of its master key.",
         (TABLE, *_texts("from_key_id"), DRY_RUN),
         _result(table_key_id=pa.string(), keks=_TEXTS, unneeded=_TEXTS),
-        _rewrap,
+        _result_of(maintenance.rewrap),
+    ),
+    "rotate_column_keks": Procedure(
+        "Replace the KEKs of a table's protected columns.",
+        (TABLE, DRY_RUN),
+        _result(new_keks=_BY_LOCATION, old_keks=_TEXTS, column_keys=pa.int64()),
+        _result_of(maintenance.rotate_column_keks),
+    ),
+    "rewrap_column_keks": Procedure(
+        "Rewrap the KEKs of a table's protected columns under the newest versions of their master keys.",
+        (TABLE, DRY_RUN),
+        _result(keks=_TEXTS_BY_KEY),
+        _result_of(maintenance.rewrap_column_keks),
     ),
     "prune_keys": Procedure(
         "Remove keys that no snapshot needs.",
         (TABLE, DRY_RUN),
         _result(keks=_TEXTS, manifest_list_keys=_TEXTS, kept=pa.int64()),
-        _prune_keys,
+        _result_of(maintenance.prune_keys),
     ),
     "reencrypt": Procedure(
         "Re-encrypt data files under fresh keys.",
@@ -178,6 +149,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             *_texts("branch"),
             DRY_RUN,
             WORKERS,
+            *_flags("out_of_line", "accept_masks"),
         ),
         _result(
             data_files=pa.int64(),
@@ -187,8 +159,10 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             gone=pa.int64(),
             snapshot_id=pa.int64(),
             unused=_TEXTS,
+            in_line=pa.int64(),
+            twins_kept=pa.int64(),
         ),
-        _reencrypt,
+        _result_of(maintenance.reencrypt),
         runs_jobs=True,
     ),
     "migrate": Procedure(
@@ -248,6 +222,8 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             bytes=pa.int64(),
             parts=pa.int64(),
             bad=_BAD,
+            complete=pa.bool_(),
+            unchecked_columns=_COUNTS,
         ),
         _verify,
         runs_jobs=True,
@@ -276,17 +252,34 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             not_found=_IDS,
             shredded_files=_TEXTS,
             live_files=_TEXTS,
-            still_opened=_TEXTS,
+            still_opened=_IDS_BY_LOCATION,
             unknown=_IDS,
             outside=_TEXTS,
         ),
-        _shred,
+        _result_of(maintenance.shred),
+    ),
+    "shred_column": Procedure(
+        "Destroy the keys of one protected column, in every file of every snapshot.",
+        (TABLE, Parameter("column", "STRING", is_required=True), DRY_RUN, DELETE_BELOW),
+        _result(
+            column=pa.string(),
+            field_id=pa.int64(),
+            complete=pa.bool_(),
+            column_keys=_TEXTS,
+            retired_keks=_TEXTS,
+            rewritten=_TEXTS,
+            deleted=_TEXTS,
+            left=_BY_LOCATION,
+            refused=_BY_LOCATION,
+            outside=_TEXTS,
+        ),
+        _result_of(maintenance.shred_column),
     ),
     "rescue": Procedure(
         "Recover lost keys from older metadata.",
         (TABLE, *_arrays("metadata"), *_flags("expire_lost"), DRY_RUN),
         _result(snapshots=_IDS, keys=_TEXTS, found_in=_TEXTS, expired=_IDS, damaged=_IDS, unreadable=_BY_LOCATION),
-        _rescue,
+        _result_of(maintenance.rescue),
     ),
     "relocate": Procedure(
         "Copy a table to another location or master key.",
@@ -310,7 +303,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             manifests=pa.int64(),
             statistics_left=_TEXTS,
         ),
-        _relocate,
+        _result_of(maintenance.relocate),
         runs_jobs=True,
     ),
     "doctor": Procedure(

@@ -16,6 +16,8 @@ from pyiceberg.types import LongType, NestedField, StructType
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tests.spark.conftest import Lake
+from tests.spark.sql.test_protected_columns import protected
+from tests.support.aws import AwsServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -234,6 +236,36 @@ def test_keys_are_rotated_rewrapped_pruned_and_shredded(orders: Orders) -> None:
     shredded = orders.one("shred", snapshots=f"array({orders.snapshots[0]})", delete_below=orders.below, dry_run="true")
     assert shredded["snapshots"] == [orders.snapshots[0]] and shredded["dry_run"]
     assert orders.ids == [0, 1, 2]
+
+
+def test_keys_of_columns_are_rotated_rewrapped_and_shredded(
+    spark: SparkSession, of_analyst: SparkSession, prod: Lake, aws: AwsServer, new_name: str
+) -> None:
+    table = protected(prod, aws, new_name)
+
+    def one(session: SparkSession, procedure: str, arguments: str = "") -> dict[str, Any]:
+        [row] = session.sql(f"CALL prod.system.{procedure}('{new_name}'{arguments})").collect()
+        return dict(row.asDict(recursive=True))
+
+    [(key_id, keks)] = one(spark, "rewrap_column_keks")["keks"].items()
+    rotated = one(spark, "rotate_column_keks")
+    assert rotated["old_keks"] == keks and list(rotated["new_keks"]) == [key_id]
+    seen = one(of_analyst, "verify", ", workers => 1")
+    assert (seen["good"], seen["complete"], seen["unchecked_columns"]) == (True, False, {"ssn": 1})
+    checked = one(spark, "verify")
+    assert (checked["good"], checked["complete"], checked["unchecked_columns"]) == (True, True, {})
+    assert one(spark, "reencrypt", ", out_of_line => true, accept_masks => true")["in_line"] == 0
+    below = f", column => 'ssn', delete_below => array('{table.location()}')"
+    assert one(spark, "shred_column", f"{below}, dry_run => true")["column_keys"]
+    assert one(spark, "shred_column", below)["complete"]
+    assert spark.sql(f"SELECT id FROM prod.{new_name}").count() == 3
+
+
+def test_a_moment_that_python_has_not_is_named(orders: Orders) -> None:
+    for procedure in ("remove_orphan_files", "expire_snapshots", "reencrypt"):
+        assert "older_than is a timestamp outside of the years 1 to 9999" in refusal(
+            orders, procedure, older_than="TIMESTAMP '+10000-01-02 00:00:00'"
+        )
 
 
 def test_what_is_wrong_with_a_table_comes_as_rows(orders: Orders) -> None:
