@@ -34,7 +34,6 @@ from typing import Final, cast
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile
-from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -44,11 +43,10 @@ from pyroaring import BitMap64
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.job_messages import FileNumber
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.table.deletion_vectors import RowDelta, write_row_delta
-from tablecrypt.table.lineage import ROW_ID
+from tablecrypt.table.deletes import write_row_delta
+from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.snapshots import EncryptedOverwrite
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
@@ -122,9 +120,7 @@ def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snaps
 
 def _row_delta(transaction: EncryptedTransaction, change: RowChange) -> RowDelta:
     metadata, io = transaction.encrypted_metadata, transaction.table_io
-    reader = TaskReader(metadata, io, Schema(ROW_ID), ALWAYS_TRUE)
-    deleted = ((task, positions | BitMap64(reader.deleted_positions(task) or ())) for task, positions in change.marked)
-    return write_row_delta(metadata, io, deleted, uuid.uuid4(), change.dropped)
+    return write_row_delta(metadata, io, change.marked, uuid.uuid4(), change.dropped)
 
 
 def check_can_replace_partitions(located: LocatedTable, branch: str | None) -> None:

@@ -238,5 +238,5 @@ def locate_partitions(
     codec = FileEntryCodec(job.metadata)
     for number in asked:
         tasks = codec.decode_tasks(job.job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))
-        marks = {(number, index): bitmap_of(reader.matching_positions(task).matching.chunks) for index, task in enumerate(tasks)}
+        marks = {(number, index): bitmap_of(reader.matching_positions(task).chunks) for index, task in enumerate(tasks)}
         yield result_batch(number, job.encrypted_result([], marks))

@@ -1,4 +1,4 @@
-"""The deletes of a scan's tasks, read once each: deletion vectors, position delete files and equality delete files.
+"""The deletes of a scan's tasks, read once each: deletion vectors, position delete files and equality delete files; and new vectors.
 
 A position or equality delete file may apply to many data files; the first task that needs it reads it, the others wait for that. What a
 position delete file says is kept per data file.
@@ -10,11 +10,16 @@ columns are combined into one, and rows whose combination occurs among the delet
 Raises TamperedFileError, PlaintextRefusedError or FormatError, naming the delete file. There is no way to skip one: rows that should be
 gone would come back. Equality columns that are not named, or cannot be compared (nested ones), are a FormatError too.
 
-Iceberg table spec, "Equality Delete Files".
+A data file has at most one deletion vector. Two of them would be against the specification, and a vector that lacks what an earlier one
+said brings rows back. So whoever deletes hands over the rows that go now; those that went before are read here (`write_row_delta`), and
+each attempt to commit compares the vectors that the table has then with those that were read (`RowDelta.check_base`).
+
+Iceberg table spec, "Equality Delete Files", "Deletion Vectors".
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -27,15 +32,23 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
+from pyroaring import BitMap64
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.data_file_reader import opened_file
-from tablecrypt.table.deletion_vectors import DeletedPositions, read_deletion_vector
+from tablecrypt.table.deletion_vectors import (
+    DeletedPositions,
+    DeletionVector,
+    RowDelta,
+    puffin_location,
+    read_deletion_vector,
+    write_deletion_vectors,
+)
 from tablecrypt.table.planning import FILE_PATH_FIELD_ID
-from tablecrypt.table.table_files import is_deletion_vector
+from tablecrypt.table.table_files import TableFileIO, is_deletion_vector
 
 POSITION_FIELD_ID: Final = 2147483545
 T = TypeVar("T")
@@ -60,21 +73,23 @@ class DeleteReader:
 
     def deletes_of(self, task: FileScanTask) -> TaskDeletes:
         """Return the deletes of a task's data file."""
+        by_value = (file for file in task.delete_files if file.content == DataFileContent.EQUALITY_DELETES)
+        return TaskDeletes(self.positions_of(task), tuple(self._once(file, self._read_equality_deletes) for file in by_value))
+
+    def positions_of(self, task: FileScanTask) -> DeletedPositions | None:
+        """Return which rows of a task's data file are deleted by position; None where nothing deletes them so."""
         positions: DeletedPositions | None = None
         parts: list[pa.ChunkedArray] = []
-        equality: list[EqualityDelete] = []
         for file in task.delete_files:
             if is_deletion_vector(file):
                 positions = read_deletion_vector(self._io, EncryptedDataFile.of(file), task.file.record_count)
             elif file.content == DataFileContent.POSITION_DELETES:
                 parts.extend(self._once(file, self._read_position_deletes).get(task.file.file_path, ()))
-            else:
-                equality.append(self._once(file, self._read_equality_deletes))
         if positions is None and parts:
             positions = DeletedPositions.of_arrow(parts)
         if positions is not None and positions.last() >= task.file.record_count:
             raise FormatError(f"{task.file.file_path}: has {task.file.record_count} rows, but its deletes name position {positions.last()}")
-        return TaskDeletes(positions, tuple(equality))
+        return positions
 
     def equality_fields_of(self, task: FileScanTask) -> Schema:
         """Return the columns that a task's equality deletes compare, of the table's schema."""
@@ -121,6 +136,50 @@ class DeleteReader:
             ]
         names = tuple(field.name for field in wanted.fields)
         return EqualityDelete(names, _concatenated(batches, names))
+
+
+def write_row_delta(
+    metadata: TableMetadata,
+    io: TableFileIO,
+    deleted: Iterable[tuple[FileScanTask, BitMap64]],
+    write_uuid: uuid.UUID,
+    dropped: Iterable[DataFile] = (),
+) -> RowDelta:
+    """Write the deletion vectors of one change into one Puffin file; none where every file goes whole.
+
+    Args:
+        metadata: the table's.
+        io: the table's FileIO.
+        deleted: data files, each with the positions of rows that go now. Those that went before are added here.
+        write_uuid: part of the Puffin file's name.
+        dropped: data files that go whole anyway.
+
+    Raises:
+        PlaintextRefusedError, TamperedFileError, FormatError: an earlier delete cannot be read.
+    """
+    gone = list(dropped)
+    replaced: list[EncryptedDataFile] = []
+    vectors: list[DeletionVector] = []
+    before = DeleteReader(io, metadata)
+    for task, positions in _by_file(deleted):
+        every = positions | BitMap64(before.positions_of(task) or ())
+        if len(every) == task.file.record_count:
+            gone.append(task.file)
+            continue
+        vectors.append(DeletionVector(task.file, every))
+        replaced.extend(EncryptedDataFile.of(file) for file in task.delete_files if is_deletion_vector(file))
+    added = write_deletion_vectors(io, puffin_location(metadata, write_uuid), vectors) if vectors else ()
+    return RowDelta(gone, replaced, added)
+
+
+def _by_file(deleted: Iterable[tuple[FileScanTask, BitMap64]]) -> Iterable[tuple[FileScanTask, BitMap64]]:
+    """Each data file once, with all positions that were given for it, where there are any."""
+    by_location: dict[str, tuple[FileScanTask, BitMap64]] = {}
+    for task, positions in deleted:
+        _, known = by_location.get(task.file.file_path, (task, BitMap64()))
+        if union := known | positions:
+            by_location[task.file.file_path] = task, union
+    return by_location.values()
 
 
 class _Once:

@@ -29,8 +29,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyroaring import BitMap64
 
@@ -70,11 +70,27 @@ class RowDelta:
     """
 
     dropped: Sequence[DataFile] = ()
-    replaced: Sequence[DataFile] = ()
+    replaced: Sequence[EncryptedDataFile] = ()
     added: Sequence[EncryptedDataFile] = ()
 
     def __bool__(self) -> bool:
         return bool(self.dropped or self.added)
+
+    def check_base(self, live: Iterable[EncryptedDataFile]) -> None:
+        """Compare the vectors that are replaced with those that a snapshot has for the same data files.
+
+        Args:
+            live: the delete files of the snapshot that the delta is committed on.
+
+        Raises:
+            ValidationException: others added a vector for one of the data files since it was scanned, or removed the one that was read.
+        """
+        about = {vector.referenced_data_file for vector in self.added}
+        found = {file for file in live if is_deletion_vector(file) and file.referenced_data_file in about}
+        if differing := sorted(str(file.referenced_data_file) for file in found.symmetric_difference(self.replaced)):
+            raise ValidationException(
+                f"{differing[0]}: others changed its deletion vector while rows of it were deleted. Nothing was committed: delete again"
+            )
 
 
 class DeletedPositions:
@@ -167,35 +183,6 @@ def _positions(bitmap: bytes, location: str, cardinality: int | None, rows: int 
         return array("q", compressed.to_array())
     except OverflowError as error:
         raise FormatError(f"{location}: a deletion vector holds a position over 2^63 - 1") from error
-
-
-def write_row_delta(
-    metadata: TableMetadata,
-    io: TableFileIO,
-    deleted: Iterable[tuple[FileScanTask, BitMap64]],
-    write_uuid: uuid.UUID,
-    dropped: Iterable[DataFile] = (),
-) -> RowDelta:
-    """Write the deletion vectors of one change into one Puffin file; none where every file goes whole.
-
-    Args:
-        metadata: the table's.
-        io: the table's FileIO.
-        deleted: data files, each with the positions of all its deleted rows: those of earlier deletes too, whose vectors are replaced.
-        write_uuid: part of the Puffin file's name.
-        dropped: data files that go whole anyway.
-    """
-    gone = list(dropped)
-    replaced: list[DataFile] = []
-    vectors: list[DeletionVector] = []
-    for task, positions in deleted:
-        if len(positions) == task.file.record_count:
-            gone.append(task.file)
-            continue
-        vectors.append(DeletionVector(task.file, positions))
-        replaced.extend(file for file in task.delete_files if is_deletion_vector(file))
-    added = write_deletion_vectors(io, puffin_location(metadata, write_uuid), vectors) if vectors else ()
-    return RowDelta(gone, replaced, added)
 
 
 def puffin_location(metadata: TableMetadata, write_uuid: uuid.UUID) -> str:

@@ -41,7 +41,6 @@ from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
 from tablecrypt.table.data_file_reader import OpenedFile, opened_file
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
-from tablecrypt.table.deletion_vectors import DeletedPositions
 from tablecrypt.table.filters import DeleteFilter, check_evaluable
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
@@ -71,14 +70,6 @@ class _Projection:
     @property
     def columns(self) -> list[str]:
         return [column.name for column in self.read.columns]
-
-
-@dataclass(frozen=True)
-class MatchingPositions:
-    """The positions, in one data file, of the rows that are deleted already and of the live rows that a delete by a filter takes."""
-
-    deleted: DeletedPositions | None
-    matching: pa.ChunkedArray
 
 
 class TaskReader:
@@ -206,11 +197,7 @@ class TaskReader:
             if positions is not None:
                 yield positions, rows
 
-    def deleted_positions(self, task: FileScanTask) -> DeletedPositions | None:
-        """Return which rows of a task's data file are deleted by position already; None where nothing deletes them so."""
-        return self._deletes.deletes_of(task).positions
-
-    def matching_positions(self, task: FileScanTask) -> MatchingPositions:
+    def matching_positions(self, task: FileScanTask) -> pa.ChunkedArray:
         """Return where those of a task's rows lie in their data file that a delete by the filter takes, which may be fewer than match it.
 
         Only the columns of the filter are read. The reader must project _row_id, which makes positions known.
@@ -226,7 +213,7 @@ class TaskReader:
             if positions is not None:
                 at = pa.table([positions, *rows.columns], names=[_POSITION, *rows.schema.names])
                 matching += delete.deleted(at).column(_POSITION).chunks
-        return MatchingPositions(deletes.positions, pa.chunked_array(matching, pa.int64()))
+        return pa.chunked_array(matching, pa.int64())
 
     @cached_property
     def _delete_filter(self) -> DeleteFilter:

@@ -1,9 +1,7 @@
 """What a transaction does with rows and files before a producer commits it: delete, update, add.
 
 Rows leave their data files in one of two ways, as the table's properties say. Copy-on-write writes the data files again without the rows
-that a filter matches. Merge-on-read marks the rows in deletion vectors, and the data files stay as they are: a data file has at most one
-deletion vector, so a new one holds what earlier deletes of that file said too, and takes their place. A file whose every row goes is
-dropped instead.
+that a filter matches. Merge-on-read marks the rows in deletion vectors (deletes.py), and the data files stay as they are.
 
 A row that only moves keeps its `_row_id` and its `_last_updated_sequence_number`. upserts.py says which rows an upsert changes.
 
@@ -26,7 +24,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, TableProperties, upsert_util
+from pyiceberg.table import TableProperties, upsert_util
 from pyroaring import BitMap64
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -35,7 +33,8 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
-from tablecrypt.table.deletion_vectors import RowDelta, write_row_delta
+from tablecrypt.table.deletes import write_row_delta
+from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.filters import DeleteFilter
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.scan import EncryptedDataScan
@@ -105,16 +104,8 @@ def delete_by_vectors(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> RowDelt
         scan: the table, the branch and the filter of the rows to delete. Only the columns of the filter are read.
         write_uuid: part of the Puffin file's name.
     """
-    return write_row_delta(scan.table_metadata, cast("TableFileIO", scan.io), _deleted_positions(scan), write_uuid)
-
-
-def _deleted_positions(scan: EncryptedDataScan) -> Iterator[tuple[FileScanTask, BitMap64]]:
-    """Each data file with a matching row, and the positions of all its rows that are or will be deleted."""
-    for task in scan.plan_files():
-        found = scan.matching_positions(task)
-        if len(found.matching):
-            matching = BitMap64(position for chunk in found.matching.chunks for position in chunk.to_pylist())
-            yield task, BitMap64(found.deleted or ()) | matching
+    matching = ((task, BitMap64(scan.matching_positions(task).to_pylist())) for task in scan.plan_files())
+    return write_row_delta(scan.table_metadata, cast("TableFileIO", scan.io), matching, write_uuid)
 
 
 def key_columns(df: pa.Table, schema: Schema, join_cols: list[str] | None) -> list[str]:

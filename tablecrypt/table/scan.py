@@ -47,7 +47,7 @@ from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import ScanPlanner, listed_manifests
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, checked_masked, refuse_masks_to_engine
-from tablecrypt.table.reader import MatchingPositions, TaskReader
+from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted, restrictions_of
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         """Return a reader of the scan's tasks with its filter, in other columns. What this reader may not see is an error, never masked."""
         return _reader(self.update(masked=ERROR), projected, (), None)
 
-    def matching_positions(self, task: FileScanTask) -> MatchingPositions:
+    def matching_positions(self, task: FileScanTask) -> pa.ChunkedArray:
         """Return where the rows lie in one data file that a delete by the filter takes. Only the filter's columns are read."""
         return _reader(self, Schema(ROW_ID), (), None).matching_positions(task)
 

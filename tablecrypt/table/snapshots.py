@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -305,7 +305,8 @@ class EncryptedRowDelta(EncryptedOverwrite):
             self.delete_data_file(file)
 
     def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Write the new deletion vectors' manifests, one for each partition spec, beside the others."""
+        """Write the new deletion vectors' manifests, one for each partition spec, beside the others. Raises as `RowDelta.check_base`."""
+        self._row_delta.check_base(self._live_deletes(manifests))
         by_spec: dict[int, list[EncryptedDataFile]] = defaultdict(list)
         for file in self._row_delta.added:
             by_spec[file.spec_id].append(file)
@@ -319,6 +320,12 @@ class EncryptedRowDelta(EncryptedOverwrite):
     def added_delete_files(self) -> Sequence[EncryptedDataFile]:
         """The new deletion vectors."""
         return self._row_delta.added
+
+    def _live_deletes(self, manifests: Iterable[ManifestFile]) -> Iterator[EncryptedDataFile]:
+        for manifest in manifests:
+            if self.added_delete_files and manifest.content == ManifestContent.DELETES:
+                entries = manifest.fetch_manifest_entry(self.io, discard_deleted=True)
+                yield from (EncryptedDataFile.of(entry.data_file) for entry in entries)
 
     def _delete_manifest(self, spec_id: int, files: list[EncryptedDataFile]) -> ManifestFile:
         with self._manifest_writer(self.spec(spec_id), ManifestContent.DELETES) as writer:

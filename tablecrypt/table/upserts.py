@@ -32,8 +32,8 @@ from pyiceberg.table import FileScanTask, upsert_util
 from pyiceberg.types import DateType, IntegerType, LongType, StringType
 from pyroaring import BitMap64
 
-from tablecrypt.table.deletes import comparable, row_numbers
-from tablecrypt.table.deletion_vectors import RowDelta, write_row_delta
+from tablecrypt.table.deletes import comparable, row_numbers, write_row_delta
+from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.prefetch import Source, prefetched
 from tablecrypt.table.scan import EncryptedDataScan
@@ -195,11 +195,7 @@ class Upsert:
         return write_data_files(self.scan.table_metadata, pa.Table.from_batches(kept), io, io.manager, self.write_uuid, self._counter)
 
     def _row_delta(self, changes: list[_Change]) -> RowDelta:
-        reader = self.scan.reader_of(Schema(ROW_ID))
-        deleted = (
-            (each.task, BitMap64(reader.deleted_positions(each.task) or ()) | BitMap64(each.differing.column("position").to_pylist()))
-            for each in changes
-        )
+        deleted = ((each.task, BitMap64(each.differing.column("position").to_pylist())) for each in changes)
         return write_row_delta(self.scan.table_metadata, cast("TableFileIO", self.scan.io), deleted, self.write_uuid)
 
     def _with_lineage(self, differing: pa.Table) -> pa.Table:

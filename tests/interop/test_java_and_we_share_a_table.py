@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import ValidationException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -159,13 +160,30 @@ def marked_twice(table: Table) -> None:
     table.delete("id < 100 and id >= 7")
 
 
+def marked_in_one_transaction_and_by_a_late_writer(table: Table) -> None:
+    """Java refuses a data file with two deletion vectors."""
+    appended(table)
+    late = table.catalog.load_table(table.name())
+    with table.transaction() as transaction:
+        transaction.delete("id in (3, 103)")
+        transaction.delete("id in (4, 104)")
+    with pytest.raises(ValidationException):
+        late.delete("id = 5")
+    late.refresh().delete("id in (5, 105)")
+    table.refresh()
+
+
 MODES: dict[str, dict[str, str]] = {"copy": {}, "merge": {"write.delete.mode": "merge-on-read", "write.merge.mode": "merge-on-read"}}
 CHANGES: list[Callable[[Table], None]] = [appended, deleted, overwritten, upserted, in_one_transaction]
 
 
 @pytest.mark.parametrize(
     ("change", "mode"),
-    [*((change, "copy") for change in CHANGES), *((change, "merge") for change in (deleted, upserted, in_one_transaction, marked_twice))],
+    [
+        *((change, "copy") for change in CHANGES),
+        *((change, "merge") for change in (deleted, upserted, in_one_transaction, marked_twice)),
+        (marked_in_one_transaction_and_by_a_late_writer, "merge"),
+    ],
     ids=lambda each: each if isinstance(each, str) else each.__name__,
 )
 def test_java_reads_what_each_verb_left_and_appends_to_it(
