@@ -35,6 +35,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Final
 
 from pyiceberg.table.metadata import TableMetadata
@@ -113,23 +114,30 @@ class FileLocations:
         self._metadata = metadata
         self._provider = location_provider(metadata)
         self._given: dict[str, tuple[int, int]] = {}
+        self._has_ended = False
+        self._lock = Lock()
 
     def respond(self, text: str) -> str:
         """Return the location that a request asks for.
 
         Raises:
             FormatError: this is no such request, or its partition values are not of the table's partitioning.
-            ConfigurationError: the table's location provider names a location that Hadoop cannot keep, or that another file has.
+            ConfigurationError: the table's location provider names a location that Hadoop cannot keep, or that another file has; or the
+                write has ended.
         """
         request = LocationRequest.decode(text)
         name = request.file_name
         location = self._provider.new_data_location(name, partition_key(request.partition, self._metadata))
         if reason := unsupported_location(location):
             raise ConfigurationError(f"{location}: {reason}")
-        # The name makes the location one that no other file has, so that what is deleted is never another's.
-        if location in self._given or not location.endswith(name):
-            raise ConfigurationError(f"{location}: the table's location provider gave it to {name}: it has to end with that name, once")
-        self._given[location] = (request.task, request.attempt)
+        with self._lock:
+            # Nobody would delete what is put there after `remove_except`.
+            if self._has_ended:
+                raise ConfigurationError("the write has ended, and its tasks get no more files")
+            # The name makes the location one that no other file has, so that what is deleted is never another's.
+            if location in self._given or not location.endswith(name):
+                raise ConfigurationError(f"{location}: the table's location provider gave it to {name}: it has to end with that name, once")
+            self._given[location] = (request.task, request.attempt)
         return location
 
     def check_was_given(self, location: str, task: int, attempt: int) -> None:
@@ -138,7 +146,9 @@ class FileLocations:
             raise AuthenticationError(f"{location}: writing task {task} reports a file at a location that it was not given")
 
     def remove_except(self, io: EncryptingFileIO, kept: Iterable[str]) -> None:
-        """Delete the files at all other locations that were given. Call this only after the endpoint is closed."""
+        """Delete the files at all other locations that were given. No more are given then."""
+        with self._lock:
+            self._has_ended = True
         for location in self._given.keys() - set(kept):
             try:
                 io.delete_new(location)

@@ -1,19 +1,12 @@
-"""Requests of Spark's driver to the planner, its responses, and what requests refer to by handle."""
+"""Requests of Spark's driver to the planner, and its responses."""
 
 from __future__ import annotations
 
-import secrets
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from threading import Lock
-from typing import Any, Final, Generic, TypeVar
+from typing import Any
 
-from tablecrypt.errors import ConfigurationError, FormatError
-
-T = TypeVar("T")
-_HANDLE_LENGTH: Final = 16
-_FORGOTTEN: Final = "the planner was restarted, or no longer has the plan of this query: run the query again"
+from tablecrypt.errors import FormatError
 
 
 @dataclass(frozen=True)
@@ -83,46 +76,3 @@ class Response:
 
     fields: Mapping[str, Any]
     content: bytes = b""
-
-
-class Handles(Generic[T]):
-    """Values that later requests refer to, each by a random name. At most `most` are kept; those that were used longest ago go first."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._values: OrderedDict[str, T] = OrderedDict()
-        self._lock = Lock()
-
-    def add(self, value: T) -> str:
-        """Keep a value and return its handle."""
-        handle = secrets.token_hex(_HANDLE_LENGTH)
-        with self._lock:
-            self._values[handle] = value
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
-        return handle
-
-    def __getitem__(self, handle: str) -> T:
-        """Return the value. ConfigurationError where it is not kept any more."""
-        with self._lock:
-            if handle not in self._values:
-                raise ConfigurationError(_FORGOTTEN)
-            self._values.move_to_end(handle)
-            return self._values[handle]
-
-    def pop(self, handle: str) -> T:
-        """Return the value and keep it no longer. ConfigurationError where it is not kept any more."""
-        with self._lock:
-            if handle not in self._values:
-                raise ConfigurationError(_FORGOTTEN)
-            return self._values.pop(handle)
-
-    def pop_all(self) -> list[T]:
-        """Return all values and keep none of them."""
-        with self._lock:
-            values = list(self._values.values())
-            self._values.clear()
-            return values
-
-    def __len__(self) -> int:
-        return len(self._values)

@@ -9,29 +9,35 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql.messages import Handles
+from tablecrypt.spark.sql.handles import Handles
 from tablecrypt.spark.sql.scans.changes import with_change_columns
 from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from pyarrow import RecordBatch
-
     from tablecrypt.spark.sql.scans.changes import SnapshotChange
     from tablecrypt.spark.sql.scans.plan import Plan
+    from tablecrypt.spark.sql.scans.portable import TaskRows
     from tablecrypt.spark.sql.staging import StagedTable
     from tablecrypt.spark.sql.writes.commits import OpenWrite
     from tablecrypt.spark.sql.writes.portable import WritingAttempt
 
-_CATALOGS: Final = 10_000
-_TABLES: Final = 1_000
-_PLANS: Final = 1_000
-_READERS: Final = 1_000
-_WRITES: Final = 1_000
-_ATTEMPTS: Final = 1_000
-_STAGED: Final = 1_000
+
+@dataclass(frozen=True)
+class Limits:
+    """How many of each the planner keeps; handles.py says what becomes of the next one."""
+
+    catalogs: int = 10_000
+    tables: int = 1_000
+    plans: int = 1_000
+    readers: int = 1_000
+    writes: int = 1_000
+    attempts: int = 1_000
+    staged: int = 1_000
+
+
+DEFAULT_LIMITS: Final = Limits()
+_NOT_COMMITTED: Final = "its files are deleted, and nothing of it is committed"
 
 
 @dataclass(frozen=True)
@@ -92,23 +98,21 @@ class LoadedTable:
         self.audit_first.check(self.branch, is_stream=is_stream, makes_table=self.staged is not None)
 
 
-@dataclass
 class Planner:
     """The state of the process."""
 
-    catalogs: Handles[OpenCatalog] = field(default_factory=lambda: Handles(_CATALOGS))
-    tables: Handles[LoadedTable] = field(default_factory=lambda: Handles(_TABLES))
-    plans: Handles[Plan] = field(default_factory=lambda: Handles(_PLANS))
-    readers: Handles[Generator[RecordBatch]] = field(default_factory=lambda: Handles(_READERS))
-    writes: Handles[OpenWrite] = field(default_factory=lambda: Handles(_WRITES))
-    attempts: Handles[WritingAttempt] = field(default_factory=lambda: Handles(_ATTEMPTS))
-    staged: Handles[StagedTable] = field(default_factory=lambda: Handles(_STAGED))
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.catalogs: Handles[OpenCatalog] = Handles("catalog", limits.catalogs)
+        self.tables: Handles[LoadedTable] = Handles("table of a query", limits.tables)
+        self.plans: Handles[Plan] = Handles("plan of a scan", limits.plans)
+        self.readers: Handles[TaskRows] = Handles("read of a file", limits.readers, lambda rows: rows.close(), "it gives no more rows")
+        self.writes: Handles[OpenWrite] = Handles("write", limits.writes, lambda write: write.remove_files_except(()), _NOT_COMMITTED)
+        self.attempts: Handles[WritingAttempt] = Handles(
+            "attempt at a task", limits.attempts, lambda attempt: attempt.stop(keep=False), _NOT_COMMITTED
+        )
+        self.staged: Handles[StagedTable] = Handles("new table", limits.staged, lambda staged: staged.abort(), _NOT_COMMITTED)
 
     def abandon_writes(self) -> None:
         """Delete the files of writes, attempts at tasks and staged tables that nobody will commit any more."""
-        for attempt in self.attempts.pop_all():
-            attempt.stop(keep=False)
-        for write in self.writes.pop_all():
-            write.remove_files_except(())
-        for staged in self.staged.pop_all():
-            staged.abort()
+        for unfinished in (self.attempts, self.writes, self.staged):
+            unfinished.end_all()

@@ -46,17 +46,23 @@ class StagedTable:
         replaces: whether there is a table whose rows are replaced.
         files: what writes have left to be committed.
         snapshot_properties: for the summary of the snapshot.
+        has_ended: whether it was aborted.
     """
 
     transaction: EncryptedTransaction
     replaces: bool
     files: list[DataFile] = field(default_factory=list)
     snapshot_properties: dict[str, str] = field(default_factory=dict)
+    has_ended: bool = False
 
     def keep(self, files: Sequence[DataFile], snapshot_properties: Mapping[str, str]) -> None:
-        """Take the files of a write, which `commit` commits and `abort` deletes."""
+        """Take the files of a write, which `commit` commits and `abort` deletes. After `abort` they are deleted: ConfigurationError."""
         self.files += files
         self.snapshot_properties |= snapshot_properties
+        # Looked at last: an abort in another thread either deletes these files, or is seen here.
+        if self.has_ended:
+            self.abort()
+            raise ConfigurationError("the table that these rows are for was given up, and they are deleted: run the statement again")
 
     def commit(self) -> None:
         """Commit the table and its rows.
@@ -74,6 +80,7 @@ class StagedTable:
 
     def abort(self) -> None:
         """Delete the files."""
+        self.has_ended = True
         delete_files(self._io, self.files)
 
     def _stage_rows(self) -> None:

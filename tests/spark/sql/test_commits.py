@@ -49,9 +49,9 @@ def table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Table:
 class Write:
     """One write, with a file that its only task has put where it was told."""
 
-    def __init__(self, table: Table, mode: str = "append", **fields: Any) -> None:
+    def __init__(self, table: Table, mode: str = "append", *, planner: Planner | None = None, **fields: Any) -> None:
         assert isinstance(table, EncryptedTable)
-        self.planner = Planner()
+        self.planner = planner or Planner()
         loaded = LoadedTable(LocatedTable.of_table(table), "prod", "main", table.metadata.current_snapshot_id, is_writable=True)
         self.table = self.planner.tables.add(loaded)
         asked = {"table": self.table, "mode": mode, "filter": [], "options": {}, **fields}

@@ -71,6 +71,11 @@ class PythonFiles extends TaskFiles {
     writer = null;
     try {
       python.ask(request);
+    } catch (PlannerError error) {
+      // Python gave the attempt up, and deleted its files: a task that ends well would have them committed.
+      if (keep) {
+        throw error;
+      }
     } catch (RuntimeException error) {
       // The process has ended. It, or the driver, removes what nobody keeps.
       return;

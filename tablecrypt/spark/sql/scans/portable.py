@@ -24,6 +24,7 @@ import pickle
 import struct
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Final
 
 import pyarrow as pa
@@ -104,7 +105,29 @@ def start_reading(planner: Planner, request: Request) -> Response:
     rows = _rows(
         request.content, row_ids=request.flag("row_ids"), last_updated=request.flag("last_updated"), positions=request.flag("positions")
     )
-    return Response({"reader": planner.readers.add(_prefetched(rows))})
+    return Response({"reader": planner.readers.add(TaskRows(rows))})
+
+
+class TaskRows:
+    """The rows of a task, which a thread reads ahead until they are closed."""
+
+    def __init__(self, rows: Iterator[pa.RecordBatch]) -> None:
+        self._rows = _prefetched(rows)
+        self._is_closed = False
+        self._lock = Lock()
+
+    def next(self) -> pa.RecordBatch | None:
+        """Return the next rows; None at the end. ConfigurationError after `close`: what is left out must not look like the end."""
+        with self._lock:
+            if self._is_closed:
+                raise ConfigurationError("this read of a file was closed before its end: run the query again")
+            return next(self._rows, None)
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        with self._lock:
+            self._is_closed = True
+            self._rows.close()
 
 
 def _prefetched(rows: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
@@ -114,7 +137,7 @@ def _prefetched(rows: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
 
 def next_rows(planner: Planner, request: Request) -> Response:
     """Return the next rows of a task as an Arrow stream; none at the end."""
-    rows = next(planner.readers[request.text("reader")], None)
+    rows = planner.readers[request.text("reader")].next()
     if rows is None:
         return Response({"end": True})
     return Response({"end": False}, arrow_stream(rows))
