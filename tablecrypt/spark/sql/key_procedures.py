@@ -20,10 +20,10 @@ from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 
 _TEXTS: Final = pa.list_(pa.string())
 _IDS: Final = pa.list_(pa.int64())
-_BY_LOCATION: Final = pa.map_(pa.string(), pa.string())
-_IDS_BY_LOCATION: Final = pa.map_(pa.string(), _IDS)
-_TEXTS_BY_KEY: Final = pa.map_(pa.string(), _TEXTS)
-_COUNTS: Final = pa.map_(pa.string(), pa.int64())
+_TEXT_BY_NAME: Final = pa.map_(pa.string(), pa.string())
+_IDS_BY_NAME: Final = pa.map_(pa.string(), _IDS)
+_TEXTS_BY_NAME: Final = pa.map_(pa.string(), _TEXTS)
+_COUNT_BY_NAME: Final = pa.map_(pa.string(), pa.int64())
 _RESULT: Final[Mapping[str, pa.DataType]] = {"table": pa.string(), "dry_run": pa.bool_()}
 _BAD: Final = pa.list_(pa.struct([("location", pa.string()), ("kind", pa.string()), ("part", pa.string()), ("message", pa.string())]))
 _PROPERTIES: Final = Parameter("properties", "MAP<STRING, STRING>")
@@ -124,13 +124,13 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     "rotate_column_keks": Procedure(
         "Replace the KEKs of a table's protected columns.",
         (TABLE, DRY_RUN),
-        _result(new_keks=_BY_LOCATION, old_keks=_TEXTS, column_keys=pa.int64()),
+        _result(new_keks=_TEXT_BY_NAME, old_keks=_TEXTS, column_keys=pa.int64()),
         _result_of(maintenance.rotate_column_keks),
     ),
     "rewrap_column_keks": Procedure(
         "Rewrap the KEKs of a table's protected columns under the newest versions of their master keys.",
         (TABLE, DRY_RUN),
-        _result(keks=_TEXTS_BY_KEY),
+        _result(keks=_TEXTS_BY_NAME),
         _result_of(maintenance.rewrap_column_keks),
     ),
     "prune_keys": Procedure(
@@ -182,7 +182,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             resumed=pa.int64(),
             snapshot_id=pa.int64(),
             deleted=pa.int64(),
-            refused=_BY_LOCATION,
+            refused=_TEXT_BY_NAME,
             left=_TEXTS,
         ),
         _migrate,
@@ -223,7 +223,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             parts=pa.int64(),
             bad=_BAD,
             complete=pa.bool_(),
-            unchecked_columns=_COUNTS,
+            unchecked_columns=_COUNT_BY_NAME,
         ),
         _verify,
         runs_jobs=True,
@@ -247,12 +247,12 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             retired_keks=_TEXTS,
             rewritten=_TEXTS,
             deleted=_TEXTS,
-            left=_BY_LOCATION,
-            refused=_BY_LOCATION,
+            left=_TEXT_BY_NAME,
+            refused=_TEXT_BY_NAME,
             not_found=_IDS,
             shredded_files=_TEXTS,
             live_files=_TEXTS,
-            still_opened=_IDS_BY_LOCATION,
+            still_opened=_IDS_BY_NAME,
             unknown=_IDS,
             outside=_TEXTS,
         ),
@@ -269,8 +269,8 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             retired_keks=_TEXTS,
             rewritten=_TEXTS,
             deleted=_TEXTS,
-            left=_BY_LOCATION,
-            refused=_BY_LOCATION,
+            left=_TEXT_BY_NAME,
+            refused=_TEXT_BY_NAME,
             outside=_TEXTS,
         ),
         _result_of(maintenance.shred_column),
@@ -278,7 +278,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     "rescue": Procedure(
         "Recover lost keys from older metadata.",
         (TABLE, *_arrays("metadata"), *_flags("expire_lost"), DRY_RUN),
-        _result(snapshots=_IDS, keys=_TEXTS, found_in=_TEXTS, expired=_IDS, damaged=_IDS, unreadable=_BY_LOCATION),
+        _result(snapshots=_IDS, keys=_TEXTS, found_in=_TEXTS, expired=_IDS, damaged=_IDS, unreadable=_TEXT_BY_NAME),
         _result_of(maintenance.rescue),
     ),
     "relocate": Procedure(
