@@ -22,6 +22,7 @@ from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.statements import add_files, alter_table, changelog_view, undelete_column
+from tablecrypt.spark.sql.variables import MEANING, find_variable
 
 PROCEDURES: Final[Mapping[str, Procedure]] = dict(
     sorted(
@@ -86,6 +87,10 @@ def call_procedure(planner: Planner, request: Request) -> Response:
     with runner_of(request, is_wanted="workers" not in arguments) as runner:
         call = Call(opened.catalog, opened.name, name_parts(namespace) if namespace else (), arguments, runner)
         rows = list(procedure.run(call))
+    for sql in (*call.statements, *(text for copy in call.copies for text in copy.values())):
+        # Whoever writes the metadata names the columns, and the rows of a copy are read by others than who calls this.
+        if (found := find_variable(sql)) is not None:
+            raise ConfigurationError(f"a name that {name} needs has {found}, {MEANING}: rename the column or table")
     described: dict[str, Any] = {"name": f"{opened.name}.{_SYSTEM}.{name}", "statements": call.statements, "copies": call.copies}
     if not procedure.only_looks:
         described["changed"] = [opened.name, *call.identifier()]

@@ -21,6 +21,7 @@ from tablecrypt.spark.sql.definitions import check_names, without_catalog
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.spark_types import iceberg_schema
+from tablecrypt.spark.sql.variables import MEANING, find_variable
 from tablecrypt.spark.sql.views import COMMENT, DIALECT, QUERY_COLUMNS, find_view, shown, views_of
 
 _LOCATION: Final = "location"
@@ -70,7 +71,11 @@ def _properties(request: Request) -> tuple[dict[str, str], str | None]:
 
 
 def _version(request: Request) -> ViewVersion:
-    representation = SQLViewRepresentation(type="sql", sql=request.text("sql"), dialect=DIALECT)
+    sql = request.text("sql")
+    # The session that made this statement replaces none, and others would.
+    if (found := find_variable(sql)) is not None:
+        raise ConfigurationError(f"the query of a view has {found}, {MEANING}: write the value")
+    representation = SQLViewRepresentation(type="sql", sql=sql, dialect=DIALECT)
     return ViewVersion(
         schema_id=0,
         summary={"engine-name": "tablecrypt"},

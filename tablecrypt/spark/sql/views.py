@@ -26,6 +26,7 @@ from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
 from tablecrypt.spark.sql.local_rows import local_rows
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import OpenCatalog, Planner
+from tablecrypt.spark.sql.variables import MEANING, find_variable
 from tablecrypt_catalog.rest_views import RestViews
 
 DIALECT: Final = "spark"
@@ -52,7 +53,7 @@ def described_view(opened: OpenCatalog, view: View) -> dict[str, Any]:
     """Return what Java's SqlView knows of a view.
 
     Raises:
-        FormatError: it has no SQL for Spark, or columns that do not fit each other.
+        FormatError: it has no SQL for Spark, SQL with a variable of Spark's, or columns that do not fit each other.
     """
     version, schema = view.current_version(), view.schema()
     names = _query_columns(view)
@@ -60,7 +61,7 @@ def described_view(opened: OpenCatalog, view: View) -> dict[str, Any]:
         raise FormatError(f"{shown(opened, view)} has {len(schema.fields)} columns, and its query {len(names)}: create it again")
     return {
         "schema": spark_json(schema),
-        "sql": _sql(opened, view),
+        "sql": _without_variables(opened, view, _sql(opened, view)),
         "query_columns": names,
         "default": [version.default_catalog or opened.name, *version.default_namespace],
         "comment": view.properties.get(COMMENT),
@@ -99,7 +100,8 @@ def show_create_view(planner: Planner, request: Request) -> Response:
         "AS",
         _sql(opened, view),
     ]
-    return local_rows("SHOW CREATE TABLE", pa.table({"createtab_stmt": ["\n".join(lines)]}))
+    statement = _without_variables(opened, view, "\n".join(lines))
+    return local_rows("SHOW CREATE TABLE", pa.table({"createtab_stmt": [statement]}))
 
 
 def describe_view(planner: Planner, request: Request) -> Response:
@@ -156,6 +158,15 @@ def _sql(opened: OpenCatalog, view: View) -> str:
     return found.sql
 
 
+def _without_variables(opened: OpenCatalog, view: View, sql: str) -> str:
+    # Whoever wrote the view would choose what of the reader's environment becomes a name, and names go to the catalog's server.
+    if (found := find_variable(sql)) is not None:
+        raise FormatError(
+            f"{shown(opened, view)} has {found} in its SQL, {MEANING}: DESCRIBE EXTENDED shows it, CREATE OR REPLACE VIEW mends it"
+        )
+    return sql
+
+
 def _query_columns(view: View) -> list[str]:
     """What the query calls the view's columns; a view of another engine has no other names than its own."""
     names = view.properties.get(QUERY_COLUMNS)
@@ -189,7 +200,8 @@ def _indented(items: Iterable[str]) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    # Spark replaces variables before it knows what a literal is.
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\u007B") + "'"
 
 
 OPERATIONS: Final = {

@@ -7,75 +7,21 @@ makes views of what others do not have, and takes a view for something that keep
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
-from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
 
 from tablecrypt import spark as tcs
-from tablecrypt_catalog import EncryptedRestCatalog
 from tests.spark.conftest import Lake
-from tests.support.aws import AwsServer
-from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
+from tests.spark.sql.rest_views import NAME, Views
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-NAME: Final = "seen"
-ID_COLUMN: Final = Schema(NestedField(1, "id", LongType()))
-
-
-@dataclass(frozen=True)
-class Views:
-    """A catalog whose namespace has the table `orders` with ids 1 to 4, of which 1 and 3 are in the region eu."""
-
-    spark: SparkSession
-    catalog: EncryptedRestCatalog
-    namespace: str
-    properties: dict[str, str]
-
-    @property
-    def prefix(self) -> str:
-        return f"{NAME}.{self.namespace}"
-
-    def sql(self, statement: str) -> list[tuple[object, ...]]:
-        """Run a statement in which `here` stands for the catalog and namespace."""
-        return [tuple(row) for row in self.spark.sql(statement.replace("here.", f"{self.prefix}.")).collect()]
-
-    def make(self, name: str, sql: str, properties: dict[str, str] | None = None, dialect: str = "spark") -> str:
-        """Put a view with a column `id` into the catalog, as anybody can who may write to it; return its name."""
-        representation = ViewRepresentation(
-            root=SQLViewRepresentation(type="sql", sql=sql.replace("here.", f"{self.prefix}."), dialect=dialect)
-        )
-        version = ViewVersion(schema_id=0, representations=[representation], default_namespace=(self.namespace,))
-        self.catalog.create_view((self.namespace, name), ID_COLUMN, version, properties=properties or {})
-        return f"{self.prefix}.{name}"
-
-
-@pytest.fixture(scope="module")
-def views(spark: SparkSession, aws: AwsServer, rest_server: RestServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Views]:
-    pins = tmp_path_factory.mktemp("views") / "pins.json"
-    catalog = encrypted_rest_catalog(rest_server.uri, aws)
-    namespace = new_namespace(rest_server)
-    properties = {
-        "py-catalog-impl": "tablecrypt_catalog.EncryptedRestCatalog",
-        "uri": rest_server.uri,
-        "encryption.pins": str(pins),
-        **aws.kms_properties,
-    }
-    tcs.catalog(spark, NAME, properties)
-    made = Views(spark, catalog, namespace, properties)
-    made.sql("CREATE TABLE here.orders (id BIGINT, region STRING) TBLPROPERTIES ('encryption.key-id' = 'alias/orders')")
-    made.sql("INSERT INTO here.orders VALUES (1, 'eu'), (2, 'us'), (3, 'eu'), (4, NULL)")
-    yield made
-    made.sql(f"DROP NAMESPACE {made.prefix} CASCADE")
-    assert not catalog.namespace_exists(namespace)
 
 
 def test_a_view_is_what_the_statement_says_and_shows_the_rows_of_now(views: Views) -> None:
@@ -169,6 +115,7 @@ def test_a_view_means_the_same_wherever_it_is_read(views: Views) -> None:
     assert session.sql("SELECT * FROM short").collect()[0][0] == 1
 
 
+VARIABLE: Final = r"\$\{.*(?:variable|environment)"
 HOSTILE: Final = {
     "a command": ("DROP TABLE here.orders", "cannot parse as a query"),
     "an insert": ("INSERT INTO here.orders VALUES (9, 'x')", "cannot parse as a query"),
@@ -205,6 +152,26 @@ HOSTILE: Final = {
     "a global temporary view": ("SELECT id FROM global_temp.secret", "TABLE_OR_VIEW_NOT_FOUND"),
     "a temporary function": ("SELECT secretly(1L) AS id", "UNRESOLVED_ROUTINE"),
     "itself": ("SELECT id FROM here.hostile", "reads itself"),
+    "itself behind a WITH of its name in a subquery": (
+        "SELECT id FROM hostile WHERE id NOT IN (WITH hostile AS (SELECT 1L AS id) SELECT id FROM hostile)",
+        "reads itself",
+    ),
+    "itself in a WITH of its name": ("WITH hostile AS (SELECT id FROM hostile) SELECT id FROM hostile", "reads itself"),
+    "the environment": ("SELECT id FROM here.`${env:PATH}`", VARIABLE),
+    "the environment in a literal": ("SELECT length('${env:PATH}') AS id", VARIABLE),
+    "the environment in a comment": ("SELECT 1L AS id -- ${env:PATH}", VARIABLE),
+    "the environment as a namespace": ("SELECT id FROM seen.`a${env:PATH}`.t", VARIABLE),
+    "the environment, where the name is not set": ("SELECT length('${env:TABLECRYPT_NOT_SET}') AS id", VARIABLE),
+    "the environment by a name from a variable": ("SELECT length('${${env:PATH}}') AS id", VARIABLE),
+    "a property of Java": ("SELECT id FROM here.`${system:user.home}`", VARIABLE),
+    "a setting": ("SELECT id FROM here.`${spark.app.name}`", VARIABLE),
+    "a variable that SET has made": ("SELECT id FROM here.`${tablecrypt.made}`", VARIABLE),
+    "a setting that is not there": ("SELECT id FROM here.orders${nowhere}", VARIABLE),
+    "a setting as spark": ("SELECT id FROM here.`${spark:spark.app.name}`", VARIABLE),
+    "a setting as sparkconf": ("SELECT id FROM here.`${sparkconf:spark.app.name}`", VARIABLE),
+    "a setting as hiveconf": ("SELECT id FROM here.`${hiveconf:spark.app.name}`", VARIABLE),
+    "a setting as hivevar": ("SELECT id FROM here.`${hivevar:tablecrypt.made}`", VARIABLE),
+    "a variable without a name": ("SELECT length('${env:}') AS id", VARIABLE),
     "no column of that name": ("SELECT 1L AS other", "(?i)INCOMPATIBLE_VIEW_SCHEMA_CHANGE|UNRESOLVED"),
 }
 LIES: Final = {
@@ -218,13 +185,15 @@ LIES: Final = {
 def test_a_view_of_a_hostile_catalog_reads_tables_and_does_nothing_else(views: Views, hostile: str, tmp_path: Path) -> None:
     sql, named = HOSTILE[hostile]
     mark = tmp_path / "mark"
+    views.sql("SET tablecrypt.made = orders")
     views.spark.range(1).createOrReplaceTempView("secret")
     views.spark.range(1).createOrReplaceGlobalTempView("secret")
     views.spark.udf.register("secretly", lambda value: value, "bigint")
     name = views.make("hostile", sql.replace("$mark", str(mark)), LIES)
     try:
-        with pytest.raises(Exception, match=named):
+        with pytest.raises(Exception, match=named) as raised:
             views.spark.table(name).collect()
+        assert os.environ["PATH"] not in str(raised.value)
         assert views.sql(f"SHOW VIEWS IN {views.prefix} LIKE 'hostile'") == [(views.namespace, "hostile", False)]
         assert views.sql(f"DESCRIBE {name}") == [("id", "bigint", None)]
     finally:
@@ -245,10 +214,78 @@ def test_views_in_a_circle_and_views_that_multiply_are_refused(views: Views) -> 
     for level in range(30):
         views.make(f"twice{level + 1}", f"SELECT a.id FROM twice{level} a JOIN twice{level} b ON a.id = b.id")
 
-    for refused, named in (("odd", "reads itself"), ("even", "reads itself"), ("twice30", "more than 1000 times")):
+    for refused, named in (("odd", "reads itself"), ("even", "reads itself"), ("twice30", "more than 1000 readings")):
         with pytest.raises(Exception, match=named):
             views.sql(f"SELECT * FROM here.{refused}")
     assert sorted(views.sql("SELECT * FROM here.twice3")) == [(1,), (2,), (3,), (4,)]
+
+
+LEVELS: Final = 11
+MULTIPLYING: Final = {
+    "behind a WITH of the same name": (
+        "SELECT a.id FROM {one} a JOIN {one} b ON a.id = b.id WHERE a.id NOT IN (WITH {one} AS (SELECT 0L AS id) SELECT id FROM {one})"
+    ),
+    "through a WITH": "WITH a AS (SELECT id FROM {one}) SELECT a.id FROM a JOIN a b ON a.id = b.id",
+    "the deepest first": "SELECT a.id FROM {two} a JOIN {one} b ON a.id = b.id JOIN {one} c ON a.id = c.id",
+}
+
+
+@pytest.mark.parametrize("how", sorted(MULTIPLYING))
+def test_views_that_multiply_are_refused_at_once_however_they_do_it(views: Views, how: str) -> None:
+    name = f"m{sorted(MULTIPLYING).index(how)}x"
+    views.make(f"{name}0", "SELECT id FROM here.orders")
+    views.make(f"{name}1", "SELECT id FROM here.orders")
+    for level in range(2, LEVELS + 2):
+        views.make(f"{name}{level}", MULTIPLYING[how].format(one=f"{name}{level - 1}", two=f"{name}{level - 2}"))
+
+    started = time.monotonic()
+    with pytest.raises(Exception, match="more than 1000 readings"):
+        views.sql(f"SELECT * FROM here.{name}{LEVELS + 1}")
+    assert "more than 1000 readings" in str(views.sql(f"EXPLAIN SELECT * FROM here.{name}{LEVELS + 1}"))
+    assert time.monotonic() - started < 60
+    assert sorted(views.sql(f"SELECT * FROM here.{name}3")) == [(1,), (2,), (3,), (4,)]
+
+
+def test_one_view_whose_own_names_multiply_is_refused_and_a_small_one_is_not(views: Views) -> None:
+    def doubled(levels: int) -> str:
+        steps = (f"a{level} AS (SELECT x.id FROM a{level - 1} x JOIN a{level - 1} y ON x.id = y.id)" for level in range(1, levels + 1))
+        return f"WITH a0 AS (SELECT id FROM here.orders), {', '.join(steps)} SELECT id FROM a{levels}"
+
+    views.make("doubled", doubled(LEVELS))
+    views.make("halved", doubled(3))
+    with pytest.raises(Exception, match="more than 1000 readings"):
+        views.sql("SELECT * FROM here.doubled")
+    assert sorted(views.sql("SELECT * FROM here.halved")) == [(1,), (2,), (3,), (4,)]
+
+
+def test_views_that_read_themselves_end_in_that_error_under_any_name(views: Views) -> None:
+    views.make("it-self", "SELECT id FROM `it-self`")
+    views.make("around", "WITH a AS (SELECT id FROM here.about), b AS (SELECT id FROM a) SELECT id FROM b")
+    views.make("about", "SELECT id FROM around WHERE EXISTS (WITH around AS (SELECT 1) SELECT * FROM around)")
+    for name in ("`it-self`", "around", "about"):
+        with pytest.raises(Exception, match="reads itself"):
+            views.sql(f"SELECT * FROM here.{name}")
+
+    # A WITH of the view's own name is not the view.
+    views.make("own", "WITH own AS (SELECT id FROM here.orders) SELECT id FROM own WHERE id IN (SELECT min(id) FROM own)")
+    assert views.sql("SELECT * FROM here.own") == [(1,)]
+    if views.spark.version >= "4.1":
+        views.make("counted", "WITH RECURSIVE n (id) AS (SELECT 1L UNION ALL SELECT id + 1 FROM n WHERE id < 3) SELECT id FROM n")
+        assert sorted(views.sql("SELECT * FROM here.counted")) == [(1,), (2,), (3,)]
+
+
+def test_a_long_chain_of_views_ends_in_an_error_that_says_so(views: Views) -> None:
+    views.make("link1", "SELECT id FROM here.orders")
+    for level in range(2, 121):
+        views.make(f"link{level}", f"SELECT id FROM link{level - 1}")
+    for refused in (33, 120):
+        with pytest.raises(Exception, match="more than 32 deep"):
+            views.sql(f"SELECT * FROM here.link{refused}")
+    assert len(views.sql("SELECT * FROM here.link32")) == 4
+    # Spark has loaded the lower half already when the upper one reads it.
+    views.make("both", "SELECT a.id FROM here.link17 a JOIN here.link32 b ON a.id = b.id")
+    with pytest.raises(Exception, match="more than 32 deep"):
+        views.sql("SELECT * FROM here.both")
 
 
 def test_no_view_takes_the_name_of_a_table_that_is_pinned(views: Views) -> None:

@@ -80,6 +80,11 @@ class SqlName {
     return String.join(".", whole);
   }
 
+  /** The name of a view, as `expanded` gives it where another view reads it. */
+  static String whole(String catalog, Identifier view) {
+    return String.join(".", joined(new String[] {catalog}, joined(view.namespace(), new String[] {view.name()})));
+  }
+
   private static boolean isCatalog(SparkSession session, String name) {
     return name.equals(SESSION_CATALOG) || setting(session, name).length() > 0;
   }

@@ -46,7 +46,8 @@ class SqlView extends V1Table {
     String sql = told.required("sql").asText();
     String[] from = (String[]) Planner.JSON.convertValue(told.required("default"), String[].class);
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
-    ViewNesting.enter(name, ViewQuery.checked(session, name, sql).names(session, from));
+    String own = SqlName.whole(catalog.name(), view);
+    ViewNesting.enter(own, ViewQuery.checked(session, name, sql).readings(session, own, from));
     HashMap settings = new HashMap();
     settings.put(KEYS.VIEW_SCHEMA_MODE(), "COMPENSATION");
     JsonNode columns = told.required("query_columns");
@@ -90,13 +91,14 @@ class SqlView extends V1Table {
     }
   }
 
-  /** The reader's own settings: Iceberg's views have none. */
+  /** The reader's own settings: Iceberg's views have none. But nothing in the text of a view is a variable of the reader's. */
   private static void putSettings(HashMap settings) {
     Iterator all = CollectionConverters.asJava(SQLConf.get().getAllConfs()).entrySet().iterator();
     while (all.hasNext()) {
       Map.Entry each = (Map.Entry) all.next();
       settings.put(KEYS.VIEW_SQL_CONFIG_PREFIX() + each.getKey(), each.getValue());
     }
+    settings.put(KEYS.VIEW_SQL_CONFIG_PREFIX() + LiteralQuery.SETTING, "false");
   }
 
   public String name() {

@@ -2,26 +2,30 @@ package tablecrypt.jvm;
 
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.analysis.CTESubstitution$;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.plans.logical.CTERelationDef;
+import org.apache.spark.sql.catalyst.plans.logical.CTERelationRef;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ParsedStatement;
 import org.apache.spark.sql.catalyst.plans.logical.ScriptTransformation;
-import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.DataSource;
 import scala.Product;
 import scala.collection.Iterable;
-import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
@@ -33,20 +37,22 @@ class ViewQuery {
   private static final String COMPUTED_NAME = "WithUnresolvedIdentifier";
 
   private final String view;
-  private final Set common = new HashSet();
   private final List relations = new ArrayList();
   private final List functions = new ArrayList();
+  private final List readings = new ArrayList();
+  private final Map readingsOfCommon = new HashMap();
 
-  private ViewQuery(String view, LogicalPlan plan) {
+  private ViewQuery(String view) {
     this.view = view;
-    addCommon(plan);
   }
 
   /** Parse and check the SQL of a view. IllegalArgumentException where it is no query, or one that does more than to read tables. */
   static ViewQuery checked(SparkSession session, String view, String sql) {
     LogicalPlan plan = parsed(session, view, sql);
-    ViewQuery query = new ViewQuery(view, plan);
+    ViewQuery query = new ViewQuery(view);
     query.checkNode(plan);
+    // Spark's own rule says which names are those of a WITH. It would be an attacker who gains by a difference between its rule and one here.
+    query.addReadings(CTESubstitution$.MODULE$.apply(plan), query.readings);
     query.checkFiles(session);
     return query;
   }
@@ -91,18 +97,33 @@ class ViewQuery {
     }
   }
 
-  /** The names of tables and views in it, each as often as it is there, with the catalog and namespace that it is resolved in. */
-  List names(SparkSession session, String[] from) {
+  /**
+   * What it reads: for the view a list of names of tables and views, and of numbers, each as often as it is there. Each number is that of a
+   * WITH, for which there is such a list too. Names have the catalog and namespace that they are resolved in.
+   */
+  Map readings(SparkSession session, String own, String[] from) {
+    HashMap all = new HashMap();
+    all.put(own, named(session, readings, from));
+    Iterator each = readingsOfCommon.entrySet().iterator();
+    while (each.hasNext()) {
+      Map.Entry common = (Map.Entry) each.next();
+      all.put(common.getKey(), named(session, (List) common.getValue(), from));
+    }
+    return all;
+  }
+
+  private static List named(SparkSession session, List readings, String[] from) {
     ArrayList names = new ArrayList();
-    for (int index = 0; index < relations.size(); index++) {
-      names.add(SqlName.expanded(session, SqlName.strings((Seq) relations.get(index)), from));
+    for (int index = 0; index < readings.size(); index++) {
+      Object read = readings.get(index);
+      names.add(read instanceof Seq ? SqlName.expanded(session, SqlName.strings((Seq) read), from) : read);
     }
     return names;
   }
 
   static LogicalPlan parsed(SparkSession session, String view, String sql) {
     try {
-      return session.sessionState().sqlParser().parseQuery(sql);
+      return LiteralQuery.parsed(session, sql);
     } catch (Throwable error) {
       throw new IllegalArgumentException("the view " + view + " contains SQL that this Spark cannot parse as a query: " + error.getMessage(), error);
     }
@@ -119,7 +140,7 @@ class ViewQuery {
     if (node.getClass().getSimpleName().equals("VariableReference")) {
       throw refused("reads a variable of the session");
     }
-    Iterator inner = inner(node);
+    scala.collection.Iterator inner = inner(node);
     while (inner.hasNext()) {
       checkResolved(inner.next(), own);
     }
@@ -139,9 +160,6 @@ class ViewQuery {
     if (node.getClass().getSimpleName().endsWith(COMPUTED_NAME)) {
       throw refused("computes a name (IDENTIFIER)");
     }
-    if (node instanceof UnresolvedRelation && !isCommon(((UnresolvedRelation) node).multipartIdentifier())) {
-      relations.add(((UnresolvedRelation) node).multipartIdentifier());
-    }
     if (node instanceof UnresolvedFunction) {
       String[] name = SqlName.strings(((UnresolvedFunction) node).nameParts());
       functions.add(name[name.length - 1]);
@@ -149,29 +167,31 @@ class ViewQuery {
         throw refused("calls Java by the name of a method (" + name[name.length - 1] + ")");
       }
     }
-    Iterator inner = inner(node);
+    scala.collection.Iterator inner = inner(node);
     while (inner.hasNext()) {
       checkNode(inner.next());
     }
   }
 
-  /** The names that WITH gives. */
-  private void addCommon(Object node) {
-    if (node instanceof UnresolvedWith) {
-      Iterator relations = ((UnresolvedWith) node).cteRelations().iterator();
-      while (relations.hasNext()) {
-        common.add(((String) ((Product) relations.next()).productElement(0)).toLowerCase(Locale.ROOT));
-      }
+  /** Add what a plan reads, in which the names of WITH are references by number. */
+  private void addReadings(Object node, List found) {
+    List into = found;
+    if (node instanceof CTERelationDef) {
+      into = new ArrayList();
+      readingsOfCommon.put(Long.valueOf(((CTERelationDef) node).id()), into);
     }
-    Iterator inner = inner(node);
+    if (node instanceof CTERelationRef) {
+      into.add(Long.valueOf(((CTERelationRef) node).cteId()));
+    }
+    if (node instanceof UnresolvedRelation) {
+      Seq name = ((UnresolvedRelation) node).multipartIdentifier();
+      relations.add(name);
+      into.add(name);
+    }
+    scala.collection.Iterator inner = inner(node);
     while (inner.hasNext()) {
-      addCommon(inner.next());
+      addReadings(inner.next(), into);
     }
-  }
-
-  private boolean isCommon(Seq name) {
-    String[] parts = SqlName.strings(name);
-    return parts.length == 1 && common.contains(parts[0].toLowerCase(Locale.ROOT));
   }
 
   private IllegalArgumentException refused(String why) {
@@ -179,7 +199,7 @@ class ViewQuery {
   }
 
   /** All that a node of a plan is made of: plans, expressions, and what holds some. Children alone would leave out WITH and subqueries. */
-  private static Iterator inner(Object node) {
+  private static scala.collection.Iterator inner(Object node) {
     if (node instanceof Iterable) {
       return ((Iterable) node).iterator();
     }

@@ -100,5 +100,5 @@ def _number(value: float) -> str:
 
 
 def _text(value: str) -> str:
-    # What a backslash means in a literal is a setting of the session.
-    return f"'{value}'" if "'" not in value and "\\" not in value else f"CAST(X'{value.encode().hex()}' AS STRING)"
+    # What a backslash means in a literal is a setting of the session, and so is whether ${env:HOME} is replaced.
+    return f"'{value}'" if not set("'\\$") & set(value) else f"CAST(X'{value.encode().hex()}' AS STRING)"
