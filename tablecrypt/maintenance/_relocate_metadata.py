@@ -41,6 +41,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._relocate_files import PathMap, Rewritten
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
+from tablecrypt.manifests.copied_files import NAME_ENDING, fingerprints_in, header_field
 from tablecrypt.manifests.manifest_file import DecryptedManifest, EncryptedManifestFile
 from tablecrypt.manifests.manifest_list import ManifestListHeader, protected_columns_header
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
@@ -132,11 +133,13 @@ class ManifestCopier:
 
     def _write(self, manifest: EncryptedManifestFile) -> tuple[str, StandardKeyMetadata]:
         opened = manifest.read(self._source)
-        output = self._target.new_encrypted_output(f"{self._prefix}{len(self._rows)}.avro")
+        copied = fingerprints_in(opened.metadata, manifest.manifest_path)
+        output = self._target.new_encrypted_output(f"{self._prefix}{len(self._rows)}{NAME_ENDING if copied else ''}.avro")
         schema, spec = _schema_and_spec(opened, manifest)
         if manifest.added_snapshot_id is None:
             raise FormatError(f"{manifest.manifest_path}: its manifest list does not say which snapshot added it")
-        with ManifestWriterV3(spec, schema, output, manifest.added_snapshot_id, self._codec, manifest.content) as writer:
+        further = header_field(copied)
+        with ManifestWriterV3(spec, schema, output, manifest.added_snapshot_id, self._codec, manifest.content, further) as writer:
             for entry in opened.entries:
                 writer.add_entry(self._entry(entry))
         return output.location, output.key_metadata

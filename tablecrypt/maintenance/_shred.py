@@ -46,7 +46,7 @@ from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folde
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.manifests.manifest_cache import CACHE
 from tablecrypt.table.metadata_cache import PARSED
-from tablecrypt.table.snapshots import EncryptedManifestCleaning
+from tablecrypt.table.replace_files import EncryptedManifestCleaning
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
 

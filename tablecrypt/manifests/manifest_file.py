@@ -47,7 +47,7 @@ _ADDED = ManifestEntryStatus.ADDED
 _DELETED = ManifestEntryStatus.DELETED
 CONTENT_NAMES: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
 _HEADER_LENGTH: Final = 1024 * 1024
-"""Plaintext bytes of an AGS1 block, in which any header fits."""
+"""Plaintext bytes of an AGS1 block, in which a header fits but for that of rows copied from very many files."""
 KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
 PARTITIONS = MANIFEST_FILE_POSITIONS["partitions"]
 MANIFEST_FIRST_ROW_ID = MANIFEST_FILE_POSITIONS["first_row_id"]
@@ -116,9 +116,16 @@ def open_manifest(io: EncryptingFileIO, location: str, key_metadata: StandardKey
 
 
 def read_manifest_header(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata) -> Mapping[str, str]:
-    """Decrypt the first block of the manifest at `location`, and return its Avro header's metadata."""
+    """Decrypt the first block of the manifest at `location`, more only for a longer header, and return its Avro header's metadata."""
     with io.decrypting_input(location, key_metadata).open() as stream:
-        return AvroContainer(stream.read(_HEADER_LENGTH), location, ENTRY_TYPES).metadata
+        start = stream.read(_HEADER_LENGTH)
+        try:
+            return AvroContainer(start, location, ENTRY_TYPES).metadata
+        except FormatError:
+            rest = stream.read()
+            if not rest:
+                raise
+        return AvroContainer(start + rest, location, ENTRY_TYPES).metadata
 
 
 def parse_manifest(plaintext: bytes, location: str, content: ManifestContent) -> DecryptedManifest:

@@ -3,7 +3,7 @@
     manifest_entry records  →  Avro file in blocks of about 64 kB  →  AGS1 stream
 
 Avro metadata, as Iceberg Java writes it: schema (the table's, as JSON), partition-spec, partition-spec-id, format-version "3",
-content "data" or "deletes".
+content "data" or "deletes". A caller may add fields, which readers that do not know them ignore.
 
 `to_manifest_file()` gives the row for the manifest list: manifest_length is the length of the ciphertext, and key_metadata holds the DEK,
 the AAD prefix and that same length. Sequence number and first_row_id are left for the manifest list's writer.
@@ -17,6 +17,7 @@ Specification: "Manifests" of the Iceberg table specification.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import TracebackType
 
 from pydantic_core import to_json
@@ -24,7 +25,7 @@ from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestWriter
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import TableVersion
+from pyiceberg.typedef import EMPTY_DICT, TableVersion
 
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingOutputFile
@@ -49,6 +50,7 @@ class ManifestWriterV3(ManifestWriter):
         snapshot_id: int,
         avro_compression: str,
         content: ManifestContent = ManifestContent.DATA,
+        further_fields: Mapping[str, str] = EMPTY_DICT,
     ) -> None:
         super().__init__(spec, schema, output_file, snapshot_id, avro_codec_name(avro_compression))  # type: ignore[arg-type]
         self.spec = spec
@@ -57,6 +59,7 @@ class ManifestWriterV3(ManifestWriter):
         self.snapshot_id = snapshot_id
         self.compression = avro_compression
         self.manifest_content = content
+        self.further_fields = further_fields
         self.entry_count = 0
         self.refused = False
         self.complete = False
@@ -98,6 +101,7 @@ class ManifestWriterV3(ManifestWriter):
                 "partition-spec-id": str(self.spec.spec_id),
                 "format-version": str(FORMAT_VERSION),
                 "content": CONTENT_NAMES[self.manifest_content],
+                **self.further_fields,
             },
             compression=self.compression,
         )

@@ -111,6 +111,7 @@ def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snaps
         producer = update.producer(EncryptedOverwrite, operation)
         for file in change.dropped:
             producer.delete_data_file(file)
+    producer.moves_rows = bool(change.rewritten or (change.marked and change.added))
     producer.isolate_as(change.isolation or operation)
     with producer:
         producer.delete_by_predicate(change.conflicts_with)
@@ -178,18 +179,10 @@ class BatchMarker:
                 return True
         return False
 
-
-class MarkedTransaction(EncryptedTransaction):
-    """A transaction that gives up if another process has committed its micro-batch."""
-
-    def __init__(self, table: EncryptedTable, marker: BatchMarker) -> None:
-        super().__init__(table)
-        self._marker = marker
-
-    def check_new_base(self) -> None:
-        """Look for the marker in the table's current state."""
-        if self._marker.is_in(self.table.metadata):
-            raise BatchAlreadyCommittedError(f"batch {self._marker.batch_id} of query {self._marker.query_id} is committed already")
+    def check_not_in(self, metadata: TableMetadata) -> None:
+        """Raise BatchAlreadyCommittedError where the branch holds this micro-batch, or a later one of the same query."""
+        if self.is_in(metadata):
+            raise BatchAlreadyCommittedError(f"batch {self.batch_id} of query {self.query_id} is committed already")
 
 
 def begin(table: EncryptedTable, marker: BatchMarker | None) -> EncryptedTransaction:
@@ -198,8 +191,7 @@ def begin(table: EncryptedTable, marker: BatchMarker | None) -> EncryptedTransac
     Raises:
         BatchAlreadyCommittedError: the table as it was loaded holds the batch.
     """
-    if marker is None:
-        return table.transaction()
-    transaction = MarkedTransaction(table, marker)
-    transaction.check_new_base()
+    transaction = table.transaction()
+    if marker is not None:
+        transaction.check_each_base(marker.check_not_in)
     return transaction

@@ -15,6 +15,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from pyiceberg.table.snapshots import Operation
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.spark.columns import arrow_schema, batch_for_table, schema_for_table
 from tablecrypt.spark.commit import (
     BatchAlreadyCommittedError,
@@ -90,6 +92,8 @@ class WriteOptions:
     path: Path | None = None
     stage_first: Callable[[EncryptedTransaction], None] | None = None
     """What is staged before appended rows, in their commit."""
+    copied: CopiedFiles | None = None
+    """The files that appended rows are copied from, where the table is to remember them."""
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError for options that contradict each other."""
@@ -309,7 +313,8 @@ def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions)
                 replaced.delete_by_predicate(ALWAYS_TRUE)
         if not files:
             return
-        with transaction.append_producer(options.summary, options.branch) as producer:
+        copied = options.copied.fingerprints if options.copied is not None else frozenset[bytes]()
+        with transaction.append_producer(options.summary, options.branch, copied) as producer:
             for file in files:
                 producer.append_data_file(file)
 
@@ -352,6 +357,8 @@ def _committing(table: EncryptedTable, files: Sequence[DataFile], options: Write
     is_staged = False
     try:
         transaction = begin(table, options.marker)
+        if options.copied is not None:
+            transaction.check_each_base(partial(options.copied.check, table.io, branch=options.branch))
         with transaction:
             yield transaction
             is_staged = True

@@ -1,4 +1,4 @@
-"""Snapshots of the same rows in other files: what a compaction and a re-encryption commit.
+"""Snapshots of the same rows in other files or manifests: what compactions, re-encryptions and rewrites of manifests commit.
 
 A compaction puts data files in place of others that hold the same rows:
 
@@ -20,13 +20,23 @@ A re-encryption swaps each file for a copy under a new key:
 The new manifests are worked out again on each base that the commit is tried on, so what others committed meanwhile survives: rows appended
 stay, a swapped file that was removed stays removed, and rows deleted from it stay deleted.
 
+A rewrite of manifests brings files of one partition near each other. A cleaning of manifests changes no file either: it commits a snapshot
+of the same files whose manifests name no deleted ones, before shredding can let go of the snapshot that deleted them. A deleted entry keeps
+the DEK of the file that it names.
+
+    manifest with live entries only         kept as it is
+    manifest with live and deleted ones     written again with the live ones, as existing
+    manifest with deleted ones only         left out
+
 Raises ValidationException for a conflict of a compaction; nothing is committed then.
 
-Iceberg table spec, "Snapshots" (operation replace), "Sequence Numbers", "Row Lineage", "Deletion Vectors".
+Iceberg table spec, "Snapshots" (operation replace), "Sequence Numbers", "Row Lineage", "Deletion Vectors", "Manifests"
+(status).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -41,6 +51,7 @@ from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
 from tablecrypt.table._pyiceberg.producers import WholeSnapshotAdapter
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.deletion_vectors import DeletionVector, puffin_location, write_deletion_vectors
+from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import DeleteIndex, EncryptedFileScanTask, ScanPlanner, only_path, sequence_number_of
 from tablecrypt.table.snapshots import EncryptedOverwrite, EncryptedProducer, ObsoleteDeletes
 from tablecrypt.table.table_files import refuse_plaintext
@@ -285,3 +296,80 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
             file_sequence_number=None,
             data_file=new,
         )
+
+
+class EncryptedManifestRewrite(EncryptedProducer, WholeSnapshotAdapter):
+    """Writes a branch's manifests again, so that files of one partition are near each other. Snapshots of operation REPLACE.
+
+    Args:
+        target_size: about how many bytes a new manifest has.
+        spec_id: only manifests of this partition spec; None for those of all.
+        sort_by: partition fields by which files are put in order before the others.
+    """
+
+    def __init__(self, *, target_size: int, spec_id: int | None = None, sort_by: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(**options)
+        self._target_size = target_size
+        self._spec_id = spec_id
+        self._sort_by = tuple(sort_by)
+
+    def collect_manifests(self) -> list[ManifestFile]:
+        """Write new manifests of each spec and content that has several, and return them with those that stay."""
+        parent = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
+        groups = manifests_by_kind(parent.manifests(self.io) if parent is not None else ())
+        return [new for group in groups for new in (self._rewritten(group) if is_worth_rewriting(group, self._spec_id) else group)]
+
+    def _rewritten(self, group: Sequence[ManifestFile]) -> list[ManifestFile]:
+        entries = [entry for manifest in group for entry in manifest.fetch_manifest_entry(self.io, discard_deleted=True)]
+        names = [field.name for field in self.spec(group[0].partition_spec_id).fields]
+        order = sorted(range(len(names)), key=lambda at: (*(names[at] != name for name in self._sort_by), at))
+
+        def sorting(entry: ManifestEntry) -> list[tuple[bool, str]]:
+            values = partition_values(entry.data_file.partition)
+            return [(values[at] is not None, str(values[at])) for at in order]
+
+        entries.sort(key=sorting)
+        length = sum(manifest.manifest_length for manifest in group)
+        per_manifest = max(1, len(entries) * self._target_size // max(length, 1))
+        return [self._manifest_of(group[0], entries[at : at + per_manifest]) for at in range(0, len(entries), per_manifest)]
+
+    def _manifest_of(self, like: ManifestFile, entries: Sequence[ManifestEntry]) -> ManifestFile:
+        with self._manifest_writer(self.spec(like.partition_spec_id), like.content) as writer:
+            for entry in entries:
+                writer.existing(entry)
+        return writer.to_manifest_file()
+
+
+class EncryptedManifestCleaning(EncryptedProducer, WholeSnapshotAdapter):
+    """Leaves deleted entries out of a branch's manifests. Snapshots of operation REPLACE."""
+
+    def collect_manifests(self) -> list[ManifestFile]:
+        """Write the manifests that change, and return them with those that stay."""
+        parent = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
+        cleaned = [self._cleaned(manifest) for manifest in (parent.manifests(self.io) if parent is not None else ())]
+        return [manifest for manifest in cleaned if manifest is not None]
+
+    def _cleaned(self, manifest: ManifestFile) -> ManifestFile | None:
+        entries = manifest.fetch_manifest_entry(self.io, discard_deleted=False)
+        live = [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
+        if len(live) == len(entries):
+            return manifest
+        if not live:
+            return None
+        with self._manifest_writer(self.spec(manifest.partition_spec_id), manifest.content) as writer:
+            for entry in live:
+                writer.existing(entry)
+        return writer.to_manifest_file()
+
+
+def manifests_by_kind(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]]:
+    """Return manifests in groups of one partition spec and one content."""
+    groups: dict[tuple[int, ManifestContent], list[ManifestFile]] = defaultdict(list)
+    for manifest in manifests:
+        groups[manifest.partition_spec_id, manifest.content].append(manifest)
+    return list(groups.values())
+
+
+def is_worth_rewriting(group: Sequence[ManifestFile], spec_id: int | None) -> bool:
+    """Whether a group has several manifests, and is of the spec that is asked for where one is."""
+    return len(group) > 1 and spec_id in (None, group[0].partition_spec_id)

@@ -7,14 +7,10 @@ One attempt to commit writes, from the bottom up:
 
 An abandoned attempt leaves no key entry behind: `EncryptedTransaction` drops its updates, and the retry encrypts a new entry.
 
-One producer changes no file: it commits a snapshot of the same files whose manifests name no deleted ones, before shredding can let go of
-the snapshot that deleted them. A deleted entry keeps the DEK of the file that it names.
+Manifests of copied rows remember which files these were copied from (copied_files.py). What a commit does not keep of such a manifest, the
+first of its new manifests takes over that holds files of the old one, or their rows in other files.
 
-    manifest with live entries only         kept as it is
-    manifest with live and deleted ones     written again with the live ones, as existing
-    manifest with deleted ones only         left out
-
-Iceberg table spec, "Snapshots", "Row Lineage", "Manifest Lists", "Manifests" (status).
+Iceberg table spec, "Snapshots", "Row Lineage", "Manifest Lists".
 """
 
 from __future__ import annotations
@@ -30,12 +26,14 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, Manifes
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import TableProperties
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.table.snapshots import CHANGED_PARTITION_COUNT_PROP, Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate, TableUpdate, UpdatesAndRequirements
 
 from tablecrypt.errors import FormatError
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import NewManifestListKey
+from tablecrypt.manifests.copied_files import NAME_ENDING, copied_files_of, header_field, remembers_files
+from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
@@ -55,6 +53,9 @@ from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate
+
+_ENGINE = "engine-name"
+_SPARK = "spark"
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class EncryptedProducer(ProducerAdapter):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._dropped_delete_files: list[DataFile] = []
+        self.copied_files: frozenset[bytes] = frozenset()
+        self.moves_rows = self.operation == Operation.REPLACE
 
     def append_data_file(self, data_file: DataFile) -> EncryptedProducer:
         """Add a file to the snapshot: one of the partition spec that it says, or else of the table's as it is now.
@@ -104,7 +107,7 @@ class EncryptedProducer(ProducerAdapter):
             refuse_restricted(self.io, "a commit that removes or replaces rows")
         self._dropped_delete_files = []
         metadata = self.encrypted_metadata
-        manifests = self.collect_manifests()
+        manifests = self._with_copied_files(self.collect_manifests())
         # No key of a file that was written so far is in the metadata: whatever they hold, nobody can open them where this refuses.
         self._check_protection(metadata)
         first_row_id = metadata.next_row_id or 0
@@ -193,18 +196,56 @@ class EncryptedProducer(ProducerAdapter):
         """The table's fail-closed FileIO with its encryption manager."""
         return cast("TableFileIO", self.io)
 
-    def _manifest_writer(self, spec: PartitionSpec, content: ManifestContent) -> ManifestWriterV3:
+    def _manifest_writer(
+        self, spec: PartitionSpec, content: ManifestContent, copied_files: frozenset[bytes] = frozenset()
+    ) -> ManifestWriterV3:
         return ManifestWriterV3(
             spec=spec,
             schema=self.schema(),
-            output_file=self.table_io.new_encrypted_output(self.next_manifest_location()),
+            output_file=self.table_io.new_encrypted_output(self.next_manifest_location(NAME_ENDING if copied_files else "")),
             snapshot_id=self.snapshot_id,
             avro_compression=self.compression,
             content=content,
+            further_fields=header_field(copied_files),
         )
 
+    def _with_copied_files(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Write one of the new manifests again where they are to remember files that rows were copied from, and none does."""
+        kept = {manifest.manifest_path for manifest in manifests}
+        gone = [manifest for manifest in self._parent_manifests() if remembers_files(manifest) and manifest.manifest_path not in kept]
+        is_merged = self.copied_files and not any(self.was_written(manifest) and remembers_files(manifest) for manifest in manifests)
+        if not gone and not is_merged:
+            return manifests
+        paths = {path for manifest in gone for path in self._live_paths(manifest)}
+        new = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA and self.was_written(manifest)]
+        heirs = [manifest for manifest in new if is_merged or not paths.isdisjoint(self._live_paths(manifest))]
+        if not heirs and self.moves_rows:
+            heirs = [manifest for manifest in new if self._live_paths(manifest)]
+        if not heirs:
+            return manifests
+        remembered = self.copied_files | copied_files_of(self.io, [*gone, heirs[0]])
+        heir = self._written_again(heirs[0], remembered)
+        return [heir if manifest.manifest_path == heirs[0].manifest_path else manifest for manifest in manifests]
+
+    def _parent_manifests(self) -> list[ManifestFile]:
+        metadata = self.encrypted_metadata
+        parent = metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
+        # A migration leaves its plain parent behind, into which nothing was copied.
+        return parent.manifests(self.io) if isinstance(parent, EncryptedSnapshot) and parent.key_id is not None else []
+
+    def _live_paths(self, manifest: ManifestFile) -> set[str]:
+        return {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(self.io, discard_deleted=True)}
+
+    def _written_again(self, manifest: ManifestFile, copied_files: frozenset[bytes]) -> ManifestFile:
+        entries = EncryptedManifestFile.of(manifest).read(self.table_io).entries
+        with self._manifest_writer(self.spec(manifest.partition_spec_id), manifest.content, copied_files) as writer:
+            for entry in entries:
+                writer.add_entry(entry)
+        self.replace_manifest(manifest)
+        return writer.to_manifest_file()
+
     def _added_manifest(self, spec_id: int, files: Iterable[DataFile]) -> ManifestFile:
-        with self.new_manifest_writer(self.spec(spec_id)) as writer:
+        with self._manifest_writer(self.spec(spec_id), ManifestContent.DATA, self.copied_files) as writer:
             for file in files:
                 entry = ManifestEntry.from_args(
                     status=ManifestEntryStatus.ADDED,
@@ -241,8 +282,10 @@ class EncryptedProducer(ProducerAdapter):
             collector.add_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
         for file in (*self.deleted_data_files, *self._dropped_delete_files):
             collector.remove_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
+        changed = (*self.added_data_files, *self.added_delete_files, *self.deleted_data_files, *self._dropped_delete_files)
         counts = {
             **collector.build(),
+            **_partition_count(self.snapshot_properties, changed, specs),
             **_vector_counts("added", self.added_delete_files),
             **_vector_counts("removed", self._dropped_delete_files),
         }
@@ -377,61 +420,6 @@ class EncryptedUpdateSnapshot(UpdateSnapshotAdapter):
         return self.producer(EncryptedRowDelta, operation, row_delta=row_delta)
 
 
-class EncryptedManifestRewrite(EncryptedProducer, WholeSnapshotAdapter):
-    """Writes a branch's manifests again, so that files of one partition are near each other. Snapshots of operation REPLACE.
-
-    Args:
-        target_size: about how many bytes a new manifest has.
-        spec_id: only manifests of this partition spec; None for those of all.
-        sort_by: partition fields by which files are put in order before the others.
-    """
-
-    def __init__(self, *, target_size: int, spec_id: int | None = None, sort_by: Sequence[str] = (), **options: Any) -> None:
-        super().__init__(**options)
-        self._target_size = target_size
-        self._spec_id = spec_id
-        self._sort_by = tuple(sort_by)
-
-    def collect_manifests(self) -> list[ManifestFile]:
-        """Write new manifests of each spec and content that has several, and return them with those that stay."""
-        parent = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
-        groups = manifests_by_kind(parent.manifests(self.io) if parent is not None else ())
-        return [new for group in groups for new in (self._rewritten(group) if is_worth_rewriting(group, self._spec_id) else group)]
-
-    def _rewritten(self, group: Sequence[ManifestFile]) -> list[ManifestFile]:
-        entries = [entry for manifest in group for entry in manifest.fetch_manifest_entry(self.io, discard_deleted=True)]
-        names = [field.name for field in self.spec(group[0].partition_spec_id).fields]
-        order = sorted(range(len(names)), key=lambda at: (*(names[at] != name for name in self._sort_by), at))
-
-        def sorting(entry: ManifestEntry) -> list[tuple[bool, str]]:
-            values = partition_values(entry.data_file.partition)
-            return [(values[at] is not None, str(values[at])) for at in order]
-
-        entries.sort(key=sorting)
-        length = sum(manifest.manifest_length for manifest in group)
-        per_manifest = max(1, len(entries) * self._target_size // max(length, 1))
-        return [self._manifest_of(group[0], entries[at : at + per_manifest]) for at in range(0, len(entries), per_manifest)]
-
-    def _manifest_of(self, like: ManifestFile, entries: Sequence[ManifestEntry]) -> ManifestFile:
-        with self._manifest_writer(self.spec(like.partition_spec_id), like.content) as writer:
-            for entry in entries:
-                writer.existing(entry)
-        return writer.to_manifest_file()
-
-
-def manifests_by_kind(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]]:
-    """Return manifests in groups of one partition spec and one content."""
-    groups: dict[tuple[int, ManifestContent], list[ManifestFile]] = defaultdict(list)
-    for manifest in manifests:
-        groups[manifest.partition_spec_id, manifest.content].append(manifest)
-    return list(groups.values())
-
-
-def is_worth_rewriting(group: Sequence[ManifestFile], spec_id: int | None) -> bool:
-    """Whether a group has several manifests, and is of the spec that is asked for where one is."""
-    return len(group) > 1 and spec_id in (None, group[0].partition_spec_id)
-
-
 def _as_counted(file: DataFile) -> DataFile:
     """Return a file with the size that summaries count, which for a deletion vector is that of its blob."""
     counted = EncryptedDataFile.of(file)
@@ -442,28 +430,16 @@ def _as_counted(file: DataFile) -> DataFile:
     return counted
 
 
+def _partition_count(properties: Mapping[str, str], changed: Iterable[DataFile], specs: Mapping[int, PartitionSpec]) -> dict[str, str]:
+    """Return how many partitions a commit of Spark's changes, as Iceberg Java counts them: files of no partition are in one, too."""
+    if properties.get(_ENGINE) != _SPARK:
+        # PyIceberg's own count leaves files of no partition out.
+        return {}
+    names = {spec_id: tuple(field.name for field in spec.fields) for spec_id, spec in specs.items()}
+    partitions = {tuple(zip(names[file.spec_id], partition_values(file.partition), strict=True)) for file in changed}
+    return {CHANGED_PARTITION_COUNT_PROP: str(len(partitions))}
+
+
 def _vector_counts(change: str, files: Iterable[DataFile]) -> dict[str, str]:
     count = sum(is_deletion_vector(file) for file in files)
     return {f"{change}-dvs": str(count)} if count else {}
-
-
-class EncryptedManifestCleaning(EncryptedProducer, WholeSnapshotAdapter):
-    """Leaves deleted entries out of a branch's manifests. Snapshots of operation REPLACE."""
-
-    def collect_manifests(self) -> list[ManifestFile]:
-        """Write the manifests that change, and return them with those that stay."""
-        parent = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
-        cleaned = [self._cleaned(manifest) for manifest in (parent.manifests(self.io) if parent is not None else ())]
-        return [manifest for manifest in cleaned if manifest is not None]
-
-    def _cleaned(self, manifest: ManifestFile) -> ManifestFile | None:
-        entries = manifest.fetch_manifest_entry(self.io, discard_deleted=False)
-        live = [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
-        if len(live) == len(entries):
-            return manifest
-        if not live:
-            return None
-        with self._manifest_writer(self.spec(manifest.partition_spec_id), manifest.content) as writer:
-            for entry in live:
-                writer.existing(entry)
-        return writer.to_manifest_file()

@@ -23,10 +23,11 @@ from typing import Any, cast
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysFalse, BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE, StagedTable, TableProperties, Transaction, UpsertResult
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
@@ -42,12 +43,15 @@ from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.table.update.statistics import UpdateStatistics
 from pyiceberg.transforms import IdentityTransform, Transform
 from pyiceberg.typedef import EMPTY_DICT, Properties, Record, TableVersion
+from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.config import Config
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
+from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
 from tablecrypt.parquet.view_types import rows_without_views
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
+from tablecrypt.table._pyiceberg.producers import FastAppendFiles
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, UpdateSpecAdapter, parse_row_filter
 from tablecrypt.table.filters import partitions_filter, with_nanoseconds, with_sql_null_semantics
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -65,7 +69,7 @@ from tablecrypt.table.row_changes import (
     upsert_mode,
 )
 from tablecrypt.table.scan import EncryptedDataScan
-from tablecrypt.table.snapshots import EncryptedDelete, EncryptedOverwrite, EncryptedUpdateSnapshot
+from tablecrypt.table.snapshots import EncryptedDelete, EncryptedOverwrite, EncryptedProducer, EncryptedUpdateSnapshot
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, UpgradeToVersion3Update, check_properties_keep_key_id, check_table_properties
 from tablecrypt.table.upserts import Replaced, Upsert
@@ -122,6 +126,18 @@ class EncryptedTransaction(TransactionAdapter):
     def update_spec(self) -> UpdateSpec:
         """Evolve the partitioning."""
         return UpdateSpecInVersion3(self)
+
+    def append_producer(
+        self, snapshot_properties: dict[str, str], branch: str | None, copied_files: frozenset[bytes] = frozenset()
+    ) -> FastAppendFiles:
+        """Return a fast or a merge append, as the table's properties say.
+
+        Args:
+            copied_files: fingerprints of the files that the rows were copied from, for the table to remember.
+        """
+        producer = super().append_producer(snapshot_properties, branch)
+        cast("EncryptedProducer", producer).copied_files = copied_files
+        return producer
 
     def append(
         self, df: pa.Table | pa.RecordBatchReader, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
@@ -230,9 +246,10 @@ class EncryptedTransaction(TransactionAdapter):
             replacing = update.row_delta(plan.row_delta) if plan.row_delta else update.overwrite(commit_uuid, operation)
             producer = _replacing(replacing, plan.replaced)
             producer.isolate_as(Operation.OVERWRITE)
+            copied = self._copied_files(branch)
             with producer:
                 producer.delete_by_predicate(plan.updated_filter, case_sensitive)
-            self._append_rows(plan.updated, snapshot_properties, branch)
+            self._append_rows(plan.updated, snapshot_properties, branch, copied - self._copied_files(branch))
         if plan.inserted.num_rows:
             self._append_rows(plan.inserted, snapshot_properties, branch)
         return UpsertResult(rows_updated=plan.updated.num_rows, rows_inserted=plan.inserted.num_rows)
@@ -252,19 +269,29 @@ class EncryptedTransaction(TransactionAdapter):
             key_metadata: for each location its StandardKeyMetadata, as an object or encoded.
 
         Raises:
+            AlreadyAddedError: the branch has a file already, or another process has added it meanwhile.
             PlaintextRefusedError: a file has no key metadata, or is plaintext.
             TamperedFileError: a file does not open with the key given for it.
         """
         refuse_protected(self.table_metadata, "add_files")
         if len(file_paths) != len(set(file_paths)):
             raise ValueError("File paths must be unique")
-        if check_duplicate_files and (known := self.already_referenced(file_paths)):
-            raise ValueError(f"Cannot add files that are already referenced by table, files: {', '.join(known)}")
+        if check_duplicate_files:
+            self.check_each_base(lambda metadata: self._check_not_referenced(metadata, file_paths, branch))
         data_files = list(encrypted_files_to_data_files(self.encrypted_metadata, self.table_io, file_paths, key_metadata))
         if self.table_metadata.name_mapping() is None:
             mapping = self.table_metadata.schema().name_mapping.model_dump_json()
             self.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
         self._append_files(data_files, snapshot_properties, branch)
+
+    def _check_not_referenced(self, metadata: TableMetadata, file_paths: Iterable[str], branch: str | None) -> None:
+        snapshot = metadata.snapshot_by_name(branch)
+        manifests = snapshot.manifests(self.table.io) if snapshot is not None else []
+        data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
+        entries = ExecutorFactory.get_or_create().map(lambda manifest: manifest.fetch_manifest_entry(self.table.io), data)
+        live = (entry.data_file.file_path for of_manifest in entries for entry in of_manifest)
+        if known := sorted(set(file_paths).intersection(live)):
+            raise AlreadyAddedError(f"Cannot add files that are already referenced by table, files: {', '.join(known)}")
 
     def set_properties(self, properties: Properties = EMPTY_DICT, **kwargs: object) -> Transaction:
         """Set table properties.
@@ -385,8 +412,18 @@ class EncryptedTransaction(TransactionAdapter):
             format_version=self.table_metadata.format_version,
         )
 
-    def _append_rows(self, df: pa.Table | pa.RecordBatchReader, snapshot_properties: dict[str, str], branch: str | None) -> None:
-        producer = self.append_producer(snapshot_properties, branch)
+    def _copied_files(self, branch: str | None) -> frozenset[bytes]:
+        snapshot = self.table_metadata.snapshot_by_name(branch)
+        return copied_files_of(self.table.io, snapshot.manifests(self.table.io)) if snapshot is not None else frozenset()
+
+    def _append_rows(
+        self,
+        df: pa.Table | pa.RecordBatchReader,
+        snapshot_properties: dict[str, str],
+        branch: str | None,
+        copied_files: frozenset[bytes] = frozenset(),
+    ) -> None:
+        producer = self.append_producer(snapshot_properties, branch, copied_files)
         has_rows = isinstance(df, pa.RecordBatchReader) or df.num_rows > 0
         data_files = self._write(df, producer.commit_uuid, branch) if has_rows else []
         with producer:
@@ -410,6 +447,7 @@ class EncryptedTransaction(TransactionAdapter):
 
 
 def _replacing(overwrite: EncryptedOverwrite, replaced: Iterable[Replaced]) -> EncryptedOverwrite:
+    overwrite.moves_rows = True
     for old, new in replaced:
         overwrite.delete_data_file(old)
         for file in new:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from pyiceberg.typedef import Identifier
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.maintenance import Runner
+from tablecrypt.spark.sql.writes.copies import Copy
 from tablecrypt.table.table import EncryptedTable
 
 Row = Mapping[str, Any]
@@ -67,8 +68,8 @@ class Procedure:
         run: does it, and returns the rows.
         runs_jobs: whether it reads or writes data files, which a cluster's executors share.
         only_looks: whether the table stays as it is.
-        copies: whether the session is to append what queries of its own give, as Call.copies says; `run` gets the columns of the argument
-            source_table as Spark's JSON in source_schema.
+        copies: whether the session is to append rows of its own, as Call.copies says; `run` gets the columns of the argument source_table
+            as Spark's JSON in source_schema, and in directory_columns the names of those that are texts of partition directories.
     """
 
     description: str
@@ -78,6 +79,23 @@ class Procedure:
     runs_jobs: bool = False
     only_looks: bool = False
     copies: bool = False
+
+
+@dataclass(frozen=True)
+class RowCopy:
+    """Rows for the session to append.
+
+    Attributes:
+        copy: what is remembered of them.
+        into: the table's name in SQL.
+        columns: expressions, one for each column of the table.
+        condition: which of the source's rows.
+    """
+
+    copy: Copy
+    into: str
+    columns: Sequence[str]
+    condition: str
 
 
 @dataclass(frozen=True)
@@ -100,7 +118,7 @@ class Call:
     arguments: Mapping[str, Any]
     runner: Runner | None = None
     statements: list[str] = field(default_factory=list)
-    copies: list[Mapping[str, str]] = field(default_factory=list)
+    copies: list[RowCopy] = field(default_factory=list)
 
     def identifier(self, name: str = "table") -> Identifier:
         """Return the table that an argument names, without the catalog. ConfigurationError where it names none of this catalog."""

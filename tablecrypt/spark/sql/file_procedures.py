@@ -28,7 +28,7 @@ from tablecrypt.maintenance.reachable import FileKind
 from tablecrypt.setting_kinds import one_of, truth
 from tablecrypt.spark.protected_columns import ensure_column_keys
 from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns, moment_of
-from tablecrypt.table.snapshots import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
+from tablecrypt.table.replace_files import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import is_deletion_vector
 

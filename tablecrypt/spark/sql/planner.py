@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tablecrypt.spark.sql.scans.portable import TaskRows
     from tablecrypt.spark.sql.staging import StagedTable
     from tablecrypt.spark.sql.writes.commits import OpenWrite
+    from tablecrypt.spark.sql.writes.copies import Copy
     from tablecrypt.spark.sql.writes.portable import WritingAttempt
 
 
@@ -34,6 +35,7 @@ class Limits:
     writes: int = 1_000
     attempts: int = 1_000
     staged: int = 1_000
+    copies: int = 1_000
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -111,6 +113,7 @@ class Planner:
             "attempt at a task", limits.attempts, lambda attempt: attempt.stop(keep=False), _NOT_COMMITTED
         )
         self.staged: Handles[StagedTable] = Handles("new table", limits.staged, lambda staged: staged.abort(), _NOT_COMMITTED)
+        self.copies: Handles[Copy] = Handles("call of add_files", limits.copies)
 
     def abandon_writes(self) -> None:
         """Delete the files of writes, attempts at tasks and staged tables that nobody will commit any more."""

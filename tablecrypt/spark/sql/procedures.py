@@ -87,11 +87,12 @@ def call_procedure(planner: Planner, request: Request) -> Response:
     with runner_of(request, is_wanted="workers" not in arguments) as runner:
         call = Call(opened.catalog, opened.name, name_parts(namespace) if namespace else (), arguments, runner)
         rows = list(procedure.run(call))
-    for sql in (*call.statements, *(text for copy in call.copies for text in copy.values())):
+    for sql in (*call.statements, *(text for copy in call.copies for text in (copy.into, *copy.columns, copy.condition))):
         # Whoever writes the metadata names the columns, and the rows of a copy are read by others than who calls this.
         if (found := find_variable(sql)) is not None:
             raise ConfigurationError(f"a name that {name} needs has {found}, {MEANING}: rename the column or table")
-    described: dict[str, Any] = {"name": f"{opened.name}.{_SYSTEM}.{name}", "statements": call.statements, "copies": call.copies}
+    copies = [{**vars(each), "copy": planner.copies.add(each.copy)} for each in call.copies]
+    described: dict[str, Any] = {"name": f"{opened.name}.{_SYSTEM}.{name}", "statements": call.statements, "copies": copies}
     if not procedure.only_looks:
         described["changed"] = [opened.name, *call.identifier()]
     return Response(described, arrow_stream(table_of(rows, procedure.columns)))

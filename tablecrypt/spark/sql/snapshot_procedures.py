@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
-from pyiceberg.manifest import ManifestEntryStatus
+from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.manifests.copied_files import copied_files_of
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
 from tablecrypt.spark.sql.branches_and_tags import LIMITS, check_is_new, drop, head_of, point, ref_of, snapshot_of
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
@@ -143,6 +144,7 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
     transaction = table.transaction()
     with transaction:
         producer = transaction.update_snapshot(published).fast_append()
+        producer.copied_files = copied_files_of(table.io, _manifests_of(table, source))
         for file in _appended_by(table, source):
             producer.append_data_file(file)
         producer.commit()
@@ -160,15 +162,17 @@ def _check_was_not_picked(table: EncryptedTable, published: dict[str, str]) -> N
 
 
 def _appended_by(table: EncryptedTable, source: Snapshot) -> Iterator[EncryptedDataFile]:
-    for manifest in source.manifests(table.io):
-        if manifest.added_snapshot_id != source.snapshot_id:
-            continue
+    for manifest in _manifests_of(table, source):
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
             if entry.status == ManifestEntryStatus.ADDED:
                 file = EncryptedDataFile.of(entry.data_file)
                 # Its rows get ids of the commit that appends them.
                 file[FIRST_ROW_ID] = None
                 yield file
+
+
+def _manifests_of(table: EncryptedTable, source: Snapshot) -> list[ManifestFile]:
+    return [manifest for manifest in source.manifests(table.io) if manifest.added_snapshot_id == source.snapshot_id]
 
 
 def _moved_to(table: EncryptedTable, snapshot_id: int) -> Row:

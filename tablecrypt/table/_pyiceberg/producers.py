@@ -79,13 +79,22 @@ class ProducerAdapter(_SnapshotProducer[Any]):
         finally:
             self._added_data_files = self._left
 
-    def next_manifest_location(self) -> str:
+    def next_manifest_location(self, name_ending: str = "") -> str:
         """Return the location of the next manifest, remembered for removal should the attempt be abandoned."""
         location = self.transaction_table.location_provider().new_metadata_location(
-            f"{self.commit_uuid}-m{next(self._manifest_num_counter)}.avro"
+            f"{self.commit_uuid}-m{next(self._manifest_num_counter)}{name_ending}.avro"
         )
         self._written_manifests.append(location)
         return location
+
+    def was_written(self, manifest: ManifestFile) -> bool:
+        """Whether this attempt wrote a manifest."""
+        return manifest.manifest_path in self._written_manifests
+
+    def replace_manifest(self, manifest: ManifestFile) -> None:
+        """Have a manifest that this attempt wrote removed after the commit: another takes its place."""
+        self._written_manifests.remove(manifest.manifest_path)
+        self._uncommitted_manifests.append(manifest.manifest_path)
 
     def next_manifest_list_location(self) -> str:
         """Return the location of this attempt's manifest list, remembered likewise."""

@@ -1,7 +1,6 @@
 """Transactions of PyIceberg: staging, the commit loop with its retries, and conflict checks are theirs.
 
-Transaction: _apply, _rebuild_snapshot_updates, _scan, _table, _updates, _append_snapshot_producer, _build_partition_predicate,
-  _find_referenced_data_files
+Transaction: _apply, _rebuild_snapshot_updates, _scan, _table, _updates, _append_snapshot_producer, _build_partition_predicate
 CreateTableTransaction: _initial_changes, _updates
 _apply_table_update, _TableMetadataUpdateContext     registering our update types with PyIceberg's dispatch
 _parse_row_filter                                    what PyIceberg accepts as a filter, we accept
@@ -12,7 +11,7 @@ UpdateSpec: _partition_field, _transaction           which id a new partition fi
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyiceberg.expressions import BooleanExpression
@@ -45,6 +44,7 @@ class TransactionAdapter(Transaction):
     """A transaction whose private hooks have public names."""
 
     _staged: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+    _checks: tuple[Callable[[TableMetadata], None], ...] = ()
 
     @property
     def table_metadata(self) -> TableMetadata:
@@ -65,11 +65,18 @@ class TransactionAdapter(Transaction):
     def _scan(self, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True) -> DataScan:
         return self.new_scan(row_filter, case_sensitive)
 
-    def check_new_base(self) -> None:
-        """Look at the table as others have left it, before a failed commit is tried again on top of that. Raise to give up."""
+    def check_each_base(self, check: Callable[[TableMetadata], None]) -> None:
+        """Look at the table as this transaction has staged it, and as others have left it before a failed commit is tried again on that.
+
+        Args:
+            check: raises to give up: a ValidationException where files of the attempt are to be removed.
+        """
+        check(self.table_metadata)
+        self._checks = (*self._checks, check)
 
     def _rebuild_snapshot_updates(self) -> None:
-        self.check_new_base()
+        for check in self._checks:
+            check(self._table.metadata)
         self._updates = tuple(update for update in self._updates if not self.belongs_to_attempt(update))
         super()._rebuild_snapshot_updates()
 
@@ -94,10 +101,6 @@ class TransactionAdapter(Transaction):
 
     def _build_partition_predicate(self, partition_records: set[Record], partition_fields: list[str]) -> BooleanExpression:
         return self.partition_predicate(partition_records, partition_fields)
-
-    def already_referenced(self, file_paths: list[str]) -> list[str]:
-        """Return those of the paths that the current snapshot references."""
-        return self._find_referenced_data_files(file_paths)
 
     @property
     def table(self) -> Table:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.conftest import Lake
@@ -20,7 +23,6 @@ from tests.support.rest_server import RestServer, new_namespace
 from tests.support.spark_jar import catalog_settings, spark_jar
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -149,6 +151,58 @@ def test_a_view_leads_to_no_table_that_its_readers_catalog_cannot_open(oracle: J
     assert views.ids("SELECT id FROM hostile") == [1]
     views.refused("SELECT id FROM ours.db.hostile", "calls Java")
     views.run("USE h.default")
+
+
+def test_java_keeps_what_was_copied_until_it_writes_the_manifest_again(
+    spark: SparkSession, prod: Lake, oracle: JavaOracle, new_name: str, tmp_path: Path
+) -> None:
+    for number in range(3):
+        pq.write_table(pa.table({"id": [number], "note": [CANARY]}), tmp_path / f"{number}.parquet")
+    add = f"CALL prod.system.add_files('{{}}', '`parquet`.`{tmp_path.as_uri()}`')"
+    spark.sql(f"CREATE TABLE prod.{new_name} (id bigint, note string) TBLPROPERTIES ('encryption.key-id' = 'alias/orders')")
+    assert spark.sql(add.format(new_name)).collect() == [(3, 1)]
+
+    oracle.register("with_sql.copied", prod.catalog.load_table(new_name).metadata_location)
+    oracle.sql(f"INSERT INTO h.with_sql.copied VALUES (7, '{CANARY}')")
+    prod.catalog.register_table(f"{new_name}_back", oracle.metadata_location("with_sql.copied"))
+    assert spark.table(f"prod.{new_name}_back").count() == oracle.rows("with_sql.copied").num_rows == 4
+    with pytest.raises(Exception, match="has rows of 3 of the source's files already"):
+        spark.sql(add.format(f"{new_name}_back")).collect()
+
+    oracle.sql("CALL h.system.rewrite_data_files(table => 'with_sql.copied', options => map('rewrite-all', 'true'))")
+    prod.catalog.register_table(f"{new_name}_again", oracle.metadata_location("with_sql.copied"))
+    assert spark.sql(add.format(f"{new_name}_again")).collect() == [(3, 1)]
+
+
+def test_add_files_gives_what_icebergs_own_gives(oracle: JavaOracle, rest_server: RestServer, tmp_path: Path) -> None:
+    both = SharedViews(oracle, new_namespace(rest_server))
+    for number, dept in enumerate(["01", "1e3", "a%2Fb", "__HIVE_DEFAULT_PARTITION__", "2024-01-02"]):
+        folder = tmp_path / f"dept={dept}" / f"level=0{number}" / f"day=2024-02-0{number + 1}"
+        folder.mkdir(parents=True)
+        for part in range(2):
+            pq.write_table(pa.table({"id": pa.array([10 * number + part], pa.int32())}), folder / f"{part}.parquet")
+    pq.write_table(pa.table({"id": pa.array([77], pa.int32())}), tmp_path.parent / f"{tmp_path.name}.parquet")
+    source, alone = f"`parquet`.`{tmp_path}`", f"`parquet`.`{tmp_path.parent / tmp_path.name}.parquet`"
+    found = []
+    for catalog, properties in (("ours", "TBLPROPERTIES ('encryption.key-id' = 'alias/orders')"), ("theirs", "")):
+        name, columns = f"db.copies_{catalog}", "id int, dept string, level int, day date"
+        both.run(f"CREATE TABLE {catalog}.{name} ({columns}) USING iceberg PARTITIONED BY (dept, level, day) {properties}")
+        both.run(f"CREATE TABLE {catalog}.{name}_flat (id int) USING iceberg {properties}")
+        some = f"CALL {catalog}.system.add_files('{name}', '{source}', map('dept', '01'))"
+        whole = f"CALL {catalog}.system.add_files(table => '{name}', source_table => '{source}', check_duplicate_files => {{}})"
+        flat = f"CALL {catalog}.system.add_files('{name}_flat', '{alone}')"
+        results = [both.run(some)]
+        both.refused(whole.format("true"), "already")
+        results += [both.run(whole.format("false")), both.run(flat)]
+        both.refused(flat, "already")
+        both.run(f"DELETE FROM {catalog}.{name}_flat WHERE id > 0")
+        results.append(both.run(flat))
+        counted = f"SELECT summary['changed-partition-count'] AS changed FROM {catalog}.{{}}.snapshots ORDER BY committed_at"
+        results += [both.run(counted.format(each)) for each in (name, f"{name}_flat")]
+        rows = f"SELECT dept, level, day, id FROM {catalog}.{name} ORDER BY ALL"
+        found.append([*results, both.run(rows), both.run(f"SELECT id FROM {catalog}.{name}_flat")])
+    assert found[0] == found[1]
+    assert found[0][0] == [{"added_files_count": 2, "changed_partition_count": 1}]
 
 
 class SharedViews:

@@ -124,8 +124,12 @@ _MIGRATION: Final = Section(
         _call("migrate('db.plain')", "SELECT count(*) = 1 FROM prod.db.plain"),
         _call("migrate('db.plain2', map('foo', 'bar'))", "SELECT count(*) = 1 FROM prod.db.plain2"),
         _call("add_files(table => 'db.sample', source_table => 'spark_catalog.default.plain')", _ROWS.format(4)),
-        _call("add_files(table => 'db.sample', source_table => '`parquet`.`$plain`')", _ROWS.format(5)),
-        _call("register_table(table => 'db.registered', metadata_file => '$metadata')", "SELECT count(*) = 5 FROM prod.db.registered"),
+        _call(
+            "add_files(table => 'db.sample', source_table => '`parquet`.`$plain`')",
+            _ROWS.format(4),
+            "DELETE FROM prod.db.sample WHERE name IS NULL",
+        ),
+        _call("register_table(table => 'db.registered', metadata_file => '$metadata')", "SELECT count(*) = 4 FROM prod.db.registered"),
     ),
     (*_SAMPLE, "$plain"),
 )

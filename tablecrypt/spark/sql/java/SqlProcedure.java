@@ -5,7 +5,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Collections;
 import java.util.Iterator;
-import org.apache.spark.sql.DataFrameWriterV2;
+import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -30,6 +30,7 @@ import org.apache.spark.sql.types.TimestampType;
 class SqlProcedure implements UnboundProcedure, BoundProcedure {
   private static final String FILE_LIST_VIEW = "file_list_view";
   private static final String SOURCE_TABLE = "source_table";
+  private static final String COPY = "tablecrypt-copy";
 
   private final SqlCatalog catalog;
   private final JsonNode told;
@@ -83,8 +84,10 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     if (arguments.has(FILE_LIST_VIEW)) {
       arguments.set("file_list", files(session, arguments.required(FILE_LIST_VIEW).asText()));
     }
+    CopiedSource source = null;
     if (told.required("copies").asBoolean()) {
-      arguments.put("source_schema", session.table(arguments.required(SOURCE_TABLE).asText()).schema().json());
+      source = CopiedSource.of(session, arguments.required(SOURCE_TABLE).asText());
+      source.describe(arguments);
     }
     if (session.catalog().currentCatalog().equals(catalog.name())) {
       request.put("current_namespace", session.catalog().currentDatabase());
@@ -94,7 +97,7 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     PlannerResponse rows = response;
     JsonNode copies = response.json.required("copies");
     for (int index = 0; index < copies.size(); index++) {
-      rows = copied(session, copies.required(index));
+      rows = copied(source, copies.required(index));
     }
     if (response.json.has("changed")) {
       // What Spark has cached of the table is of the state before.
@@ -107,16 +110,20 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     return Collections.singletonList(new LocalTable(rows.json.required("name").asText(), rows.bytes)).iterator();
   }
 
-  /** Append what a query gives, and return what Python says of the commit. */
-  private PlannerResponse copied(SparkSession session, JsonNode copy) {
-    String marker = copy.required("marker").asText();
+  /** Append rows of a source, and return what Python says of the commit. */
+  private PlannerResponse copied(CopiedSource source, JsonNode copy) {
+    String handle = copy.required("copy").asText();
+    Dataset rows = source.rows(copy.required("condition").asText());
+    ObjectNode listing = catalog.request("list_source_files").put("copy", handle);
+    listing.set("files", CopiedSource.files(rows));
+    ask(listing);
+    String[] columns = (String[]) Planner.JSON.convertValue(copy.required("columns"), String[].class);
     try {
-      DataFrameWriterV2 writer = session.sql(copy.required("query").asText()).writeTo(copy.required("into").asText());
-      writer.option(copy.required("property").asText(), marker).append();
+      rows.selectExpr(columns).writeTo(copy.required("into").asText()).option(COPY, handle).append();
     } catch (NoSuchTableException gone) {
       throw new IllegalStateException(gone.getMessage(), gone);
     }
-    return ask(catalog.request("copied_rows").put("into", copy.required("into").asText()).put("marker", marker));
+    return ask(catalog.request("copied_rows").put("copy", handle));
   }
 
   /** The files of a view: their location, and when they were last changed in microseconds. */

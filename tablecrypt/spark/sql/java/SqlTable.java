@@ -151,6 +151,9 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
     if (takesAnyRows) {
       known.add(TableCapability.ACCEPT_ANY_SCHEMA);
     }
+    if (SchemaEvolution.CAPABILITY != null) {
+      known.add(SchemaEvolution.CAPABILITY);
+    }
     return known;
   }
 

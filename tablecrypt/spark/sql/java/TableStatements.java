@@ -69,6 +69,7 @@ public class TableStatements implements InvocationHandler {
       arguments[0] = understood((String) arguments[0]);
     }
     Object plan = parsed(method, arguments);
+    SchemaEvolution.check(session, plan);
     return isStatement ? AppendedTables.distinguished(session, new ViewStatements(session).instead(plan)) : plan;
   }
 

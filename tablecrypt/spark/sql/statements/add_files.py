@@ -3,104 +3,165 @@
 Iceberg's procedure lets a table name files that are there. An encrypted table names none that is plaintext, so here Spark reads the source
 and writes its rows as it writes any others, in one commit. The source stays as it is, in plaintext where it is that.
 
-    Java       the source's columns ──▶ add_files ──▶ a query of the table's columns, and a marker for the snapshot
-    Java       appends what the query gives ──▶ copied_rows ──▶ what Iceberg's procedure returns
+    Java    the source's columns ─▶ add_files ─▶ expressions for the table's columns, and a condition
+    Java    the rows' files ─▶ list_source_files ─▶ appends the rows ─▶ copied_rows ─▶ what Iceberg's procedure returns
+
+The names of partition directories are texts, of which Spark guesses types: `dept=01` would be 1, and 1 as a text is '1'. So those of a path
+are read as texts here, and a text has to say a value of its column's type exactly. Tables and views that Spark knows have their own types.
+
+The table remembers the source's files (manifests/copied_files.py). None is copied twice, unless check_duplicate_files is false.
 
 A column that the source lacks has its initial default, or null, as in files that were written before the column was added.
 
 Raises:
+    AlreadyAddedError: the table has rows of some of the source's files.
     ConfigurationError: the source has a column that the table lacks, or lacks one that must not be null; or the filter names none of its
-        columns. Types that do not fit Spark itself refuses.
+        columns; or its rows come from no files. Types that do not fit Spark itself refuses.
 """
 
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
+from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.spark.jvm.columns import quoted
-from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns, name_parts, table_of
-from tablecrypt.spark.sql.catalogs import catalog_of
+from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, RowCopy, columns, name_parts, table_of
+from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
 from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.writes.copies import Copy
 from tablecrypt.spark.sql.writes.defaults import default_metadata
 
-_MARKER: Final = "tablecrypt.spark.copied-rows"
-"""In the summary of the snapshot, by which the call finds it again."""
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+_DIGITS: Final = 38
+"""Of the longest decimal."""
 _RESULT: Final = columns(added_files_count=pa.int64(), changed_partition_count=pa.int64())
 
 
 def _add_files(call: Call) -> Iterator[Row]:
-    if call.flag("check_duplicate_files"):
-        call.refuse("rows are copied without a record of their files: add each source once", "check_duplicate_files")
     table, source = call.encrypted_table(), ".".join(map(quoted, name_parts(call.text("source_table"))))
-    given = _columns_by_name(call.text("source_schema"))
-    own = {field.name.lower() for field in table.schema().fields}
-    if unknown := [name for key, name in given.items() if key not in own]:
+    given = _SourceColumns.of(source, call.text("source_schema"), call.items("directory_columns"))
+    kinds = _kinds(table.schema())
+    if unknown := [name for key, name in given.names.items() if key not in kinds]:
         raise ConfigurationError(f"{'.'.join(table.name())} has no column {', '.join(unknown)}, which {source} has: add it first")
-    selected = ", ".join(_selected(field, given) for field in table.schema().fields)
+    copy = Copy(source, call.flag("check_duplicate_files", default=True), CopiedFiles.of(()))
     into = ".".join(map(quoted, (call.catalog_name, *call.identifier())))
-    query = f"SELECT {selected} FROM {source}{_where(call.mapping('partition_filter'), given, source)}"
-    call.copies.append({"query": query, "into": into, "property": f"snapshot-property.{_MARKER}", "marker": str(uuid.uuid4())})
+    selected = [given.selected(field, kinds[field.name.lower()]) for field in table.schema().fields]
+    call.copies.append(RowCopy(copy, into, selected, given.condition(call.mapping("partition_filter"), kinds)))
     yield from ()
 
 
+def list_source_files(planner: Planner, request: Request) -> Response:
+    """Take the locations of the files that the rows of a call are of. ConfigurationError as `Copy.take`."""
+    planner.copies[request.text("copy")].take(request.texts("files"))
+    return Response({})
+
+
 def copied_rows(planner: Planner, request: Request) -> Response:
-    """Return the rows of a call whose query has been appended: how many files and partitions it came to."""
-    opened = catalog_of(planner, request)
-    marker, table = request.text("marker"), opened.catalog.load_table(name_parts(request.text("into"))[1:])
-    summaries = [snapshot.summary for snapshot in table.metadata.snapshots if snapshot.summary is not None]
-    made = next((each for each in reversed(summaries) if each.get(_MARKER) == marker), None)
-    counts = {
-        "added_files_count": _count(made, "added-data-files"),
-        "changed_partition_count": _count(made, "changed-partition-count"),
-    }
-    return Response({"name": f"{opened.name}.system.add_files"}, arrow_stream(table_of([counts], _RESULT)))
+    """Return the rows of a call whose rows have been appended: how many files and partitions it came to."""
+    copy = planner.copies.pop(request.text("copy"))
+    counts = {"added_files_count": copy.added_files, "changed_partition_count": copy.changed_partitions}
+    return Response({"name": f"{catalog_of(planner, request).name}.system.add_files"}, arrow_stream(table_of([counts], _RESULT)))
 
 
-def _count(summary: Any, name: str) -> int:
-    # A source without rows is no snapshot.
-    return int(summary.get(name, 0)) if summary is not None else 0
+@dataclass(frozen=True)
+class _SourceColumns:
+    """The columns of a source.
+
+    Attributes:
+        source: what is copied, in SQL.
+        names: theirs, by themselves in small letters.
+        directories: names in small letters of those that are texts of partition directories.
+    """
+
+    source: str
+    names: Mapping[str, str]
+    directories: frozenset[str]
+
+    @classmethod
+    def of(cls, source: str, schema: str, directories: Iterable[str]) -> _SourceColumns:
+        """Take the columns from Spark's JSON of them."""
+        try:
+            names = [str(field["name"]) for field in json.loads(schema)["fields"]]
+        except (ValueError, LookupError, TypeError) as error:
+            raise FormatError("the columns of the source are not a Spark schema") from error
+        return cls(source, {name.lower(): name for name in names}, frozenset(name.lower() for name in directories))
+
+    def selected(self, field: NestedField, kind: str) -> str:
+        """Return the expression of a column of the table.
+
+        Args:
+            field: the column.
+            kind: its type as Spark calls it.
+        """
+        name = self.names.get(field.name.lower())
+        if name is not None:
+            value = _read_text(quoted(name), name, kind) if name.lower() in self.directories else quoted(name)
+            return f"{value} AS {quoted(field.name)}"
+        if field.initial_default is not None:
+            default = default_metadata(field.model_copy(update={"write_default": field.initial_default})).get("CURRENT_DEFAULT")
+            if default is None:
+                raise ConfigurationError(f"the source has no column {field.name}, whose default Spark cannot write")
+            return f"{default} AS {quoted(field.name)}"
+        if field.required:
+            raise ConfigurationError(f"the source has no column {field.name}, which must not be null")
+        return f"NULL AS {quoted(field.name)}"
+
+    def condition(self, partition_filter: Mapping[str, str], kinds: Mapping[str, str]) -> str:
+        """Return the condition of a partition filter.
+
+        Args:
+            partition_filter: values by names of columns.
+            kinds: types of the table's columns, by names in small letters.
+        """
+        conditions = ["true"]
+        for name, value in partition_filter.items():
+            key = name.lower()
+            if key not in self.names:
+                raise ConfigurationError(f"partition_filter names {name}, and {self.source} has {', '.join(self.names.values())}")
+            column, text = quoted(self.names[key]), _literal(value)
+            same = f"CAST({column} AS STRING) = {text}"
+            # Directories' names that differ may be one value: amount=007 and amount=7.
+            is_text = key in self.directories
+            conditions.append(f"({same} OR try_cast({column} AS {kinds[key]}) = try_cast({text} AS {kinds[key]}))" if is_text else same)
+        return " AND ".join(conditions)
 
 
-def _columns_by_name(schema: str) -> dict[str, str]:
-    """Return the names of a source's columns by their names in small letters, from Spark's JSON."""
-    try:
-        names = [str(field["name"]) for field in json.loads(schema)["fields"]]
-    except (ValueError, LookupError, TypeError) as error:
-        raise FormatError("the columns of the source are not a Spark schema") from error
-    return {name.lower(): name for name in names}
+def _kinds(schema: Schema) -> dict[str, str]:
+    """Return the types of a table's columns as Spark calls them, by names in small letters."""
+    return {field["name"].lower(): str(field["type"]) for field in json.loads(spark_json(schema))["fields"]}
 
 
-def _selected(field: NestedField, given: Mapping[str, str]) -> str:
-    name = given.get(field.name.lower())
-    if name is not None:
-        return f"{quoted(name)} AS {quoted(field.name)}"
-    if field.initial_default is not None:
-        default = default_metadata(field.model_copy(update={"write_default": field.initial_default})).get("CURRENT_DEFAULT")
-        if default is None:
-            raise ConfigurationError(f"the source has no column {field.name}, whose default Spark cannot write")
-        return f"{default} AS {quoted(field.name)}"
-    if field.required:
-        raise ConfigurationError(f"the source has no column {field.name}, which must not be null")
-    return f"NULL AS {quoted(field.name)}"
+def _read_text(column: str, name: str, kind: str) -> str:
+    """Return the value of a type that the name of a directory says; an error of the query where it says none exactly."""
+    if kind == "string":
+        return column
+    value = f"try_cast({column} AS {kind})"
+    fits = f"{value} IS NOT NULL"
+    if decimal := _DECIMAL.fullmatch(kind):
+        # A cast rounds: with all the digits that there is room for behind the point, the number has to be the same.
+        whole = int(decimal[1]) - int(decimal[2])
+        fits += f" AND {value} = try_cast({column} AS decimal({_DIGITS}, {_DIGITS - whole}))"
+    if kind == "date":
+        # A cast takes a timestamp, and drops its time.
+        fits += f" AND {column} NOT LIKE '% %' AND {column} NOT LIKE '%T%'"
+    before, after = _literal(f"a directory of the source says {name}="), _literal(f", which is not of the type {kind}")
+    return f"CASE WHEN {column} IS NULL THEN NULL WHEN {fits} THEN {value} ELSE raise_error(concat({before}, {column}, {after})) END"
 
 
-def _where(partition_filter: Mapping[str, str], given: Mapping[str, str], source: str) -> str:
-    conditions = []
-    for name, value in partition_filter.items():
-        if name.lower() not in given:
-            raise ConfigurationError(f"partition_filter names {name}, and {source} has {', '.join(given.values())}")
-        # Whatever a literal's escapes mean in this session, a text from hexadecimal digits is this one.
-        conditions.append(f"CAST({quoted(given[name.lower()])} AS STRING) = CAST(X'{value.encode().hex()}' AS STRING)")
-    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+def _literal(text: str) -> str:
+    # Whatever a literal's escapes mean in this session, a text from hexadecimal digits is this one.
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
@@ -118,4 +179,4 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         copies=True,
     )
 }
-OPERATIONS: Final = {"copied_rows": copied_rows}
+OPERATIONS: Final = {"list_source_files": list_source_files, "copied_rows": copied_rows}

@@ -19,6 +19,7 @@ A micro-batch of a stream is a write with a query id and a batch id, which the s
 committed again (commit.py).
 
 Raises:
+    AlreadyAddedError: add_files has copied the rows' files into the table before.
     ColumnKeyDeniedError: this user may not read a protected column, and rows may hold its masks; or may not wrap under its key either.
     ConfigurationError: before tasks run, for a table, a mode or an option that is not served; after they ran, where the table's schema or
         partitioning was changed meanwhile.
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
+    from tablecrypt.spark.sql.writes.copies import Copy
     from tablecrypt.table.table_files import TableFileIO
     from tablecrypt.table.transaction import EncryptedTransaction
 
@@ -92,6 +94,7 @@ class OpenWrite:
         command: delete, update or merge, of a change.
         query_id: of the streaming query that this is a micro-batch of.
         denied: why no rows are written, where tasks may yet delete some.
+        copy: the call of add_files whose rows it writes.
         metadata: the table's, with the columns that the write adds.
         given: the columns of its rows where they are not the table's.
     """
@@ -107,6 +110,7 @@ class OpenWrite:
     locations: FileLocations
     key: ResultKey
     denied: TablecryptError | None
+    copy: Copy | None
 
     @property
     def is_row_level(self) -> bool:
@@ -151,13 +155,14 @@ def begin_write(planner: Planner, request: Request) -> Response:
     mode, options = request.text("mode"), SqlWriteOptions.of(request.mapping("options"))
     command = request.optional_text("command")
     replaced = _checked(loaded, mode, command, request.items("filter"), options)
+    copy = _checked_copy(planner, loaded, options)
     given = _given(request, is_stream=query_id is not None)
     merged = loaded.located.table.metadata if given is None else merged_metadata(loaded, given)
     masks = _REWRITTEN if mode in _ROW_LEVEL else request.optional_text("masks")
     writer = _writer(loaded, merged, options, command if mode == _DELTA else None, _UNKNOWN if masks is None else masks)
     metadata = writer.metadata
     locations, key = FileLocations(metadata), ResultKey()
-    write = OpenWrite(writer.loaded, metadata, given, mode, options, replaced, command, query_id, locations, key, writer.denied)
+    write = OpenWrite(writer.loaded, metadata, given, mode, options, replaced, command, query_id, locations, key, writer.denied, copy)
     stored = with_lineage(writer.stored) if write.is_row_level else writer.stored
     return Response(
         {
@@ -265,6 +270,8 @@ def commit_write(planner: Planner, request: Request) -> Response:
         write.remove_files_except(())
         raise
     write.remove_files_except(files)
+    if write.copy is not None:
+        write.copy.count(files)
     if write.loaded.staged is not None:
         write.loaded.staged.keep(files, _options(write, None).summary)
         return Response({"files": len(files)})
@@ -307,6 +314,15 @@ def _checked(loaded: LoadedTable, mode: str, command: str | None, predicates: li
     if not whole_table and (mode != "overwrite" or not predicates):
         return None
     return replace(whole_files(loaded, predicates), isolation=options.isolation)
+
+
+def _checked_copy(planner: Planner, loaded: LoadedTable, options: SqlWriteOptions) -> Copy | None:
+    """Return the copy that a write is of; None for other writes. AlreadyAddedError where the branch has rows of the copy's files."""
+    if options.copy is None:
+        return None
+    copy = planner.copies[options.copy]
+    copy.files.check(loaded.located.table.io, loaded.located.table.metadata, loaded.branch)
+    return copy
 
 
 def _given(request: Request, *, is_stream: bool) -> GivenColumns | None:
@@ -366,6 +382,7 @@ def _options(write: OpenWrite, marker: BatchMarker | None) -> WriteOptions:
         snapshot_properties={**write.options.snapshot_properties, **write.loaded.audit_first.summary},
         marker=marker,
         stage_first=write.stage_columns if write.adds_columns else None,
+        copied=None if write.copy is None else write.copy.files,
     )
 
 

@@ -6,6 +6,7 @@
     snapshot-property.NAME                                           goes into the summary of the new snapshot
     isolation-level                                                  of an overwrite or a row-level change
     mergeSchema, check-ordering                                      of rows whose columns are not the table's (given_columns.py)
+    tablecrypt-copy                                                  which call of add_files it is (copies.py)
 
 Names are compared without case, as Spark's are. Options that would change what is written, or what is checked, and that are not served here
 are refused. Others are passed over: Spark hands on those of its own too.
@@ -26,6 +27,7 @@ from tablecrypt.iceberg_properties import ACCEPT_ANY_SCHEMA
 from tablecrypt.setting_kinds import check_option_names, one_of, truth
 
 SNAPSHOT_PROPERTY: Final = "snapshot-property."
+COPY: Final = "tablecrypt-copy"
 DISTRIBUTION_MODE: Final = "write.distribution-mode"
 ADVISORY_SIZE: Final = "write.spark.advisory-partition-size-bytes"
 USE_LAYOUT: Final = "use-table-distribution-and-ordering"
@@ -46,7 +48,7 @@ _REFUSED: Final[Mapping[str, str]] = {
     "output-spec-id": "rows are written with the table's current partitioning",
     "validate-from-snapshot-id": "an overwrite is checked against all commits since the table was loaded",
 }
-_KNOWN: Final = frozenset({*_PROPERTIES, *_REFUSED, *_FORMATS, *MERGE_SCHEMA, CHECK_ORDERING, USE_LAYOUT, _ISOLATION_LEVEL})
+_KNOWN: Final = frozenset({*_PROPERTIES, *_REFUSED, *_FORMATS, *MERGE_SCHEMA, CHECK_ORDERING, COPY, USE_LAYOUT, _ISOLATION_LEVEL})
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,14 @@ class SqlWriteOptions:
         snapshot_properties: for the snapshot's summary.
         isolation: None for what the table's properties say.
         uses_layout: whether rows are distributed and sorted as the table says.
+        copy: the handle of the copy that the rows are of.
     """
 
     properties: Mapping[str, str]
     snapshot_properties: Mapping[str, str]
     isolation: IsolationLevel | None = None
     uses_layout: bool = True
+    copy: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SqlWriteOptions:
@@ -82,6 +86,7 @@ class SqlWriteOptions:
             {**_SUMMARY, **_snapshot_properties(given)},
             None if level is None else isolation_level(level, _ISOLATION_LEVEL),
             truth(USE_LAYOUT, options.get(USE_LAYOUT, "true")),
+            options.get(COPY),
         )
 
     def over(self, properties: Properties) -> dict[str, str]:

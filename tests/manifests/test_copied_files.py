@@ -1,0 +1,216 @@
+"""A table remembers which files its rows were copied from, as long as it has rows of them, and where only who has its key reads it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, cast
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.table.snapshots import Operation
+
+from tablecrypt import maintenance
+from tablecrypt.errors import FormatError
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.manifests.copied_files import (
+    HEADER_FIELD,
+    AlreadyAddedError,
+    CopiedFiles,
+    copied_files_of,
+    fingerprint,
+    fingerprints_in,
+    header_field,
+    remembers_files,
+)
+from tablecrypt.manifests.manifest_file import EncryptedManifestFile, read_manifest_header
+from tablecrypt.table.replace_files import EncryptedManifestRewrite
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import key_metadata_of
+from tablecrypt.table.transaction import EncryptedTransaction
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.plaintext import CANARY
+
+SOURCES: Final = ("s3a://lake/in/a.parquet", "s3a://lake/in/b.parquet")
+Change = Callable[[EncryptedTable], object]
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "text": [CANARY] * len(ids)})
+
+
+@pytest.fixture
+def catalog(warehouse: Path) -> EncryptedSqlCatalog:
+    MemoryKeyManagementClient({"kms.memory.name": "copies"}, keys={"master": b"c" * 32})
+    properties = {"encryption.kms-type": "memory", "kms.memory.name": "copies"}
+    catalog = EncryptedSqlCatalog("copies", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=f"file://{warehouse}", **properties)
+    catalog.create_namespace("db")
+    return catalog
+
+
+@pytest.fixture
+def table(catalog: SqlCatalog) -> EncryptedTable:
+    made = catalog.create_table("db.t", rows(1).schema, properties={"encryption.key-id": "master"})
+    assert isinstance(made, EncryptedTable)
+    return made
+
+
+def stage_copy(transaction: EncryptedTransaction, sources: Iterable[str], *ids: int, is_checked: bool = True) -> None:
+    copied = CopiedFiles.of(sources, is_checked)
+    transaction.check_each_base(lambda metadata: copied.check(transaction.table.io, metadata, "main"))
+    files = transaction._write(rows(*ids), transaction.update_snapshot().fast_append().commit_uuid, "main")
+    with transaction.append_producer({}, "main", copied.fingerprints) as producer:
+        for file in files:
+            producer.append_data_file(file)
+
+
+def copy(table: EncryptedTable, sources: Iterable[str], *ids: int, is_checked: bool = True) -> None:
+    table.refresh()
+    with table.transaction() as transaction:
+        stage_copy(cast("EncryptedTransaction", transaction), sources, *ids, is_checked=is_checked)
+
+
+def remembered(table: EncryptedTable) -> frozenset[bytes]:
+    snapshot = table.refresh().current_snapshot()
+    return copied_files_of(table.io, snapshot.manifests(table.io)) if snapshot is not None else frozenset()
+
+
+def rewrite_manifests(table: EncryptedTable) -> None:
+    with table.transaction() as transaction:
+        updating = cast("EncryptedTransaction", transaction).update_snapshot()
+        updating.producer(EncryptedManifestRewrite, Operation.REPLACE, target_size=8_000_000).commit()
+
+
+def test_a_file_is_copied_once(table: EncryptedTable) -> None:
+    copy(table, SOURCES, 1, 2)
+    with pytest.raises(AlreadyAddedError, match=r"has rows of 1 of the source's files already: s3://lake/in/b\.parquet;") as raised:
+        copy(table, ["s3://lake/in/b.parquet", "s3://lake/in/c.parquet"], 3)
+    assert isinstance(raised.value, ValueError)
+    assert table.refresh().scan().count() == 2
+
+    copy(table, ["s3://lake/in/c.parquet"], 3)
+    copy(table, SOURCES, 1, 2, is_checked=False)
+    assert table.refresh().scan().count() == 5
+    assert remembered(table) == {fingerprint(each) for each in (*SOURCES, "s3n://lake/in/c.parquet")}
+
+
+def test_two_copies_at_once_do_not_both_commit(catalog: SqlCatalog, table: EncryptedTable) -> None:
+    first, second = (EncryptedTransaction(catalog.load_table("db.t")) for _ in range(2))
+    stage_copy(first, SOURCES, 1, 2)
+    stage_copy(second, SOURCES[1:], 2)
+    first.commit_transaction()
+    with pytest.raises(AlreadyAddedError, match="already"):
+        second.commit_transaction()
+    assert table.refresh().scan().count() == 2
+    assert len(table.metadata.snapshots) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.append(rows(7)),
+        lambda table: table.delete("id = 1"),
+        lambda table: table.upsert(rows(1, 2).set_column(1, "text", pa.array([f"{CANARY} again"] * 2)), join_cols=["id"]),
+        maintenance.compact,
+        maintenance.reencrypt,
+        rewrite_manifests,
+    ],
+    ids=["append", "delete", "upsert", "compact", "reencrypt", "rewrite manifests"],
+)
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize("merges", ["true", "false"])
+def test_files_are_remembered_while_there_are_rows_of_them(table: EncryptedTable, change: Change, merges: str, mode: str) -> None:
+    properties = {"commit.manifest-merge.enabled": merges, "commit.manifest.min-count-to-merge": "2", "write.delete.mode": mode}
+    table.transaction().set_properties({**properties, "write.merge.mode": mode, "write.update.mode": mode}).commit_transaction()
+    table.append(rows(10))
+    copy(table, SOURCES, 1, 2)
+    copy(table, ["s3://lake/in/c.parquet"], 3)
+    known = remembered(table)
+    assert len(known) == 3
+    table.append(rows(11))
+    table.refresh()
+    change(table)
+    assert remembered(table) == known
+    maintenance.verify(table.refresh())
+
+
+def test_an_encrypted_file_is_not_added_by_two_at_once(catalog: SqlCatalog, table: EncryptedTable, tmp_path: Path) -> None:
+    other = catalog.create_table("db.other", rows(1).schema, properties={"encryption.key-id": "master"})
+    other.append(rows(1, 2))
+    [task] = other.scan().plan_files()
+    keys = {task.file.file_path: key_metadata_of(task.file)}
+    first, second = (EncryptedTransaction(catalog.load_table("db.t")) for _ in range(2))
+    for each in (first, second):
+        each.add_files([task.file.file_path], key_metadata=keys)
+    first.commit_transaction()
+    with pytest.raises(AlreadyAddedError, match="already referenced"):
+        second.commit_transaction()
+    table.refresh()
+    assert table.scan().count() == 2
+
+    with pytest.raises(ValueError, match="already referenced"):
+        table.add_files([task.file.file_path], key_metadata=keys)
+    table.add_files([task.file.file_path], key_metadata=keys, check_duplicate_files=False)
+    assert table.scan().count() == 4
+
+
+def test_files_are_forgotten_with_the_last_of_their_rows(table: EncryptedTable) -> None:
+    table.append(rows(10))
+    copy(table, SOURCES, 1, 2)
+    table.refresh().delete("id < 3")
+    assert remembered(table) == frozenset()
+    copy(table, SOURCES, 1, 2)
+    table.refresh().overwrite(rows(5))
+    assert remembered(table) == frozenset()
+    copy(table, SOURCES, 1, 2)
+    assert table.refresh().scan().count() == 3
+
+
+def test_a_copy_on_another_branch_says_nothing_of_this_one(table: EncryptedTable) -> None:
+    table.append(rows(10))
+    table.manage_snapshots().create_branch(table.metadata.current_snapshot_id or 0, "other").commit()
+    copy(table, SOURCES, 1, 2)
+    CopiedFiles.of(SOURCES).check(table.io, table.refresh().metadata, "other")
+    with pytest.raises(AlreadyAddedError):
+        CopiedFiles.of(SOURCES).check(table.io, table.metadata, "main")
+
+
+def test_no_file_of_the_table_shows_what_was_copied(table: EncryptedTable) -> None:
+    copy(table, SOURCES, 1, 2)
+    wanted = [part for each in SOURCES for part in (each.encode(), fingerprint(each), base64.b64encode(fingerprint(each))[:20])]
+    for path in Path(table.location().removeprefix("file://")).rglob("*"):
+        assert not path.is_file() or not any(part in path.read_bytes() for part in wanted)
+
+
+def test_a_copied_table_remembers_too(catalog: SqlCatalog, table: EncryptedTable, warehouse: Path) -> None:
+    copy(table, SOURCES, 1, 2)
+    copied = maintenance.relocate(table.refresh(), f"file://{warehouse}/moved")
+    moved = catalog.register_table("db.moved", copied.metadata_location)
+    assert remembered(moved) == remembered(table)  # type: ignore[arg-type]
+    assert moved.scan().count() == 2
+
+
+def test_a_very_long_header_is_read(table: EncryptedTable) -> None:
+    copy(table, [f"s3://lake/in/{number}.parquet" for number in range(60_000)], 1, 2)
+    assert len(remembered(table)) == 60_000
+    assert table.refresh().scan(row_filter=AlwaysTrue()).to_arrow().num_rows == 2
+    [manifest] = table.metadata.snapshots[-1].manifests(table.io)
+    assert remembers_files(manifest)
+    row = EncryptedManifestFile.of(manifest)
+    assert len(read_manifest_header(table.io, row.manifest_path, row.open_key_metadata())[HEADER_FIELD]) > 1024 * 1024  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["%", "AAAA", base64.b64encode(bytes(17)).decode()])
+def test_a_header_that_is_no_list_of_fingerprints_is_refused(value: str) -> None:
+    with pytest.raises(FormatError, match="m0"):
+        fingerprints_in({HEADER_FIELD: value}, "m0.avro")
+
+
+def test_a_header_says_what_was_put_into_it() -> None:
+    known = {fingerprint(each) for each in SOURCES}
+    assert fingerprints_in(header_field(known), "m0.avro") == known
+    assert header_field(()) == {}
+    assert fingerprint("file:/tmp/a") == fingerprint("file:///tmp/a") != fingerprint("file:///tmp/b")
