@@ -203,3 +203,9 @@ def test_no_value_is_made_of_a_directory_that_does_not_say_it(
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
     assert prod.catalog.load_table(new_name).metadata.snapshots == []
+
+
+def test_directories_are_no_structs(spark: SparkSession, prod: Lake, new_name: str, tmp_path: Path) -> None:
+    spark.range(1).write.parquet(str(tmp_path / "it=1"))
+    spark.sql(f"CREATE TABLE prod.{new_name} (id bigint, it array<int>) TBLPROPERTIES ('encryption.key-id' = 'alias/orders')")
+    assert "column it is a struct, list or map" in refused(spark, new_name, f"parquet.`{tmp_path.as_uri()}`")

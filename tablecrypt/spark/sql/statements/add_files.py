@@ -138,12 +138,15 @@ class _SourceColumns:
 
 
 def _kinds(schema: Schema) -> dict[str, str]:
-    """Return the types of a table's columns as Spark calls them, by names in small letters."""
-    return {field["name"].lower(): str(field["type"]) for field in json.loads(spark_json(schema))["fields"]}
+    """Return the types of a table's columns as Spark calls them, by names in small letters; empty for structs, lists and maps."""
+    fields = json.loads(spark_json(schema))["fields"]
+    return {field["name"].lower(): field["type"] if isinstance(field["type"], str) else "" for field in fields}
 
 
 def _read_text(column: str, name: str, kind: str) -> str:
     """Return the value of a type that the name of a directory says; an error of the query where it says none exactly."""
+    if not kind:
+        raise ConfigurationError(f"the source has directories {name}=…, and the table's column {name} is a struct, list or map")
     if kind == "string":
         return column
     value = f"try_cast({column} AS {kind})"
