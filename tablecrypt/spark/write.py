@@ -23,10 +23,8 @@ from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
@@ -61,6 +59,7 @@ from tablecrypt.spark.read import Path
 from tablecrypt.spark.session import check_session
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.overwrite import stage_overwrite
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import upsert_mode
@@ -91,7 +90,7 @@ class WriteOptions:
     marker: BatchMarker | None = None
     path: Path | None = None
     stage_first: Callable[[EncryptedTransaction], None] | None = None
-    """What is staged before appended rows, in their commit."""
+    """What is staged before the rows, in their commit."""
     copied: CopiedFiles | None = None
     """The files that appended rows are copied from, where the table is to remember them."""
 
@@ -304,13 +303,9 @@ def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions)
     if not files and options.mode == "append" and options.stage_first is None:
         return
     with _committing(table, files, options) as transaction:
-        if options.stage_first is not None:
-            options.stage_first(transaction)
         if options.mode == "overwrite":
-            replaced = transaction.update_snapshot(options.summary, options.branch).delete()
-            replaced.isolate_as(Operation.OVERWRITE)
-            with replaced:
-                replaced.delete_by_predicate(ALWAYS_TRUE)
+            stage_overwrite(transaction, files, options.summary, options.branch)
+            return
         if not files:
             return
         copied = options.copied.fingerprints if options.copied is not None else frozenset[bytes]()
@@ -350,7 +345,7 @@ def _commit_change(located: LocatedTable, change: RowChange, options: WriteOptio
 
 @contextmanager
 def _committing(table: EncryptedTable, files: Sequence[DataFile], options: WriteOptions) -> Iterator[EncryptedTransaction]:
-    """Commit what the block stages.
+    """Commit what the block stages, after what the options say comes first.
 
     The files are deleted only where it is certain that nothing was committed: after a lost connection they may be the table's.
     """
@@ -360,6 +355,8 @@ def _committing(table: EncryptedTable, files: Sequence[DataFile], options: Write
         if options.copied is not None:
             transaction.check_each_base(partial(options.copied.check, table.io, branch=options.branch))
         with transaction:
+            if options.stage_first is not None:
+                options.stage_first(transaction)
             yield transaction
             is_staged = True
     except BaseException as error:

@@ -197,8 +197,7 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
 
     def base_manifests(self) -> Iterable[BaseManifest]:
         """Read what the branch holds now."""
-        parent = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
-        for manifest in parent.manifests(self.io) if parent is not None else ():
+        for manifest in self.parent_manifests:
             yield BaseManifest(manifest, manifest.fetch_manifest_entry(self.io, discard_deleted=True))
 
     def deleted_positions(self, data_file: DataFile, deletes: set[DataFile]) -> Iterable[int]:

@@ -152,6 +152,12 @@ class EncryptedProducer(ProducerAdapter):
         prefixes = (key_metadata_of(file).aad_prefix for file in self.added_data_files)
         return self.table_io.manager.columns.new_entries(metadata.key_ring, prefixes)
 
+    @property
+    def parent_manifests(self) -> Sequence[ManifestFile]:
+        """The manifests of the snapshot that the new one follows; none where it is the first."""
+        parent = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
+        return parent.manifests(self.io) if parent is not None else ()
+
     def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Write manifests of the added files, one for each partition spec, before the others; drop dangling delete files."""
         by_spec: dict[int, list[DataFile]] = defaultdict(list)

@@ -90,7 +90,7 @@ class OpenWrite:
     Attributes:
         loaded: the table as it was when the write was planned.
         mode: one of those drawn above.
-        replaced: what an overwrite with a condition takes out of the table; None for other writes.
+        replaced: what an overwrite with a condition or an isolation level takes out of the table; None for other writes.
         command: delete, update or merge, of a change.
         query_id: of the streaming query that this is a micro-batch of.
         denied: why no rows are written, where tasks may yet delete some.
@@ -301,7 +301,7 @@ def _loaded_now(loaded: LoadedTable) -> LoadedTable:
 
 
 def _checked(loaded: LoadedTable, mode: str, command: str | None, predicates: list[Any], options: SqlWriteOptions) -> RowChange | None:
-    """Check what can be known before rows are written. Return what an overwrite with a condition takes out of the table."""
+    """Check what can be known before rows are written. Return what an overwrite with a condition, or an isolation level, takes out."""
     located = loaded.located
     if mode not in _MODES:
         raise FormatError(f"a write of mode {mode!r} is not known")
@@ -309,9 +309,8 @@ def _checked(loaded: LoadedTable, mode: str, command: str | None, predicates: li
         refuse_restricted(located.table.io, "a write that removes or replaces rows")
     if mode == "overwrite_partitions" and not located.table.spec().is_unpartitioned():
         check_can_replace_partitions(located, loaded.branch)
-    # A snapshot of no branch has to say by itself what it replaces.
-    whole_table = loaded.target is None and _replaces_all(loaded, mode)
-    if not whole_table and (mode != "overwrite" or not predicates):
+    # Without a condition, what is there at the commit goes: only an isolation level makes rows that came meanwhile a conflict.
+    if not _replaces_all(loaded, mode) or (not predicates and options.isolation is None):
         return None
     return replace(whole_files(loaded, predicates), isolation=options.isolation)
 
