@@ -13,9 +13,10 @@ Each is one commit of the catalog, or none.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, cast
 
 import pyarrow as pa
+from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
@@ -27,6 +28,7 @@ from tablecrypt.spark.sql.branches_and_tags import LIMITS, check_is_new, drop, h
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
 from tablecrypt.spark.sql.writes.write_audit_publish import STAGED_ID
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.transaction import EncryptedTransaction
 
 _SNAPSHOT: Final = Parameter("snapshot_id", "BIGINT", is_required=True)
 _BRANCH: Final = Parameter("branch", "STRING", is_required=True)
@@ -87,6 +89,12 @@ def _publish_changes(call: Call) -> Iterator[Row]:
     found = [each for each in table.metadata.snapshots if each.summary is not None and each.summary[STAGED_ID] == wap_id]
     if not found:
         raise ConfigurationError(f"no snapshot was written with the WAP id {wap_id}")
+    if len(found) > 1:
+        ids = ", ".join(str(each.snapshot_id) for each in found)
+        raise ConfigurationError(
+            f"{'.'.join(table.name())}: {len(found)} snapshots were written with the WAP id {wap_id} ({ids}), and an id is published once: "
+            "publish one of them with cherrypick_snapshot, and write the rows of the others again, each under an id of its own"
+        )
     yield {"source_snapshot_id": found[0].snapshot_id, "current_snapshot_id": _picked(table, found[0])}
 
 
@@ -141,7 +149,7 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
         raise ConfigurationError(
             f"snapshot {source.snapshot_id} did more than append rows, and other snapshots were committed since: it cannot be picked"
         )
-    transaction = table.transaction()
+    transaction = _Publication(table, published)
     with transaction:
         producer = transaction.update_snapshot(published).fast_append()
         producer.copied_files = copied_files_of(table.io, _manifests_of(table, source))
@@ -149,6 +157,25 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
             producer.append_data_file(file)
         producer.commit()
     return producer.snapshot_id
+
+
+class _Publication(EncryptedTransaction):
+    """A transaction that gives up if somebody else has published the same changes meanwhile."""
+
+    def __init__(self, table: EncryptedTable, published: dict[str, str]) -> None:
+        super().__init__(table)
+        self._published = published
+
+    def check_new_base(self) -> None:
+        """Look for the changes in the table's current state.
+
+        Raises:
+            ValidationException: they are there. On this error PyIceberg removes what the attempt wrote for its commit.
+        """
+        try:
+            _check_was_not_picked(cast("EncryptedTable", self.table), self._published)
+        except ConfigurationError as published:
+            raise ValidationException(str(published)) from published
 
 
 def _check_was_not_picked(table: EncryptedTable, published: dict[str, str]) -> None:

@@ -133,8 +133,14 @@ def test_an_id_is_published_once_whoever_staged_under_it(spark: SparkSession, pr
         spark.sql(f"INSERT INTO {name} VALUES (4, 'd')")
     first, second = (snapshot.snapshot_id for snapshot in table.refresh().metadata.snapshots[-2:])
     spark.sql(f"INSERT INTO {name} VALUES (5, 'e')")
+    before = refs(table)
 
-    assert spark.sql(f"CALL prod.system.publish_changes('{new_name}', 'load-7')").collect()[0][0] == first
+    reason = refused(spark, f"CALL prod.system.publish_changes('{new_name}', 'load-7')")
+
+    assert f"2 snapshots were written with the WAP id load-7 ({first}, {second})" in reason and "cherrypick_snapshot" in reason
+    assert refs(table) == before and rows(spark, name) == [1, 2, 5]
+    spark.sql(f"CALL prod.system.cherrypick_snapshot('{new_name}', {first})")
+    assert rows(spark, name) == [1, 2, 3, 5]
     assert "published-wap-id is the same" in refused(spark, f"CALL prod.system.cherrypick_snapshot('{new_name}', {second})")
     spark.sql(f"CALL prod.system.set_current_snapshot('{new_name}', {first})")
     assert "wap.id is the same" in refused(spark, f"CALL prod.system.cherrypick_snapshot('{new_name}', {second})")

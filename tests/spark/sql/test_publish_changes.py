@@ -1,0 +1,91 @@
+"""publish_changes and cherrypick_snapshot: what was written under a WAP id reaches the main branch once, or is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.table import Table
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance import remove_orphan_files
+from tablecrypt.spark.sql.calls import Call
+from tablecrypt.spark.sql.snapshot_procedures import PROCEDURES
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
+from tests.support.plaintext import CANARY
+
+
+def rows(number: int) -> pa.Table:
+    return pa.table({"id": pa.array([number], pa.int64()), "note": [CANARY]})
+
+
+@pytest.fixture
+def table(warehouse: Path, aws: AwsServer) -> Table:
+    catalog = InterruptedCatalog("prod", **encrypted_sql_catalog(warehouse, aws).properties)
+    table = catalog.create_table("db.t", rows(0).schema, properties={"encryption.key-id": MASTER_KEY, "commit.retry.min-wait-ms": "1"})
+    table.append(rows(0))
+    return table
+
+
+def staged(table: Table, number: int, wap_id: str) -> int:
+    table.append(rows(number), snapshot_properties={"wap.id": wap_id}, branch=None)
+    return table.metadata.snapshots[-1].snapshot_id
+
+
+def call(table: Table, procedure: str, **arguments: Any) -> list[Any]:
+    return list(PROCEDURES[procedure].run(Call(table.catalog, "prod", (), {"table": "db.t", **arguments})))
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(table.refresh().scan().to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_an_id_of_several_snapshots_is_refused_with_their_ids(table: Table, count: int) -> None:
+    found = [staged(table, number, "load-7") for number in range(1, 1 + count)]
+    staged(table, 9, "load-8")
+    before = table.refresh().metadata_location
+
+    with pytest.raises(ConfigurationError, match=f"db.t: {count} snapshots were written with the WAP id load-7") as refused:
+        call(table, "publish_changes", wap_id="load-7")
+
+    assert ", ".join(map(str, found)) in str(refused.value) and "\n" not in str(refused.value)
+    assert table.refresh().metadata_location == before
+    call(table, "publish_changes", wap_id="load-8")
+    assert ids(table) == [0, 9]
+
+
+def test_one_of_them_is_picked_by_its_snapshot_and_no_other(table: Table) -> None:
+    first, second = staged(table, 1, "load-7"), staged(table, 2, "load-7")
+    call(table, "cherrypick_snapshot", snapshot_id=second)
+    assert ids(table) == [0, 2]
+    with pytest.raises(ConfigurationError, match="has these changes already"):
+        call(table, "cherrypick_snapshot", snapshot_id=first)
+    assert ids(table) == [0, 2]
+
+
+@pytest.mark.parametrize("procedure", ["publish_changes", "cherrypick_snapshot"])
+def test_what_another_session_publishes_meanwhile_is_published_once(table: Table, procedure: str) -> None:
+    snapshot_id = staged(table, 1, "load-7")
+    table.append(rows(5))
+    arguments = {"wap_id": "load-7"} if procedure == "publish_changes" else {"snapshot_id": snapshot_id}
+    done: list[str] = []
+
+    def publish_first() -> None:
+        if not done:
+            done.append("begun")
+            call(table, "publish_changes", wap_id="load-7")
+
+    with at_commits(before=publish_first), pytest.raises(ValidationException, match="has these changes already"):
+        call(table, procedure, **arguments)
+
+    assert ids(table) == [0, 1, 5]
+    assert remove_orphan_files(table, older_than=dt.datetime(2100, 1, 1, tzinfo=dt.UTC)).found == ()
+    summaries = [snapshot.summary for snapshot in table.metadata.snapshots]
+    assert [summary["published-wap-id"] for summary in summaries if summary is not None].count("load-7") == 1
