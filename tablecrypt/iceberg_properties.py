@@ -20,7 +20,11 @@ _switch: Final = partial(Switch, scope="iceberg")
 _choice: Final = partial(Choice, scope="iceberg")
 
 GC_ENABLED: Final = _switch(
-    name="gc.enabled", reader="tablecrypt.maintenance", default="true", doc="false: others may use the table's files, so none is deleted."
+    name="gc.enabled",
+    reader="tablecrypt.table",
+    default="true",
+    where_unreadable=False,
+    doc="false: others may use the table's files, so none is deleted.",
 )
 WAP_ENABLED: Final = _switch(
     name="write.wap.enabled",

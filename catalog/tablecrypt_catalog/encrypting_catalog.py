@@ -34,6 +34,7 @@ from tablecrypt.table.protection.declaration import declared_at_creation, declar
 from tablecrypt.table.protection.policy import check_layout
 from tablecrypt.table.protection.tags import tagged_columns, tags_of, written_tags
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
+from tablecrypt.table.table_files import check_garbage_is_collected
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import EncryptTableUpdate, UpgradeToVersion3Update, check_commit, check_migration
 from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter, iceberg_schema
@@ -194,7 +195,7 @@ class EncryptingCatalog(Catalog):
         """Drop a table and delete its files, of an encrypted table also those of expired snapshots: see `purge_files`.
 
         Raises:
-            ConfigurationError: the table is encrypted, and no pin says where it lies.
+            ConfigurationError: the table has gc.enabled=false; or it is encrypted, and no pin says where it lies.
             PurgeIncompleteError: files could not be deleted; purging again continues.
             CommitFailedException: someone committed to the table meanwhile; purging again deletes those files too.
         """
@@ -224,6 +225,7 @@ class EncryptingCatalog(Catalog):
             return Purged(name)
         if isinstance(table, EncryptedTable):
             return purge(table, lambda: self.drop_table(identifier), delete_below, skip_unreadable)
+        check_garbage_is_collected(table)
         self.purge_plain_table(identifier)
         return Purged(name)
 

@@ -74,7 +74,7 @@ def purge(table: EncryptedTable, drop: Callable[[], None], delete_below: Sequenc
         skip_unreadable: whether to leave older metadata that cannot be read, or is another table's, with all that it alone names.
 
     Raises:
-        ConfigurationError: neither a pin nor `delete_below` says where the table lies; nothing was deleted.
+        ConfigurationError: the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies; nothing was deleted.
         PurgeIncompleteError: files could not be deleted; the table is still in the catalog, and purging it again continues.
         CommitFailedException: someone committed to the table meanwhile; purging it again deletes those files too.
         TamperedFileError, KeyNotFoundError, KmsError: the table's files cannot be listed; nothing was deleted.

@@ -47,11 +47,12 @@ from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected
 
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 5
+_KEEP: Final = "keep them: keep_plaintext=True (--keep-plaintext)"
 _LAST_DELETED: Final = {FileKind.MANIFEST: 1, FileKind.MANIFEST_LIST: 2}
 
 
@@ -124,7 +125,8 @@ def migrate(
 
     Raises:
         ConfigurationError: the catalog cannot hold encrypted tables, the table is encrypted under another key, or has branches or tags;
-            `into` or `location` cannot be a table's; or plaintext is to be deleted and nothing says that the location is the table's.
+            `into` or `location` cannot be a table's; or plaintext is to be deleted, and the table has gc.enabled=false or nothing says that
+            the location is the table's.
         TableAlreadyExistsError: there is a table of the new name, and it is not what an earlier run made of this state of the plain one.
         FormatError: a data file is not what its manifest says, or holds equality deletes in ORC; or a manifest or manifest list of the
             plain table cannot be read, so that no plaintext was deleted.
@@ -222,6 +224,8 @@ class _InPlace(_Run):
     def _scope(self, table: Table) -> DeletionScope:
         """Return where files may be deleted, once the table is known to be none of another key's."""
         _refuse_another_key(table, self.properties[names.KEY_ID.name])
+        if self.delete_plaintext and not self.dry_run:
+            check_garbage_is_collected(table, _KEEP)
         return _deletable(table, self.delete_below, self.delete_plaintext)
 
 
@@ -275,7 +279,7 @@ def _deletable(table: Table, delete_below: Sequence[str], must_delete: bool) -> 
     if must_delete and not scope.contains(table.location()):
         raise ConfigurationError(
             f"{name_of(table)}: only its metadata says that its plaintext files are in {table.location()}. If they are, name the folder: "
-            f"delete_below=[{table.location()!r}] (--delete-below); or keep them: keep_plaintext=True (--keep-plaintext)"
+            f"delete_below=[{table.location()!r}] (--delete-below); or {_KEEP}"
         )
     return scope
 

@@ -90,7 +90,7 @@ def remove_orphan_files(
 
     Raises:
         ConfigurationError: the table is not encrypted, `older_than` has no time zone, its FileIO cannot list, `folder` is not the table's,
-            or files are to be deleted and neither a pin nor `delete_below` says where the table lies.
+            or files are to be deleted, and the table has gc.enabled=false or neither a pin nor `delete_below` says where it lies.
         TamperedFileError, KeyNotFoundError, KmsError: the table's own files cannot be listed; nothing was deleted.
     """
     io = table_io(require_encrypted(table))

@@ -143,7 +143,7 @@ def shred(
 
     Raises:
         ConfigurationError: the table is not encrypted, an id is no number, a branch or tag points to a snapshot, a whole table is not
-            confirmed, or neither a pin nor `delete_below` says where the table lies.
+            confirmed; or the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies.
         KeyNotFoundError, AuthenticationError: a live snapshot cannot be read: nothing has changed; `rescue` may help.
         KmsError: the KMS refused; nothing has changed.
         CommitFailedException: others committed too often in the meantime; nothing has changed.

@@ -26,7 +26,6 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.iceberg_properties import GC_ENABLED
 from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import OperationResult
@@ -114,8 +113,8 @@ def expire_snapshots(
         delete_below: folders of the table in which files may be deleted, where no pin says where it lies.
 
     Raises:
-        ConfigurationError: the table is not encrypted or has gc.enabled=false; an argument cannot be used, among them the id of a snapshot
-            that a branch or tag points to; or neither a pin nor `delete_below` says where the table lies. Nothing was changed.
+        ConfigurationError: the table is not encrypted; an argument cannot be used, among them the id of a snapshot that a branch or tag
+            points to; or the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies. Nothing was changed.
         CommitFailedException: other writers committed first, several times in a row. Nothing was changed.
         FormatError, KmsError: snapshots were expired, but what the others need cannot be read, so that no file was deleted:
             `remove_orphan_files` finds the files when it can.
@@ -123,7 +122,7 @@ def expire_snapshots(
     require_encrypted(table)
     for attempt in range(_ATTEMPTS):
         current = reload(table)
-        _check_may_expire(current)
+        refuse_restricted(current.io, "expire_snapshots")
         io = table_io(current).deleting_below(delete_below) if dry_run else deleting_io(current, delete_below)
         plan = _plan(current.metadata, _Limits.of(current.metadata, older_than, retain_last), frozenset(snapshots))
         result = ExpiredSnapshots(name_of(table), dry_run, tuple(sorted(plan.snapshots)), tuple(sorted(plan.refs)))
@@ -138,12 +137,6 @@ def expire_snapshots(
             continue
         return _without_files(result, before.files.values(), reload(table), io)
     raise AssertionError("the last attempt returns or raises")
-
-
-def _check_may_expire(table: EncryptedTable) -> None:
-    refuse_restricted(table.io, "expire_snapshots")
-    if not GC_ENABLED.is_true(table.properties):
-        raise ConfigurationError(f"{name_of(table)} has {GC_ENABLED.name}=false: others may use its files, so none of them is deleted")
 
 
 def _plan(metadata: TableMetadata, limits: _Limits, named: frozenset[int]) -> _Plan:

@@ -48,7 +48,7 @@ from tablecrypt.table.foreign_engines import for_others, location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected
 from tablecrypt.table.transaction import EncryptedTransaction, UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table.updates import RemoveEncryptionKeyUpdate, check_properties_keep_key_id
 
@@ -249,7 +249,9 @@ class EncryptedMaintenance(MaintenanceTable):
     """PyIceberg's maintenance operations, through an encrypted transaction."""
 
     def expire_snapshots(self) -> ExpireSnapshots:
-        """Remove snapshots from the metadata, and the keys that only they needed."""
+        """Remove snapshots from the metadata, and the keys that only they needed. ConfigurationError where gc.enabled=false."""
+        # Files without their keys are as good as deleted.
+        check_garbage_is_collected(self.tbl)
         return EncryptedExpireSnapshots(transaction=EncryptedTransaction(self.tbl, autocommit=True))
 
 

@@ -25,6 +25,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, ReadRestrictions
+from tablecrypt.iceberg_properties import GC_ENABLED
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
@@ -136,6 +137,27 @@ class OpensColumnKeys(Protocol):
         """
 
 
+def check_garbage_is_collected(table: Table, otherwise: str = "") -> None:
+    """Refuse to delete files of a table, encrypted or not, that other tables may need. Every operation that deletes some asks here first.
+
+    As in Iceberg Java, write.metadata.delete-after-commit.enabled goes on: no other table needs a table's older metadata files.
+
+    Args:
+        table: as the catalog has it now.
+        otherwise: what the caller may do in place of deleting.
+
+    Raises:
+        ConfigurationError: gc.enabled is false, or no boolean: whoever misspelt it may have meant either.
+    """
+    properties = table.metadata.properties
+    if not GC_ENABLED.is_true(properties):
+        advice = f"If no other table uses them, set {GC_ENABLED.name}=true{otherwise and '; or '}{otherwise}"
+        raise ConfigurationError(
+            f"{'.'.join(table.name())}: GC is disabled ({GC_ENABLED.name}={GC_ENABLED.read(properties)}): deleting files may corrupt other "
+            f"tables, so nothing was changed. {advice}"
+        )
+
+
 def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
     """Return an encrypted table's FileIO that may delete the table's files.
 
@@ -144,8 +166,10 @@ def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
         delete_below: folders that the caller names, beside those of pinned metadata.
 
     Raises:
-        ConfigurationError: neither a pin nor the caller says that the table lies where its metadata says; or a location is no folder.
+        ConfigurationError: the table has gc.enabled=false; neither a pin nor the caller says that the table lies where its metadata says;
+            or a location is no folder.
     """
+    check_garbage_is_collected(table)
     io = cast("TableFileIO", table.io).deleting_below(delete_below)
     if not io.deletable.contains(table.location()):
         raise ConfigurationError(

@@ -271,8 +271,8 @@ def shred_column(
         delete_below: folders in which the table's metadata files may be written over or deleted, beside those that pinned metadata names.
 
     Raises:
-        ConfigurationError: the table is not encrypted, the column was never protected, or neither a pin nor `delete_below` says where the
-            table lies.
+        ConfigurationError: the table is not encrypted, or the column was never protected; or the table has gc.enabled=false, or neither a
+            pin nor `delete_below` says where it lies.
         ColumnKeyDeniedError, KmsError: another column shares the master key, whose keys cannot be wrapped again; nothing has changed.
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """

@@ -1,0 +1,272 @@
+"""gc.enabled=false: no operation deletes or writes over a file that another table may need, in Python, on the command line or on a server.
+
+The careless user is the adversary: each operation runs on a table whose files others may use, with each value that the property can get.
+Operations that are not in the lists here fail the tests: a new one has to be put on the right side.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime as dt
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyiceberg.table import Table
+
+from tablecrypt import maintenance as m
+from tablecrypt.cli._framework import TABLE_COMMANDS
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.expiry import expire_snapshots
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.command import Command
+from tests.support.key_tables import SCHEMA, rows
+from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
+
+ROOT: Final = Path(__file__).parents[2]
+LATER: Final = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
+REASON: Final = r"GC is disabled \(gc\.enabled=false\): deleting files may corrupt other tables"
+Operation = Callable[[Table], Any]
+
+
+def compared(table: Table) -> m.AuditChanges:
+    earlier = json.dumps(m.audit(table).to_json())
+    return m.changes_since(m.audit(table), earlier)
+
+
+DELETES: Final[dict[str, Operation]] = {
+    "remove_orphan_files": lambda table: m.remove_orphan_files(table, LATER, dry_run=False),
+    "orphans": lambda table: m.orphans(table, LATER, dry_run=False),
+    "shred": lambda table: m.shred(table, [table.snapshots()[0].snapshot_id]),
+    "shred_column": lambda table: m.shred_column(table, "note"),
+    "migrate": lambda table: m.migrate(table, MASTER_KEY),
+}
+"""Of tablecrypt.maintenance. `migrate` is of a plain table."""
+ALSO_DELETE: Final[dict[str, Operation]] = {
+    "shred of a whole table": lambda table: m.shred(table, whole_table="db.t"),
+    "expire_snapshots": lambda table: expire_snapshots(table, LATER),
+    "PyIceberg's expire_snapshots": lambda table: table.maintenance.expire_snapshots().by_id(table.snapshots()[0].snapshot_id).commit(),
+    "purge_table": lambda table: table.catalog.purge_table("db.t"),
+    "purge_files": lambda table: of_own(table).purge_files("db.t", delete_below=[table.location()]),
+    "purge of a plain table": lambda table: table.catalog.purge_table("db.plain"),
+}
+DRY_RUNS: Final[dict[str, Operation]] = {
+    "remove_orphan_files": lambda table: m.remove_orphan_files(table, LATER),
+    "shred": lambda table: m.shred(table, [table.snapshots()[0].snapshot_id], dry_run=True),
+    "shred_column": lambda table: m.shred_column(table, "note", dry_run=True),
+    "expire_snapshots": lambda table: expire_snapshots(table, LATER, dry_run=True),
+    "migrate": lambda table: m.migrate(table.catalog.load_table("db.plain"), MASTER_KEY, dry_run=True),
+}
+KEEPS: Final[dict[str, Operation]] = {
+    "audit": m.audit,
+    "changes_since": compared,
+    "compact": lambda table: m.compact(table, rewrite_all=True),
+    "doctor": lambda table: m.doctor(table.catalog, "db.t"),
+    "doctor_without_catalog": lambda table: m.doctor_without_catalog("prod", ConfigurationError("no catalog")),
+    "inspect": m.inspect,
+    "on_tables": lambda table: m.on_tables(table.catalog, m.rotate_kek),
+    "prune_keys": m.prune_keys,
+    "reencrypt": m.reencrypt,
+    "relocate": lambda table: m.relocate(table, f"{table.location()}-copy"),
+    "rescue": m.rescue,
+    "rewrap": m.rewrap,
+    "rewrap_column_keks": m.rewrap_column_keks,
+    "rotate_column_keks": m.rotate_column_keks,
+    "rotate_kek": m.rotate_kek,
+    "verify": m.verify,
+}
+COMMANDS_THAT_DELETE: Final = (
+    ("orphans", "db.t", "--older-than", "2100-01-01", "--yes"),
+    ("shred", "db.t", "--whole-table", "db.t", "--yes"),
+    ("shred", "db.t", "--column", "note", "--yes"),
+    ("migrate", "db.plain", "--key-id", MASTER_KEY, "--yes"),
+)
+COMMANDS_THAT_KEEP: Final = {"doctor", "audit", "verify", "inspect", "cat", "compact", "relocate"} | {
+    *("rotate-kek", "rewrap", "prune-keys", "reencrypt", "rescue")
+}
+WHERE_FILES_ARE_DELETED: Final = {
+    "tablecrypt/files/encrypting_file_io.py": "the one way to the store; it asks which files are the table's",
+    "tablecrypt/files/raw_output.py": "a file of its own that it did not finish",
+    "tablecrypt/maintenance/_doctor.py": "its own probe",
+    "tablecrypt/maintenance/_journal.py": "its own journal, which is committed",
+    "tablecrypt/maintenance/_storage.py": "checksums of a file that is gone, or another one now",
+    "tablecrypt/spark/jvm/coordinator.py": "files of a write that is not committed",
+    "tablecrypt/table/table_files.py": "files of a write that is not committed",
+    "tablecrypt/maintenance/_migrate.py": "migrate",
+    "tablecrypt/maintenance/_orphan_files.py": "remove_orphan_files",
+    "tablecrypt/maintenance/_shred_scrub.py": "shred, shred_column",
+    "tablecrypt/maintenance/expiry.py": "expire_snapshots",
+    "catalog/tablecrypt_catalog/purge.py": "purge_table, purge_files",
+}
+
+
+def of_own(table: Table) -> EncryptedSqlCatalog:
+    assert isinstance(table.catalog, EncryptedSqlCatalog)
+    return table.catalog
+
+
+@pytest.fixture
+def catalog(unwatched_warehouse: Path, aws: AwsServer) -> EncryptedSqlCatalog:
+    return encrypted_sql_catalog(unwatched_warehouse, aws)
+
+
+@pytest.fixture
+def table(catalog: EncryptedSqlCatalog, aws: AwsServer) -> Table:
+    """A table with a protected column, deleted rows and an orphan, and the plain table db.plain beside it."""
+    disabled = {"gc.enabled": "false", "write.delete.mode": "merge-on-read"}
+    plain = catalog.create_table("db.plain", SCHEMA, properties=disabled)
+    plain.append(rows(0))
+    declared = {"encryption.key-id": MASTER_KEY, "encryption.column-keys": f"{aws.new_key()}: note"}
+    table = catalog.create_table("db.t", SCHEMA, properties={**disabled, **declared})
+    for first in (0, 100):
+        table.append(rows(first))
+    table.delete("id = 3")
+    Path(table.location().removeprefix("file://"), "data", "left-over.parquet").write_bytes(b"left over")
+    return table
+
+
+@pytest.fixture
+def command(catalog: EncryptedSqlCatalog) -> Command:
+    given = ("uri", "warehouse", "encryption.kms-type", "kms.endpoint", "client.region")
+    return Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **{name: str(catalog.properties[name]) for name in given}})
+
+
+def stored(folder: Path) -> dict[Path, bytes]:
+    """Every file of the tables, and their catalog."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-journal", "-wal"))}
+
+
+def target(table: Table, name: str) -> Table:
+    return table.catalog.load_table("db.plain") if name == "migrate" else table
+
+
+@pytest.mark.parametrize("operation", [*DELETES, *ALSO_DELETE])
+def test_what_deletes_files_is_refused_before_anything_changes(table: Table, unwatched_warehouse: Path, operation: str) -> None:
+    before = stored(unwatched_warehouse)
+
+    with pytest.raises(ConfigurationError, match=REASON) as refused:
+        {**DELETES, **ALSO_DELETE}[operation](target(table, operation))
+
+    assert "set gc.enabled=true" in str(refused.value) and "\n" not in str(refused.value)
+    assert stored(unwatched_warehouse) == before
+    assert {table.catalog.load_table(name).name() for name in ("db.t", "db.plain")} == {("db", "t"), ("db", "plain")}
+
+
+@pytest.mark.parametrize("operation", DRY_RUNS)
+def test_a_dry_run_says_what_would_go(table: Table, unwatched_warehouse: Path, operation: str) -> None:
+    before = stored(unwatched_warehouse)
+    assert DRY_RUNS[operation](table).dry_run
+    assert stored(unwatched_warehouse) == before
+
+
+@pytest.mark.parametrize("operation", KEEPS)
+def test_what_deletes_no_files_goes_on(table: Table, operation: str) -> None:
+    folder = Path(table.location().removeprefix("file://"))
+    before = stored(folder)
+
+    KEEPS[operation](table)
+
+    assert {path: stored(folder).get(path) for path in before} == before
+
+
+def test_a_migration_that_keeps_plaintext_goes_on(table: Table, unwatched_warehouse: Path) -> None:
+    plain = table.catalog.load_table("db.plain")
+    folder = Path(plain.location().removeprefix("file://"))
+    before = stored(folder)
+    with pytest.raises(ConfigurationError, match=r"keep them: keep_plaintext=True \(--keep-plaintext\)"):
+        m.migrate(plain, MASTER_KEY)
+
+    m.migrate(plain, MASTER_KEY, keep_plaintext=True)
+
+    assert {path: stored(folder).get(path) for path in before} == before
+    with pytest.raises(ConfigurationError, match=REASON):
+        m.migrate(plain, MASTER_KEY)
+
+
+@pytest.mark.parametrize("value", ["False", "no", "0", "ture", ""])
+def test_every_value_but_true_stops_deletion(table: Table, value: str) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties({"gc.enabled": value})
+    with pytest.raises(ConfigurationError, match=rf"GC is disabled \(gc\.enabled={value}\)"):
+        m.remove_orphan_files(table, LATER, dry_run=False)
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE", None])
+def test_with_gc_enabled_files_go(table: Table, value: str | None) -> None:
+    with table.transaction() as transaction:
+        if value is None:
+            transaction.remove_properties("gc.enabled")
+        else:
+            transaction.set_properties({"gc.enabled": value})
+    assert m.remove_orphan_files(table, LATER, dry_run=False).deleted
+    table.catalog.purge_table("db.t")
+    assert not table.catalog.table_exists("db.t")
+
+
+def test_a_stale_table_is_refused_as_the_catalog_has_it_now(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties({"gc.enabled": "true"})
+    stale = catalog.load_table("db.t")
+    with table.transaction() as transaction:
+        transaction.set_properties({"gc.enabled": "false"})
+    for operation in (DELETES["remove_orphan_files"], DELETES["shred"], ALSO_DELETE["expire_snapshots"]):
+        with pytest.raises(ConfigurationError, match=REASON):
+            operation(stale)
+
+
+def test_older_metadata_goes_after_a_commit_as_in_iceberg_java(table: Table) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties({"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"})
+    for number in range(3):
+        table.append(rows(200 + number, 1))
+    kept = list(Path(table.location().removeprefix("file://"), "metadata").glob("*.metadata.json"))
+    assert len([path for path in kept if path.name >= Path(table.metadata.metadata_log[0].metadata_file).name]) == 2
+
+
+@pytest.mark.parametrize("given", COMMANDS_THAT_DELETE, ids=" ".join)
+def test_commands_are_refused(command: Command, table: Table, unwatched_warehouse: Path, given: tuple[str, ...]) -> None:
+    before = stored(unwatched_warehouse)
+    done = command.run(*given)
+    assert done.code != 0 and "GC is disabled (gc.enabled=false)" in done.stderr
+    assert stored(unwatched_warehouse) == before
+
+
+@pytest.mark.java
+def test_a_servers_tables_are_not_purged(rest_server: RestServer, aws: AwsServer) -> None:
+    catalog, namespace = encrypted_rest_catalog(rest_server.uri, aws), new_namespace(rest_server)
+    for name, properties in (("t", {"encryption.key-id": MASTER_KEY}), ("plain", {})):
+        table = catalog.create_table(f"{namespace}.{name}", SCHEMA, properties={**properties, "gc.enabled": "false"})
+        table.append(rows(0))
+        for purge in (lambda name: catalog.drop_table(name, purge_requested=True), catalog.purge_table):
+            with pytest.raises(ConfigurationError, match=REASON):
+                purge(f"{namespace}.{name}")
+        assert catalog.load_table(f"{namespace}.{name}").scan().to_arrow().num_rows == 20
+        catalog.drop_table(f"{namespace}.{name}")
+
+
+def test_no_operation_is_missing_from_these_lists() -> None:
+    functions = {name for name in m.__all__ if inspect.isfunction(getattr(m, name))}
+    assert functions == DELETES.keys() | KEEPS.keys() and not DELETES.keys() & KEEPS.keys()
+    assert TABLE_COMMANDS.keys() == {command for command, *_ in COMMANDS_THAT_DELETE} | COMMANDS_THAT_KEEP
+
+
+def test_no_other_module_deletes_files() -> None:
+    found = set()
+    for package in ("tablecrypt", "catalog/tablecrypt_catalog"):
+        for path in (ROOT / package).rglob("*.py"):
+            calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+            named = [each for each in calls if isinstance(each, ast.Attribute) and each.attr in ("delete", "delete_new")]
+            if any(_is_of_a_store(each) for each in named):
+                found.add(str(path.relative_to(ROOT)))
+    assert found == WHERE_FILES_ARE_DELETED.keys()
+
+
+def _is_of_a_store(call: ast.Attribute) -> bool:
+    """Whether what is asked to delete is a FileIO, by its name."""
+    receiver = call.value.attr if isinstance(call.value, ast.Attribute) else call.value.id if isinstance(call.value, ast.Name) else ""
+    return receiver.strip("_") in ("io", "inner", "encrypting")
