@@ -153,8 +153,8 @@ def check_garbage_is_collected(table: Table, otherwise: str = "") -> None:
     if not GC_ENABLED.is_true(properties):
         advice = f"If no other table uses them, set {GC_ENABLED.name}=true{otherwise and '; or '}{otherwise}"
         raise ConfigurationError(
-            f"{'.'.join(table.name())}: GC is disabled ({GC_ENABLED.name}={GC_ENABLED.read(properties)}): deleting files may corrupt other "
-            f"tables, so nothing was changed. {advice}"
+            f"{'.'.join(table.name())}: GC is disabled ({GC_ENABLED.name}={GC_ENABLED.read(properties)!r}): deleting files may corrupt "
+            f"other tables, so none of its files is deleted or overwritten. {advice}"
         )
 
 

@@ -30,7 +30,7 @@ from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_na
 
 ROOT: Final = Path(__file__).parents[2]
 LATER: Final = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
-REASON: Final = r"GC is disabled \(gc\.enabled=false\): deleting files may corrupt other tables"
+REASON: Final = r"GC is disabled \(gc\.enabled='false'\): deleting files may corrupt other tables"
 Operation = Callable[[Table], Any]
 
 
@@ -192,7 +192,7 @@ def test_a_migration_that_keeps_plaintext_goes_on(table: Table, unwatched_wareho
 def test_every_value_but_true_stops_deletion(table: Table, value: str) -> None:
     with table.transaction() as transaction:
         transaction.set_properties({"gc.enabled": value})
-    with pytest.raises(ConfigurationError, match=rf"GC is disabled \(gc\.enabled={value}\)"):
+    with pytest.raises(ConfigurationError, match=rf"GC is disabled \(gc\.enabled='{value}'\)"):
         m.remove_orphan_files(table, LATER, dry_run=False)
 
 
@@ -232,7 +232,7 @@ def test_older_metadata_goes_after_a_commit_as_in_iceberg_java(table: Table) -> 
 def test_commands_are_refused(command: Command, table: Table, unwatched_warehouse: Path, given: tuple[str, ...]) -> None:
     before = stored(unwatched_warehouse)
     done = command.run(*given)
-    assert done.code != 0 and "GC is disabled (gc.enabled=false)" in done.stderr
+    assert done.code != 0 and "GC is disabled (gc.enabled='false')" in done.stderr
     assert stored(unwatched_warehouse) == before
 
 

@@ -39,7 +39,7 @@ def test_each_statement_that_deletes_files_is_refused(spark: SparkSession, prod:
     before = [sorted(folder.rglob("*")) for folder in folders]
 
     for statement in (*DELETE.values(), "DROP TABLE prod.{} PURGE"):
-        with pytest.raises(Exception, match=r"GC is disabled \(gc\.enabled=false\): deleting files may corrupt other tables"):
+        with pytest.raises(Exception, match=r"GC is disabled \(gc\.enabled='false'\): deleting files may corrupt other tables"):
             spark.sql(statement.format(new_name, new_name))
 
     assert [sorted(folder.rglob("*")) for folder in folders] == before
