@@ -314,8 +314,7 @@ class EncryptedManifestRewrite(EncryptedProducer, WholeSnapshotAdapter):
 
     def collect_manifests(self) -> list[ManifestFile]:
         """Write new manifests of each spec and content that has several, and return them with those that stay."""
-        parent = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
-        groups = manifests_by_kind(parent.manifests(self.io) if parent is not None else ())
+        groups = manifests_by_kind(self.parent_manifests)
         return [new for group in groups for new in (self._rewritten(group) if is_worth_rewriting(group, self._spec_id) else group)]
 
     def _rewritten(self, group: Sequence[ManifestFile]) -> list[ManifestFile]:
@@ -344,8 +343,7 @@ class EncryptedManifestCleaning(EncryptedProducer, WholeSnapshotAdapter):
 
     def collect_manifests(self) -> list[ManifestFile]:
         """Write the manifests that change, and return them with those that stay."""
-        parent = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
-        cleaned = [self._cleaned(manifest) for manifest in (parent.manifests(self.io) if parent is not None else ())]
+        cleaned = [self._cleaned(manifest) for manifest in self.parent_manifests]
         return [manifest for manifest in cleaned if manifest is not None]
 
     def _cleaned(self, manifest: ManifestFile) -> ManifestFile | None:

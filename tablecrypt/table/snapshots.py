@@ -218,7 +218,7 @@ class EncryptedProducer(ProducerAdapter):
     def _with_copied_files(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Write one of the new manifests again where they are to remember files that rows were copied from, and none does."""
         kept = {manifest.manifest_path for manifest in manifests}
-        gone = [manifest for manifest in self._parent_manifests() if remembers_files(manifest) and manifest.manifest_path not in kept]
+        gone = [manifest for manifest in self._remembering_manifests() if manifest.manifest_path not in kept]
         is_merged = self.copied_files and not any(self.was_written(manifest) and remembers_files(manifest) for manifest in manifests)
         if not gone and not is_merged:
             return manifests
@@ -233,11 +233,14 @@ class EncryptedProducer(ProducerAdapter):
         heir = self._written_again(heirs[0], remembered)
         return [heir if manifest.manifest_path == heirs[0].manifest_path else manifest for manifest in manifests]
 
-    def _parent_manifests(self) -> list[ManifestFile]:
+    def _remembering_manifests(self) -> list[ManifestFile]:
         metadata = self.encrypted_metadata
         parent = metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
         # A migration leaves its plain parent behind, into which nothing was copied.
-        return parent.manifests(self.io) if isinstance(parent, EncryptedSnapshot) and parent.key_id is not None else []
+        if not isinstance(parent, EncryptedSnapshot) or parent.key_id is None:
+            return []
+
+        return [manifest for manifest in self.parent_manifests if remembers_files(manifest)]
 
     def _live_paths(self, manifest: ManifestFile) -> set[str]:
         return {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(self.io, discard_deleted=True)}
