@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from tablecrypt.addresses import leads_to, repeats
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import PYICEBERGS
 from tablecrypt.setting_kinds import Choice, Property, Switch, WholeNumber, nearest
@@ -403,7 +404,7 @@ def taken_from_server(server: str, properties: Mapping[str, Any], client: Mappin
     Args:
         server: names it in messages.
         properties: what it sent, in whichever part of its answer.
-        client: this client's configuration, which a server may repeat.
+        client: this client's configuration, which a server may repeat: of the uri with the same path, or its first segments.
 
     Raises:
         ConfigurationError: it names code, an endpoint, a receiver of credentials, or another property that is this client's to set.
@@ -415,7 +416,7 @@ def taken_from_server(server: str, properties: Mapping[str, Any], client: Mappin
             logger.debug("%s sent the property %r, which has no meaning here", server, name)
         elif known.from_server:
             taken[name] = _checked(server, name, value)
-        elif known.names_code or not _same(client.get(name), value):
+        elif known.names_code or not _is_repeated(name, value, client):
             shown = "" if is_sensitive(name, value) else f"={value!r}"
             what = "names code to import" if known.names_code else "is for the client alone to set"
             raise ConfigurationError(
@@ -433,10 +434,8 @@ def _checked(server: str, name: str, value: Any) -> str:
     return value
 
 
-def _same(ours: Any, theirs: Any) -> bool:
-    if isinstance(ours, str) and isinstance(theirs, str):
-        return ours.rstrip("/") == theirs.rstrip("/")
-    return ours is not None and bool(ours == theirs)
+def _is_repeated(name: str, value: Any, client: Mapping[str, Any]) -> bool:
+    return repeats(client.get(name), value) or (name == "uri" and leads_to(client.get(name), value))
 
 
 def _goes_to_executors(name: str) -> bool:

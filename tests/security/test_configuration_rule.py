@@ -312,6 +312,24 @@ def test_a_server_vends_credentials_for_the_clients_own_endpoint(server: Hostile
     assert table.scan().to_arrow().num_rows == 3
 
 
+def test_a_server_that_repeats_the_clients_address_is_no_attack_and_changes_nothing(
+    server: HostileServer, aws: AwsServer, stranger: RestProxy
+) -> None:
+    own = server.proxy.uri
+    for repeated in (own, f"{own}/", own.upper()):
+        server.config["overrides"] = server.load["config"] = {"uri": repeated}
+        catalog = connect(server, aws)
+        table = catalog.load_table("db.t")
+        assert (catalog.uri, catalog.properties["uri"]) == (own, own)
+        assert table.scan().to_arrow().num_rows == 3
+        assert table.io.inner.properties["uri"] == own  # type: ignore[attr-defined]
+
+    for other in (stranger.uri, f"{own}/more", own.replace("http://", "http://user@"), own.replace("127.0.0.1", "localhost")):
+        server.config["overrides"] = {"uri": other}
+        with pytest.raises(ConfigurationError, match="uri"):
+            connect(server, aws)
+
+
 def test_no_token_of_google_is_for_another_host(server: HostileServer, aws: AwsServer, stranger: RestProxy) -> None:
     server.load["metadata"]["properties"] |= {"gcs.service.host": stranger.uri, "gcs.oauth2.token": "x", "gcs.session-kwargs": "{}"}
     own = {"gcs.service.host": "https://storage.example", "gcs.oauth2.token": "google-token"}
