@@ -24,12 +24,12 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableU
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, TablecryptError, TamperedFileError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.table.foreign_engines import location_provider
-from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
+from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata, read_metadata_file
 from tablecrypt.table.protection.declaration import declared_at_creation, declares
 from tablecrypt.table.protection.policy import check_layout
 from tablecrypt.table.protection.tags import tagged_columns, tags_of, written_tags
@@ -43,6 +43,7 @@ from tablecrypt_catalog.pins.record import TrustedTable, moves_of, table_version
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
     check_catalog_properties,
+    check_metadata,
     check_updates,
     creation_properties,
     opened_table,
@@ -278,7 +279,7 @@ class EncryptingCatalog(Catalog):
         """
         client = self.client_properties
         try:
-            stored = self.load_namespace_properties(namespace)
+            stored = self.load_namespace_properties(namespace) if namespace else {}
         except NoSuchNamespaceError:
             stored = {}
         # Another client may have misspelt it, and the table would not be encrypted.
@@ -313,7 +314,21 @@ class EncryptingCatalog(Catalog):
         return new._replace(properties=properties)
 
     def _creation(self, asked: NewTable) -> tuple[NewTable, PinCheck]:
-        """Complete a new table's properties, and refuse a plaintext one where an encrypted one is pinned."""
+        """Complete a new table's properties, and refuse a plaintext one where an encrypted one is pinned.
+
+        Raises:
+            TableAlreadyExistsError: a table would be refused, and there is one of that name.
+        """
+        try:
+            return self._checked_creation(asked)
+        except TablecryptError:
+            # What a new table lacks is no advice to somebody who has the table already.
+            with plain_tables_opened():
+                if not self.table_exists(asked.identifier):
+                    raise
+            raise TableAlreadyExistsError(f"Table {'.'.join(Catalog.identifier_to_tuple(asked.identifier))} already exists") from None
+
+    def _checked_creation(self, asked: NewTable) -> tuple[NewTable, PinCheck]:
         properties = dict(asked.properties)
         if names.KEY_ID.name not in properties and (default := self.default_key_id(Catalog.namespace_from(asked.identifier))):
             properties[names.KEY_ID.name] = default
@@ -341,8 +356,15 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         return opened_table(self, table, pin_check.verify)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
-        """Register a table that exists already, encrypted or not, by its metadata file."""
+        """Register a table that exists already, encrypted or not, by its metadata file. One that would be refused is not registered.
+
+        Raises:
+            PlaintextRefusedError: it has encryption.key-id and is not encrypted, or the catalog requires encryption.
+        """
         pin_check = self.client_pins.begin_check(identifier)
+        with refusing_unreadable(identifier):
+            file = read_metadata_file(self.load_file_io({}, metadata_location).new_input(metadata_location))
+            check_metadata(self.client_properties, Catalog.identifier_to_tuple(identifier), file.parse(), metadata_location)
         return opened_table(self, super().register_table(identifier, metadata_location, overwrite), pin_check.verify)  # type: ignore[safe-super]
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:

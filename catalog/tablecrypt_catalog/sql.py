@@ -55,10 +55,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class EncryptedInMemoryCatalog(EncryptionMixin, InMemoryCatalog):
-    """PyIceberg's InMemoryCatalog with encrypted tables: for tests and notebooks. It keeps no pins of its own."""
-
-
 class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
     """PyIceberg's SqlCatalog with encrypted tables, pinned in the table tablecrypt_pins of the same database."""
 
@@ -117,10 +113,11 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
         """Create a table; an encrypted one in one transaction with its pin."""
+        self._check_namespace(new.identifier)
+        self._refuse_existing(new.identifier)
         if not new.is_encrypted:
             self._refuse_plaintext(new.identifier)
             return super().created_table(new, pin_check)
-        self._check_namespace(new.identifier)
         staged = self.stage_new_table(*new)
         staged.metadata = metadata = encrypted_metadata(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
@@ -325,7 +322,17 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             pin = find_pin(session, self.name, self.names(identifier))
         TrustedTable(".".join(self.names(identifier)), pin).refuse_plaintext()
 
+    def _refuse_existing(self, identifier: str | Identifier) -> None:
+        """Refuse a name that is taken before anything is written. Whoever takes it meanwhile is found by the insertion."""
+        with Session(self.engine) as session:
+            if session.execute(select(IcebergTables.table_name).where(self.is_row_of(identifier))).first() is not None:
+                raise TableAlreadyExistsError(f"Table {'.'.join(self.names(identifier))} already exists")
+
     def _check_namespace(self, identifier: str | Identifier) -> None:
         namespace = Catalog.namespace_from(identifier)
         if not self.namespace_exists(namespace):
             raise NoSuchNamespaceError(f"Namespace does not exist: {namespace}")
+
+
+class EncryptedInMemoryCatalog(EncryptedSqlCatalog, InMemoryCatalog):
+    """PyIceberg's InMemoryCatalog with encrypted tables: for tests and notebooks. Its pins end with it, as its tables' entries do."""

@@ -7,11 +7,16 @@
                         in the place of scan.io                                     read them where they are of a format it does not know
 
 Such an engine gets PyIceberg's Table and takes the rest into its own hands: it would write plaintext and ask for a commit only then, or
-cannot open what it reads. Its question is the last moment at which nothing has been written. The properties say the same as before to
-everybody else, who reads them by name, lists or copies them; `table.properties` is a plain dictionary. This package finds the places of
-files by `location_provider`.
+cannot open what it reads. It never uses the table's FileIO, which refuses plaintext by itself, and its question is the last moment at which
+nothing has been written. A person asks the same question in the same words, and gets the answer. So the answer depends on whose code asks:
 
-Nothing here keeps out code that means to write plaintext: it is for those who do not know that they would.
+    code in site-packages or dist-packages, or of an engine above    refused, also where it asks through PyIceberg's functions
+    PyIceberg for itself, this package                                answered: both go on to the table's FileIO
+    a program, a notebook, a shell                                    answered
+
+An engine whose own code is nowhere on the stack, or that reads the properties in another way, is not noticed. What it writes is refused when
+it is committed. Properties that are listed, copied or read as `properties[name]` are answered to everybody, and `table.properties` is a plain
+dictionary. Nothing here keeps out code that means to write plaintext: it is for those who do not know that they would.
 
 To Polars a scan answers that its files are of another format, so that `polars.scan_iceberg` has the scan decrypt them.
 
@@ -20,9 +25,12 @@ Raises PlaintextRefusedError for the place to write to, FormatError for the way 
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any, Final, Self, cast
 
 from pyiceberg.io import FileIO
@@ -34,6 +42,12 @@ from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 
 _STORAGE: Final = "s3.endpoint"
+_ENGINES: Final = {"daft", "polars"}
+"""Wherever they are installed: in an image or archive there may be no site-packages."""
+
+_INSTALLED: Final = {"site-packages", "dist-packages"}
+_ON_BEHALF_OF_ITS_CALLER: Final = ("pyiceberg.io", "pyiceberg.table", "pyiceberg.utils")
+_USES_THE_FILE_IO: Final = {"pyiceberg", "tablecrypt", "tablecrypt_catalog"}
 _INSTEAD: Final = (
     "this engine opens the table's files by itself: it cannot decrypt them, and would write plaintext. Give it the rows of "
     "table.scan().to_arrow() (or to_polars, to_duckdb, to_pandas), and write with table.append(rows), overwrite, upsert or delete"
@@ -57,12 +71,30 @@ class PropertiesForOthers(dict[str, str]):
         return guarded
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As dict's, but for what only an engine asks that is about to open files by itself."""
+        """As dict's, but for what an engine asks that is about to open files by itself."""
+        if name not in {TableProperties.WRITE_DATA_PATH, _STORAGE} or not _is_for_an_engine(inspect.currentframe()):
+            return super().get(name, default)
         if name == TableProperties.WRITE_DATA_PATH:
             raise PlaintextRefusedError(self.location, f"the table is encrypted, and {_INSTEAD}")
-        if name == _STORAGE:
-            raise FormatError(f"{self.location}: the table is encrypted, and {_INSTEAD}")
-        return super().get(name, default)
+        raise FormatError(f"{self.location}: the table is encrypted, and {_INSTEAD}")
+
+
+def _is_for_an_engine(called: FrameType | None) -> bool:
+    """Whether code that opens files by itself called a function, or had PyIceberg call it."""
+    caller = called and called.f_back
+    while caller is not None and _module(caller).startswith(_ON_BEHALF_OF_ITS_CALLER):
+        caller = caller.f_back
+    if caller is None:
+        return False
+    package = _module(caller).partition(".")[0]
+    if package in _USES_THE_FILE_IO:
+        return False
+    # A library that nobody has heard of is taken for an engine: what it would write cannot be taken back, and a person asks again.
+    return package in _ENGINES or not _INSTALLED.isdisjoint(Path(caller.f_code.co_filename).parts)
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def for_others(metadata: TableMetadata) -> TableMetadata:
@@ -72,14 +104,9 @@ def for_others(metadata: TableMetadata) -> TableMetadata:
     return metadata.model_copy(update={"properties": PropertiesForOthers.of(metadata.properties, metadata.location)})
 
 
-def for_ourselves(metadata: TableMetadata) -> TableMetadata:
-    """Return the same metadata with properties that answer everything."""
-    return metadata.model_copy(update={"properties": dict(metadata.properties)})
-
-
 def location_provider(metadata: TableMetadata) -> LocationProvider:
     """Return what names the places of a table's new files, as its properties say."""
-    return load_location_provider(metadata.location, dict(metadata.properties))
+    return load_location_provider(metadata.location, metadata.properties)
 
 
 @dataclass(frozen=True)

@@ -181,8 +181,7 @@ def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
 
 def folders_of(metadata: TableMetadata) -> DeletionScope:
     """Return the folders that a table's metadata says its files are in: its location, and those of the properties write.*.path."""
-    properties = dict(metadata.properties)
-    paths = (properties.get(name) for name in WRITE_PATHS)
+    paths = (metadata.properties.get(name) for name in WRITE_PATHS)
     return DeletionScope((metadata.location, *(str(path) for path in paths if path)))
 
 

@@ -7,22 +7,26 @@ snapshot names.
 from __future__ import annotations
 
 import copy
+import importlib.util
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import polars as pl
 import pyarrow as pa
 import pytest
 from polars.exceptions import ComputeError
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.utils.properties import property_as_bool
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt_catalog import EncryptedSqlCatalog
@@ -155,18 +159,88 @@ def test_the_tables_of_a_plain_catalog_are_polars_as_before(unwatched_warehouse:
     assert pl.scan_iceberg(table).collect().height == 10
 
 
-def test_only_the_questions_of_such_an_engine_are_refused(table: Table) -> None:
-    """People read properties by name, list and copy them, and copies of a table are as careful as the table."""
-    for each in (table, copy.copy(table), table.refresh(), pickle.loads(pickle.dumps(table.catalog)).load_table("db.t")):
+def all_of(table: Table) -> Iterator[Table]:
+    """A table, and those that are as careful: its copies, and the same loaded again."""
+    catalog = pickle.loads(pickle.dumps(table.catalog))
+    yield from (table, copy.copy(table), table.refresh(), catalog.load_table(table.name()), table.transaction()._table)
+
+
+@pytest.mark.parametrize("path", ["", "file://{}/elsewhere"])
+def test_properties_are_what_the_table_says(catalog: EncryptedSqlCatalog, tmp_path: Path, path: str) -> None:
+    """A program, a notebook and PyIceberg's own code get an answer, whichever way they ask."""
+    said = {"write.data.path": path.format(tmp_path)} if path else {}
+    table = catalog.create_table("db.asked", SCHEMA, properties={**ENCRYPTED, **said})
+    data = said.get("write.data.path", f"{table.location()}/data")
+    for each in all_of(table):
         assert each.properties == dict(each.metadata.properties) == {**each.metadata.properties}
-        assert each.properties.get("write.data.path") is None
-        assert each.metadata.properties.get("write.delete.mode") == "merge-on-read"
-        assert each.io.properties["s3.endpoint"] == dict(each.io.properties)["s3.endpoint"]
-        with pytest.raises(PlaintextRefusedError):
-            each.metadata.properties.get("write.data.path", "file:///anywhere")
-        with pytest.raises(PlaintextRefusedError):
-            load_location_provider(each.location(), each.metadata.properties)
-        with pytest.raises(FormatError):
-            each.io.properties.get("s3.endpoint")
+        assert each.properties.get("write.data.path") == each.metadata.properties.get("write.data.path") == said.get("write.data.path")
+        assert each.metadata.properties.get("write.data.path", data) == data
+        assert load_location_provider(each.location(), each.metadata.properties).new_data_location("f") == f"{data}/f"
+        assert each.location_provider().new_data_location("f") == f"{data}/f"
+        assert each.io.properties.get("s3.endpoint") == each.io.properties["s3.endpoint"] == dict(each.io.properties)["s3.endpoint"]
+        assert property_as_bool(each.metadata.properties, "write.object-storage.enabled", False) is False
     table.append(ROWS)
     assert "PropertiesForOthers" not in table.metadata.model_dump_json()
+
+
+def test_pyicebergs_own_writer_is_refused_by_the_file_io(table: Table, tmp_path: Path) -> None:
+    before = stored(tmp_path)
+    with pytest.raises(PlaintextRefusedError, match="write to it through its own methods"):
+        list(_dataframe_to_data_files(table.metadata, ROWS, table.io))
+    assert (stored(tmp_path), plaintext_in(tmp_path)) == (before, [])
+
+
+ENGINE = """
+import pyarrow.parquet
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.table.locations import load_location_provider
+
+def by_property(table, rows):
+    where = table.metadata.properties.get("write.data.path", table.location()) + "/x.parquet"
+    pyarrow.parquet.write_table(rows, where.removeprefix("file://"))
+
+def by_location_provider(table, rows):
+    where = load_location_provider(table.location(), table.metadata.properties).new_data_location("x.parquet")
+    pyarrow.parquet.write_table(rows, where.removeprefix("file://"))
+
+def by_pyicebergs_writer(table, rows):
+    list(_dataframe_to_data_files(table.metadata, rows, load_file_io({}, table.location())))
+
+def by_storage(table, rows):
+    return table.io.properties.get("s3.endpoint")
+
+def through_the_table(table, rows):
+    table.append(rows)
+    table.transaction().set_properties({"write.data.path": table.location() + "/moved"}).commit_transaction()
+    return table.scan().count()
+"""
+
+
+@pytest.fixture(params=["site-packages/someengine.py", "dist-packages/someengine.py", "opt/python/polars.py"])
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """An engine as one is installed: of a name that nobody knows, or one that is known in an image without site-packages."""
+    path = tmp_path_factory.mktemp("installed") / request.param
+    path.parent.mkdir(parents=True)
+    path.write_text(ENGINE)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_an_engine_that_opens_files_by_itself_gets_no_answer(table: Table, tmp_path: Path, engine: ModuleType) -> None:
+    before = stored(tmp_path)
+    for each in all_of(table):
+        for way in (engine.by_property, engine.by_location_provider, engine.by_pyicebergs_writer):
+            with pytest.raises(PlaintextRefusedError, match=r"table\.append\(rows\)"):
+                way(each, ROWS)
+        with pytest.raises(FormatError, match=r"table\.append\(rows\)"):
+            engine.by_storage(each, ROWS)
+    assert (stored(tmp_path), plaintext_in(tmp_path)) == (before, [])
+
+    assert engine.through_the_table(table, ROWS) == 20
+    assert table.properties["write.data.path"].endswith("/moved")
+    assert plaintext_in(tmp_path) == []

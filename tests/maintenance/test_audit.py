@@ -26,11 +26,12 @@ from tablecrypt.maintenance._audit.observed import look_at_older, observe
 from tablecrypt.maintenance._audit.table_audit import audit_table, file_key_findings
 from tablecrypt.maintenance.progress import Counted, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
-from tablecrypt_catalog import EncryptedGlueCatalog, EncryptedHiveCatalog, EncryptedInMemoryCatalog, EncryptedSqlCatalog
+from tablecrypt_catalog import EncryptedGlueCatalog, EncryptedHiveCatalog, EncryptedSqlCatalog
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tests.support import denying_kms, unlistable_io
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.edited_metadata import unpinned_catalog
 from tests.support.key_tables import keks as keks_of
 from tests.support.maintained_table import SCHEMA, flip, folder_of, maintained_table, path_of, put_back, rows
 from tests.support.plaintext_scan import unwatch
@@ -450,9 +451,7 @@ def test_partition_values_in_summaries_are_told(aws: AwsServer, warehouse: Path)
 
 def test_a_table_that_nothing_pins_is_told(aws: AwsServer, tmp_path: Path) -> None:
     def table_of(properties: dict[str, str]) -> Table:
-        warehouse = f"file://{tmp_path}/warehouse-{len(properties)}"
-        catalog = EncryptedInMemoryCatalog("memory", warehouse=warehouse, **aws.kms_properties, **properties)
-        catalog.create_namespace_if_not_exists("db")
+        catalog = unpinned_catalog(tmp_path / str(len(properties)), aws, **properties)
         return catalog.create_table("db.empty", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
 
     assert kinds(audit(table_of({}))) == {FindingKind.PINS_MISSING}

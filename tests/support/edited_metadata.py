@@ -7,23 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.table import Table
 
+from tablecrypt_catalog import encrypted
 from tests.support.aws import AwsServer
 
 
 def unpinned_catalog(folder: Path, aws: AwsServer, **properties: str) -> Catalog:
     """A catalog in memory, with files in `folder` and the namespace `db`: what it says of a table is where its metadata file is."""
-    catalog = load_catalog(
-        "unpinned",
-        **{
-            "py-catalog-impl": "tablecrypt_catalog.EncryptedInMemoryCatalog",
-            "warehouse": f"file://{folder}/warehouse",
-            **aws.kms_properties,
-            **properties,
-        },
-    )
+    catalog = encrypted(InMemoryCatalog)("unpinned", **{"warehouse": f"file://{folder}/warehouse", **aws.kms_properties, **properties})
     catalog.create_namespace_if_not_exists("db")
     return catalog
 

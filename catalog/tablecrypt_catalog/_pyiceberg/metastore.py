@@ -18,7 +18,6 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt.properties import check_table_properties
-from tablecrypt.table.foreign_engines import for_ourselves
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,8 +46,7 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
         self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> StagedTable:
         """Stage a commit the way PyIceberg's own catalog does."""
-        base = None if current is None else Table(identifier, for_ourselves(current.metadata), current.metadata_location, current.io, self)
-        return super()._update_and_stage_table(base, identifier, requirements, updates)
+        return super()._update_and_stage_table(current, identifier, requirements, updates)
 
     def stage_new_table(self, *args: Any, **kwargs: Any) -> StagedTable:
         """Return a new table as PyIceberg makes it, not committed."""

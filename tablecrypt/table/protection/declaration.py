@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import SetPropertiesUpdate
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
@@ -76,6 +77,11 @@ def _is_consumed(name: str) -> bool:
     return name == DECLARED_KEYS or name.startswith(DECLARED_MASK_PREFIX)
 
 
+def _texts(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Return properties with values of text, as PyIceberg makes them. Raises pydantic's ValidationError for None."""
+    return SetPropertiesUpdate(updates=dict(properties)).updates
+
+
 def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[str, str]:
     """Return a new table's properties with its declaration by field id.
 
@@ -86,7 +92,7 @@ def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[
     Raises:
         ConfigurationError: the declaration cannot be used, or properties are those of another table's columns.
     """
-    given = {name: str(value) for name, value in properties.items()}
+    given = _texts(properties)
     _refuse_by_id(given, "a new table: field ids belong to one table. Leave it out")
     if not declares(given):
         return given
@@ -104,7 +110,7 @@ def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any], of_c
     Raises:
         ConfigurationError: the declaration cannot be used, or a property by field id is among them.
     """
-    given = {name: str(value) for name, value in updates.items()}
+    given = _texts(updates)
     _refuse_by_id(given, "the table")
     if not declares(given):
         return Declaration(given)

@@ -1,0 +1,136 @@
+"""The catalog in memory, whose tables PyIceberg's own code expects to work as its InMemoryCatalog's do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+
+from tablecrypt import maintenance
+from tablecrypt.errors import ConfigurationError, MetadataRollbackError, TamperedFileError
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog
+
+KMS = {"encryption.kms-type": "memory", "kms.memory.name": "in-memory-catalog"}
+ENCRYPTED = {"encryption.key-id": "orders"}
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+
+
+@pytest.fixture(autouse=True)
+def master_key() -> None:
+    MemoryKeyManagementClient({"kms.memory.name": "in-memory-catalog"}, {"orders": bytes(range(32))})
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> EncryptedInMemoryCatalog:
+    catalog = EncryptedInMemoryCatalog("memory", warehouse=f"file://{tmp_path}/warehouse", **KMS)
+    catalog.create_namespace("db")
+    return catalog
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_it_is_pyicebergs_catalog_and_pins_what_it_holds(catalog: EncryptedInMemoryCatalog) -> None:
+    assert isinstance(catalog, InMemoryCatalog)
+    assert catalog.pin_places
+    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+    table.append(ROWS)
+    assert maintenance.audit(table).findings == ()
+
+
+def test_a_purge_deletes_every_file(catalog: EncryptedInMemoryCatalog, tmp_path: Path) -> None:
+    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+    table.append(ROWS)
+    table.delete("id = 1")
+
+    catalog.purge_table("db.t")
+
+    assert files(tmp_path) == []
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table("db.t")
+
+
+def test_older_metadata_is_deleted_after_a_commit(catalog: EncryptedInMemoryCatalog, tmp_path: Path) -> None:
+    kept = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
+    table = catalog.create_table("db.t", ROWS.schema, properties={**ENCRYPTED, **kept})
+    for _ in range(5):
+        table.append(ROWS)
+
+    assert len([path for path in files(tmp_path) if path.name.endswith(".metadata.json")]) == 3
+    assert catalog.load_table("db.t").scan().count() == 15
+
+
+def test_what_somebody_edits_or_puts_back_is_refused(catalog: EncryptedInMemoryCatalog) -> None:
+    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+    table.append(ROWS)
+    path = Path(table.metadata_location.removeprefix("file://"))
+    before = path.read_text()
+    path.write_text(json.dumps(json.loads(before) | {"last-updated-ms": 1}))
+    with pytest.raises(TamperedFileError):
+        catalog.load_table("db.t")
+
+    path.write_text(before)
+    older = table.metadata.metadata_log[-1].metadata_file
+    table.append(ROWS)
+    catalog.drop_table("db.t")
+    catalog.register_table("db.t", table.metadata_location)
+    with catalog.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE iceberg_tables SET metadata_location = ?", (older,))
+    with pytest.raises(MetadataRollbackError):
+        catalog.load_table("db.t")
+
+
+@pytest.mark.parametrize("kind", [EncryptedInMemoryCatalog, EncryptedSqlCatalog])
+def test_names_without_a_namespace_are_refused_as_pyiceberg_does(kind: type[EncryptedSqlCatalog], tmp_path: Path) -> None:
+    catalog = kind("names", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}", **KMS)
+    for properties in ({}, ENCRYPTED):
+        with pytest.raises(NoSuchNamespaceError):
+            catalog.create_table("t", ROWS.schema, properties=properties)
+    with pytest.raises(ValueError, match=r"^Empty namespace identifier$"):
+        catalog.load_table("t")
+
+
+def test_a_table_that_exists_is_not_created_again(catalog: EncryptedInMemoryCatalog, tmp_path: Path) -> None:
+    catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED).append(ROWS)
+    before = files(tmp_path)
+
+    for properties in ({}, ENCRYPTED):
+        with pytest.raises(TableAlreadyExistsError, match=r"db\.t"):
+            catalog.create_table("db.t", ROWS.schema, properties=properties)
+
+    assert catalog.load_table("db.t").scan().count() == 3
+    assert files(tmp_path) == before
+
+
+def test_where_a_table_exists_nothing_is_said_about_the_one_that_was_asked_for(catalog: EncryptedInMemoryCatalog, tmp_path: Path) -> None:
+    catalog.create_table("db.plain", ROWS.schema)
+    catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+    strict = EncryptedSqlCatalog("memory", **{**KMS, "uri": "sqlite:///:memory:", "encryption.required": "true"})
+    strict.engine = catalog.engine
+
+    for name in ("db.plain", "db.t"):
+        with pytest.raises(TableAlreadyExistsError, match=name):
+            strict.create_table(name, ROWS.schema)
+        with pytest.raises(TableAlreadyExistsError, match=name):
+            strict.create_table(name, ROWS.schema, properties={"encryption.key-id": "no-such-key"})
+    with pytest.raises(ConfigurationError, match=r"encryption\.required"):
+        strict.create_table("db.new", ROWS.schema)
+
+
+def test_a_property_without_a_value_is_refused(catalog: EncryptedInMemoryCatalog) -> None:
+    with pytest.raises(ValidationError, match="None type is not a supported value in properties: owner"):
+        catalog.create_table("db.t", ROWS.schema, properties={**ENCRYPTED, "owner": None})
+    table = catalog.create_table("db.t", ROWS.schema, properties={**ENCRYPTED, "write.object-storage.enabled": True})
+    with (
+        pytest.raises(ValidationError, match="None type is not a supported value in properties: owner"),
+        table.transaction() as transaction,
+    ):
+        transaction.set_properties(owner=None)
+    assert table.refresh().properties == {**ENCRYPTED, "write.object-storage.enabled": "true"}
