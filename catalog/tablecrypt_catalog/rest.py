@@ -13,8 +13,9 @@ Iceberg REST catalog specification: loadTable, updateTable, createTable (stage-c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 from pydantic import Field, SerializeAsAny, ValidationError
 from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, RestCatalog, ScanPlanningMode, TableResponse
@@ -23,11 +24,19 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.table import CommitTableResponse, FileScanTask, StagedTable, Table, TableIdentifier
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2
-from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate, update_table_metadata
-from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier
+from pyiceberg.table.update import AssertCreate, SetPropertiesUpdate, TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.typedef import IcebergBaseModel, Identifier
 
 from tablecrypt import properties as names
-from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import (
+    ConfigurationError,
+    FormatError,
+    KeyIdChangedError,
+    MetadataRollbackError,
+    PlaintextRefusedError,
+    TablecryptError,
+    TamperedFileError,
+)
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, ParsedJson, check_keys, encrypted_metadata, is_encrypted_tables
 from tablecrypt.table.table import EncryptedTable
@@ -37,7 +46,7 @@ from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.record import TableVersion, moves_of, table_version
 from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer
 from tablecrypt_catalog.rest_views import RestViews
-from tablecrypt_catalog.table_encryption import check_metadata, check_updates, encrypted_table, is_encrypted, refuse_plain_table
+from tablecrypt_catalog.table_encryption import check_metadata, check_updates, encrypted_table, is_encrypted
 
 if TYPE_CHECKING:
     pass
@@ -46,6 +55,15 @@ AnsweredMetadata = Annotated[TableMetadataV1 | TableMetadataV2 | EncryptedTableM
 """Table metadata in which version 3 keeps what encryption needs."""
 
 A = TypeVar("A", "LoadAnswer", "CommitAnswer")
+_TAKE_A_SENTENCE: Final = (
+    ConfigurationError,
+    FormatError,
+    KeyIdChangedError,
+    MetadataRollbackError,
+    PlaintextRefusedError,
+    TamperedFileError,
+)
+"""Errors whose last argument is text for people, to which a sentence can be added."""
 
 
 class LoadAnswer(TableResponse):
@@ -103,23 +121,71 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         return table
 
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
-        """Create a table, after whose answer the server is held to what was asked for."""
-        table = self.created_by_pyiceberg(new)
-        if names.KEY_ID.name in {**new.properties, **table.metadata.properties}:
-            table = self._encrypted_table(table, _new_metadata(table, new))
-        pin_check.verify(table_version(table.metadata, table.metadata_location, None))
+        """Create a table, after whose answer the server is held to what was asked for. A table that is refused is dropped again."""
+        answer = self.request_new_table(*new)
+        with self._dropping_again(new.identifier, answer.metadata, TablecryptError):
+            table = self.table_of(new.identifier, answer)
+            if names.KEY_ID.name in {**new.properties, **table.metadata.properties}:
+                table = self._encrypted_table(table, _new_metadata(table, new))
+            pin_check.verify(table_version(table.metadata, table.metadata_location, None))
         return table
 
     def staged_table(self, new: NewTable) -> StagedTable:
         """Return a new encrypted table as the server stages it, with the metadata that keeps keys."""
-        staged = self.request_staged_table(*new)
+        staged = self.staged_table_of(new.identifier, self.request_new_table(*new, is_staged=True))
         staged.metadata = _new_metadata(staged, new)
         return staged
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
-        """Register a table that exists already, encrypted or not, by its metadata file."""
-        super().register_table(identifier, metadata_location, overwrite)
-        return self.load_table(identifier)
+        """Register a table that exists already, encrypted or not, by its metadata file.
+
+        The server reads the file, which this client may not be able to, so that the registration of a table that promises encryption and
+        is not encrypted is undone. A table that was there before is not brought back.
+        """
+        registered = super().register_table(identifier, metadata_location, overwrite)
+        with self._dropping_again(identifier, registered.metadata, PlaintextRefusedError, KeyIdChangedError, holds_rows=True):
+            return self.load_table(identifier)
+
+    @contextmanager
+    def _dropping_again(
+        self, identifier: str | Identifier, made: TableMetadata, *refusals: type[TablecryptError], holds_rows: bool = False
+    ) -> Iterator[None]:
+        """Drop a table that this client has just made when the block refuses it: others would take it for what was asked for.
+
+        Args:
+            identifier: the table.
+            made: its metadata, as the server answered.
+            refusals: what the block raises for it. The error is raised with a sentence on what became of the table.
+            holds_rows: whether the call made the table with snapshots. Where it did not, a table with snapshots is somebody else's.
+        """
+        try:
+            yield
+        except refusals as refusal:
+            outcome = self._drop_again(identifier, made, holds_rows)
+            if not isinstance(refusal, _TAKE_A_SENTENCE):
+                refusal.add_note(outcome)
+                raise
+            *first, text = refusal.args
+            raise cast("Callable[..., TablecryptError]", type(refusal))(*first, f"{text}. {outcome}") from refusal
+
+    def _drop_again(self, identifier: str | Identifier, made: TableMetadata, holds_rows: bool) -> str:
+        """Drop a table if it is still as this client made it; return what became of it."""
+        name = ".".join(self.identifier_to_tuple(identifier))
+        expected = {each.snapshot_id for each in made.snapshots} if holds_rows else set()
+        try:
+            found = _parsed(LoadAnswer, self.request_table(identifier), identifier).metadata
+            # A name may lead to another table by now, and somebody may have written to this one.
+            if found.table_uuid != made.table_uuid or {each.snapshot_id for each in found.snapshots} != expected:
+                return f"{name} is not, or no longer, the table that this call made, and was left as it is"
+            super().drop_table(identifier)
+        except NoSuchTableError:
+            return f"The catalog has no table {name}"
+        except Exception as error:  # noqa: BLE001  what went wrong first is the error to raise
+            return (
+                f"{name} could not be dropped again ({type(error).__name__}), and other clients would write plaintext to it: drop it by "
+                f"catalog.drop_table({name!r})"
+            )
+        return f"{name} was dropped again"
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename a table; its pin goes with it."""
@@ -177,6 +243,9 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         pin_check = self.client_pins.begin_check(table.name())
         request = _request(table, requirements, _with_keks(updates, staged))
         answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
+        if any(isinstance(each, AssertCreate) for each in requirements):
+            with self._dropping_again(table.name(), answer.metadata, PlaintextRefusedError, holds_rows=True):
+                _check_version(table.name(), answer.metadata)
         check_metadata(self.client_properties, table.name(), answer.metadata, answer.metadata_location)
         check_answer(staged, updates, answer.metadata, answer.metadata_location)
         pin_check.record_commit(answer.metadata, answer.metadata_location, self._digest(answer.metadata), moves_of(updates))
@@ -256,18 +325,26 @@ def _with_keks(updates: Iterable[IcebergBaseModel], staged: EncryptedTableMetada
 def _new_metadata(table: Table, new: NewTable) -> EncryptedTableMetadata:
     """The metadata of a table that the server has just made, after checking that it is what was asked for."""
     metadata: TableMetadata = table.metadata
+    _check_version(table.name(), metadata)
     asked = new.properties
     found = metadata.properties.get(names.KEY_ID.name)
     if found != asked.get(names.KEY_ID.name, found):
         raise KeyIdChangedError(
             f"{'.'.join(table.name())}: the catalog made the table with {names.KEY_ID.name} {found}, not {asked[names.KEY_ID.name]}"
         )
-    if metadata.format_version != 3:
-        refuse_plain_table(EMPTY_DICT, table.name(), metadata)
     if metadata.snapshots:
         raise TamperedFileError(metadata.location, "the catalog answered that a table was created, but with a table that has snapshots")
     new.check_columns(metadata)
     return encrypted_metadata(metadata)
+
+
+def _check_version(name: Identifier, metadata: TableMetadata) -> None:
+    if metadata.format_version != 3:
+        raise PlaintextRefusedError(
+            metadata.location,
+            f"the catalog's server was asked for table {'.'.join(name)} of format version 3, and makes tables of version "
+            f"{metadata.format_version}, which cannot be encrypted: use a server that makes version 3",
+        )
 
 
 def _refuse_key_id(table: Table, updates: tuple[TableUpdate, ...]) -> None:

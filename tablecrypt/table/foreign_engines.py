@@ -14,9 +14,9 @@ nothing has been written. A person asks the same question in the same words, and
     PyIceberg for itself, this package                                answered: both go on to the table's FileIO
     a program, a notebook, a shell                                    answered
 
-An engine whose own code is nowhere on the stack, or that reads the properties in another way, is not noticed. What it writes is refused when
-it is committed. Properties that are listed, copied or read as `properties[name]` are answered to everybody, and `table.properties` is a plain
-dictionary. Nothing here keeps out code that means to write plaintext: it is for those who do not know that they would.
+An engine whose own code is nowhere on the stack, or that reads the properties in another way, is not noticed. What it writes is refused
+when it is committed. Properties that are listed, copied or read as `properties[name]` are answered to everybody, and `table.properties` is
+a plain dictionary. Nothing here keeps out code that means to write plaintext: it is for those who do not know that they would.
 
 To Polars a scan answers that its files are of another format, so that `polars.scan_iceberg` has the scan decrypt them.
 

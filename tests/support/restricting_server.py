@@ -50,7 +50,7 @@ class RestrictingServer:
                 self.end_headers()
                 self.wfile.write(encoded)
 
-            do_GET = do_POST = handle_any
+            do_GET = do_POST = do_DELETE = handle_any
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
                 """Say nothing."""

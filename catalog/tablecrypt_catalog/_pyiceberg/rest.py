@@ -143,7 +143,7 @@ class RestCatalogAdapter(RestCatalog):
         _text(response, {404: NoSuchViewError, 409: ViewAlreadyExistsError})
 
     @twice_if_unauthorized
-    def request_staged_table(
+    def request_new_table(
         self,
         identifier: str | Identifier,
         schema: Schema | pa.Schema,
@@ -151,14 +151,18 @@ class RestCatalogAdapter(RestCatalog):
         partition_spec: PartitionSpec,
         sort_order: SortOrder,
         properties: Properties,
-    ) -> StagedTable:
-        """Return a new table as the server stages it, not committed."""
-        response = self._create_table(identifier, schema, location, partition_spec, sort_order, properties, stage_create=True)
-        return self._response_to_staged_table(self.identifier_to_tuple(identifier), response)
+        is_staged: bool = False,
+    ) -> TableResponse:
+        """Have the server create a table, or only stage it; return the answer."""
+        return self._create_table(identifier, schema, location, partition_spec, sort_order, properties, stage_create=is_staged)
 
     def table_of(self, identifier: str | Identifier, response: TableResponse) -> Table:
         """Return the table of a server's answer, with the FileIO that the answer's configuration and credentials ask for."""
         return self._response_to_table(self.identifier_to_tuple(identifier), response)
+
+    def staged_table_of(self, identifier: str | Identifier, response: TableResponse) -> StagedTable:
+        """Return the table of a server's answer that is not committed, with a FileIO as `table_of`."""
+        return self._response_to_staged_table(self.identifier_to_tuple(identifier), response)
 
     def _create_session(self) -> Session:
         session = super()._create_session()

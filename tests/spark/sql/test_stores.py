@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
 
 from tablecrypt import spark as tcs
 from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY
 from tests.support.hive import HiveMetastore
 from tests.support.plaintext import CANARY
 from tests.support.rest_server import RestServer, new_namespace
+from tests.support.version_2_server import Version2Server
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -63,3 +67,29 @@ def test_a_hive_metastore(spark: SparkSession, aws: AwsServer, hive_metastore: H
     tcs.catalog(spark, "on_hive", properties)
 
     use(spark, "on_hive", catalog, namespace)
+
+
+def test_a_rest_catalog_that_makes_tables_of_version_2(spark: SparkSession, aws: AwsServer, unwatched_warehouse: Path) -> None:
+    """CREATE TABLE, CREATE TABLE AS SELECT and register_table leave nothing that another client would write plaintext into."""
+    behind = SqlCatalog("behind", uri=f"sqlite:///{unwatched_warehouse}/catalog.db", warehouse=unwatched_warehouse.as_uri())
+    behind.create_namespace("db")
+    promised = behind.create_table("db.promised", Schema(), properties={"encryption.key-id": MASTER_KEY})
+    behind.drop_table("db.promised")
+    encrypted = f"TBLPROPERTIES ('encryption.key-id' = '{MASTER_KEY}')"
+    statements = {
+        False: [
+            f"CREATE TABLE version_2.db.t (id BIGINT) {encrypted}",
+            f"CREATE TABLE version_2.db.t (id BIGINT DEFAULT 7) {encrypted}",
+            f"CREATE TABLE version_2.db.t USING iceberg {encrypted} AS SELECT id FROM range(3)",
+            f"CREATE OR REPLACE TABLE version_2.db.t USING iceberg {encrypted} AS SELECT id FROM range(3)",
+            f"CALL version_2.system.register_table('db.t', '{promised.metadata_location}')",
+        ],
+        True: [f"CREATE TABLE version_2.db.t USING iceberg {encrypted} AS SELECT id FROM range(3)"],
+    }
+    with Version2Server(behind) as server:
+        tcs.catalog(spark, "version_2", server.client_properties(**aws.kms_properties))
+        for server.stages_version_3, each in ((staged, sql) for staged, of in statements.items() for sql in of):
+            with pytest.raises(Exception, match=r"PlaintextRefusedError: .*version 2"):
+                spark.sql(each).collect()
+            assert behind.list_tables("db") == [], each
+    assert not list(unwatched_warehouse.rglob("*.parquet"))
