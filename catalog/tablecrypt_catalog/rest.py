@@ -24,6 +24,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.table import CommitTableResponse, FileScanTask, StagedTable, Table, TableIdentifier
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertCreate, SetPropertiesUpdate, TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import IcebergBaseModel, Identifier
 
@@ -123,7 +124,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
         """Create a table, after whose answer the server is held to what was asked for. A table that is refused is dropped again."""
         answer = self.request_new_table(*new)
-        with self._dropping_again(new.identifier, answer.metadata, TablecryptError):
+        with self._dropping_again(new.identifier, answer.metadata, (), TablecryptError):
             table = self.table_of(new.identifier, answer)
             if names.KEY_ID.name in {**new.properties, **table.metadata.properties}:
                 table = self._encrypted_table(table, _new_metadata(table, new))
@@ -143,39 +144,39 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         is not encrypted is undone. A table that was there before is not brought back.
         """
         registered = super().register_table(identifier, metadata_location, overwrite)
-        with self._dropping_again(identifier, registered.metadata, PlaintextRefusedError, KeyIdChangedError, holds_rows=True):
+        with self._dropping_again(identifier, registered.metadata, registered.metadata.snapshots, PlaintextRefusedError, KeyIdChangedError):
             return self.load_table(identifier)
 
     @contextmanager
     def _dropping_again(
-        self, identifier: str | Identifier, made: TableMetadata, *refusals: type[TablecryptError], holds_rows: bool = False
+        self, identifier: str | Identifier, made: TableMetadata, own: Iterable[Snapshot], *refusals: type[TablecryptError]
     ) -> Iterator[None]:
-        """Drop a table that this client has just made when the block refuses it: others would take it for what was asked for.
+        """Drop a table that this client has just made when the block refuses it: other clients would take it for what was asked for.
 
         Args:
             identifier: the table.
             made: its metadata, as the server answered.
+            own: the snapshots with which the call made it. With any other the table holds rows of somebody else, and stays.
             refusals: what the block raises for it. The error is raised with a sentence on what became of the table.
-            holds_rows: whether the call made the table with snapshots. Where it did not, a table with snapshots is somebody else's.
         """
         try:
             yield
         except refusals as refusal:
-            outcome = self._drop_again(identifier, made, holds_rows)
+            outcome = self._drop_again(identifier, made, own)
             if not isinstance(refusal, _TAKE_A_SENTENCE):
                 refusal.add_note(outcome)
                 raise
             *first, text = refusal.args
             raise cast("Callable[..., TablecryptError]", type(refusal))(*first, f"{text}. {outcome}") from refusal
 
-    def _drop_again(self, identifier: str | Identifier, made: TableMetadata, holds_rows: bool) -> str:
+    def _drop_again(self, identifier: str | Identifier, made: TableMetadata, own: Iterable[Snapshot]) -> str:
         """Drop a table if it is still as this client made it; return what became of it."""
         name = ".".join(self.identifier_to_tuple(identifier))
-        expected = {each.snapshot_id for each in made.snapshots} if holds_rows else set()
+        own_ids = {each.snapshot_id for each in own}
         try:
             found = _parsed(LoadAnswer, self.request_table(identifier), identifier).metadata
             # A name may lead to another table by now, and somebody may have written to this one.
-            if found.table_uuid != made.table_uuid or {each.snapshot_id for each in found.snapshots} != expected:
+            if found.table_uuid != made.table_uuid or not own_ids.issuperset(each.snapshot_id for each in found.snapshots):
                 return f"{name} is not, or no longer, the table that this call made, and was left as it is"
             super().drop_table(identifier)
         except NoSuchTableError:
@@ -244,7 +245,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         request = _request(table, requirements, _with_keks(updates, staged))
         answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
         if any(isinstance(each, AssertCreate) for each in requirements):
-            with self._dropping_again(table.name(), answer.metadata, PlaintextRefusedError, holds_rows=True):
+            with self._dropping_again(table.name(), answer.metadata, staged.snapshots, PlaintextRefusedError):
                 _check_version(table.name(), answer.metadata)
         check_metadata(self.client_properties, table.name(), answer.metadata, answer.metadata_location)
         check_answer(staged, updates, answer.metadata, answer.metadata_location)

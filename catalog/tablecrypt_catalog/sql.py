@@ -158,7 +158,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             except IntegrityError as error:
                 raise TableAlreadyExistsError(f"Table {'.'.join(new)} already exists") from error
             if not renamed:
-                raise NoSuchTableError(f"Table does not exist: {'.'.join(old)}")
+                raise NoSuchTableError(f"Table does not exist: {old[1]}")
             self._check_new_name(session, old, new)
             delete_pin(session, self.name, new)
             rename_pin(session, self.name, old, new)

@@ -134,3 +134,8 @@ def test_a_property_without_a_value_is_refused(catalog: EncryptedInMemoryCatalog
     ):
         transaction.set_properties(owner=None)
     assert table.refresh().properties == {**ENCRYPTED, "write.object-storage.enabled": "true"}
+
+
+def test_a_table_that_is_not_there_is_named_as_pyiceberg_names_it(catalog: EncryptedInMemoryCatalog) -> None:
+    with pytest.raises(NoSuchTableError, match=r"^Table does not exist: missing$"):
+        catalog.rename_table("db.missing", "db.other")

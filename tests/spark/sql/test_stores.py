@@ -92,4 +92,3 @@ def test_a_rest_catalog_that_makes_tables_of_version_2(spark: SparkSession, aws:
             with pytest.raises(Exception, match=r"PlaintextRefusedError: .*version 2"):
                 spark.sql(each).collect()
             assert behind.list_tables("db") == [], each
-    assert not list(unwatched_warehouse.rglob("*.parquet"))
