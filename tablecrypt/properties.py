@@ -390,6 +390,8 @@ def _nearest(meant: str, scope: str) -> str | None:
 def _advice(meant: str, scope: str, near: str | None) -> str:
     if scope == "catalog" and meant == KEY_ID.name:
         return f": it is a property of each table. For all new tables of the catalog set {DEFAULT_KEY_ID.name}"
+    if scope == "namespace" and meant == KEY_ID.name:
+        return f": {DEFAULT_KEY_ID.name} names the master key of new tables"
     known = property_named(meant)
     if known is not None and not known.is_of(scope):
         return f": {meant} is a property of a {known.scope}"
