@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, SupportsIndex, cast
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog, PropertiesUpdateSummary
@@ -39,7 +39,7 @@ from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import EncryptTableUpdate, UpgradeToVersion3Update, check_commit, check_migration
 from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter, iceberg_schema
 from tablecrypt_catalog.pins.client import ClientPins, PinCheck
-from tablecrypt_catalog.pins.record import TrustedTable, moves_of, table_version
+from tablecrypt_catalog.pins.record import CREATION, TrustedTable, moves_of, table_version
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
     check_catalog_properties,
@@ -377,7 +377,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
 
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
         """Create a table, encrypted or not, and pin it."""
-        return opened_table(self, self.created_by_pyiceberg(new), pin_check.verify)
+        return opened_table(self, self.created_by_pyiceberg(new), partial(pin_check.verify, moved=CREATION))
 
     def staged_table(self, new: NewTable) -> StagedTable:
         """Return a new encrypted table with its metadata, not committed."""
@@ -409,7 +409,8 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
             KeyIdChangedError, TamperedFileError: the table has another key id or shorter keys, is another table, or was edited in place.
         """
         pin_check = self.client_pins.begin_check(identifier)
-        return opened_table(self, super().load_table(identifier), pin_check.accept_rollback)  # type: ignore[safe-super]
+        loaded = super().load_table(identifier)  # type: ignore[safe-super]
+        return opened_table(self, loaded, lambda seen, _: pin_check.accept_rollback(seen))
 
     def stage_commit(
         self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

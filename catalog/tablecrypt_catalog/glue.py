@@ -22,7 +22,7 @@ from tablecrypt_catalog._pyiceberg.glue import GlueCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin, NewTable
 from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
-from tablecrypt_catalog.pins.record import table_version
+from tablecrypt_catalog.pins.record import CREATION, table_version
 from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         metadata = file.parse()
         identifier = (entry["DatabaseName"], entry["Name"])
         check_against_entry(".".join(identifier), metadata, file, parameters)
-        return LoadedTable(self, identifier, file, self.load_file_io(metadata.properties, location))
+        io = self.load_file_io(metadata.properties, location)
+        return LoadedTable(self, identifier, file, io, is_vouched=unpinned_metadata(parameters) is None)
 
     def parameters_to_send(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """Return the parameters without a data key length that a commit has removed from the table's properties."""
@@ -65,8 +66,9 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         staged.metadata = metadata = encrypted_metadata(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         self.create_entry(staged, {**metadata.properties, **pinning_parameters(metadata, file)})
-        pin_check.verify(table_version(metadata, file.location, file.digest))
-        return encrypted_table(self, staged, metadata)
+        seen = table_version(metadata, file.location, file.digest)
+        pin_check.verify(seen, moved=CREATION)
+        return encrypted_table(self, staged, metadata, seen)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""

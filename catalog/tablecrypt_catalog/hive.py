@@ -99,7 +99,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
         metadata = file.parse()
         check_against_entry(f"{entry.dbName}.{entry.tableName}", metadata, file, parameters)
         io = self.load_file_io(metadata.properties, location)
-        return LoadedTable(self, (entry.dbName, entry.tableName), file, io)
+        return LoadedTable(self, (entry.dbName, entry.tableName), file, io, is_vouched=unpinned_metadata(parameters) is None)
 
     def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
         """Return the parameters that pin a new table."""

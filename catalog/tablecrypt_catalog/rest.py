@@ -44,10 +44,10 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog, NewTable
 from tablecrypt_catalog.pins.client import PinCheck
-from tablecrypt_catalog.pins.record import TableVersion, moves_of, table_version
+from tablecrypt_catalog.pins.record import CREATION, TableVersion, moves_of, table_version
 from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer
 from tablecrypt_catalog.rest_views import RestViews
-from tablecrypt_catalog.table_encryption import check_metadata, check_updates, encrypted_table, is_encrypted
+from tablecrypt_catalog.table_encryption import check_metadata, check_updates, encrypted_table, is_encrypted, proof_of_heads
 
 if TYPE_CHECKING:
     pass
@@ -111,13 +111,14 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         """
         pin_check = self.client_pins.begin_check(identifier)
         answer, text, seen = self._requested(identifier)
-        return self._opened(identifier, answer, text, pin_check.verify(seen))
+        proof = proof_of_heads(self, answer.metadata, lambda: self.table_of(identifier, answer).io)
+        return self._opened(identifier, answer, text, pin_check.verify(seen, proof))
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move this client's pin to it. As `EncryptionMixin.accept_rollback`."""
         pin_check = self.client_pins.begin_check(identifier)
         answer, text, seen = self._requested(identifier)
-        table = self._opened(identifier, answer, text)
+        table = self._opened(identifier, answer, text, seen)
         pin_check.accept_rollback(seen)
         return table
 
@@ -126,9 +127,12 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         answer = self.request_new_table(*new)
         with self._dropping_again(new.identifier, answer.metadata, (), TablecryptError):
             table = self.table_of(new.identifier, answer)
+            seen = table_version(table.metadata, table.metadata_location, None)
             if names.KEY_ID.name in {**new.properties, **table.metadata.properties}:
-                table = self._encrypted_table(table, _new_metadata(table, new))
-            pin_check.verify(table_version(table.metadata, table.metadata_location, None))
+                metadata = _new_metadata(table, new)
+                seen = table_version(metadata, table.metadata_location, None)
+                table = self._encrypted_table(table, metadata, pin=seen)
+            pin_check.verify(seen, moved=CREATION)
         return table
 
     def staged_table(self, new: NewTable) -> StagedTable:

@@ -34,7 +34,7 @@ from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin, NewTable
 from tablecrypt_catalog.pins.client import PinCheck
-from tablecrypt_catalog.pins.record import NO_MOVES, Moves, TableVersion, TrustedTable, moves_of, table_version
+from tablecrypt_catalog.pins.record import CREATION, NO_MOVES, Moves, TableVersion, TrustedTable, moves_of, table_version
 from tablecrypt_catalog.pins.sql import (
     PIN_COLUMNS,
     PINS,
@@ -47,7 +47,14 @@ from tablecrypt_catalog.pins.sql import (
     rename_pin,
     write_pin,
 )
-from tablecrypt_catalog.table_encryption import LoadedTable, check_metadata, encrypted_table, refusing_unreadable, table_from_metadata
+from tablecrypt_catalog.table_encryption import (
+    LoadedTable,
+    check_metadata,
+    encrypted_table,
+    proof_of_heads,
+    refusing_unreadable,
+    table_from_metadata,
+)
 
 if TYPE_CHECKING:
     pass
@@ -87,10 +94,10 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         """
         pin_check = self.client_pins.begin_check(identifier)
         pin, loaded, seen = self._found(identifier)
-        verified = self._verified(identifier, pin, seen)
-        if verified is not None and verified != pin:
-            self._adopt(identifier, pin, verified)
-        return table_from_metadata(self, loaded, pin_check.verify(seen) or verified)
+        verified, proof = self._verified(identifier, pin, seen), proof_of_heads(self, loaded.metadata, lambda: loaded.io)
+        if verified is not None and verified != pin and (proven := proof(pin, seen)) is not None:
+            self._adopt(identifier, pin, self._verified(identifier, pin, proven))
+        return table_from_metadata(self, loaded, pin_check.verify(seen, proof) or verified)
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move the pins in the database and in this client's file to it.
@@ -109,7 +116,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
                 session.commit()
             if not moved:
                 raise CommitFailedException(f"The pin of {'.'.join(key)} was moved by another process meanwhile: look again")
-        return table_from_metadata(self, loaded)
+        return table_from_metadata(self, loaded, seen)
 
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
         """Create a table; an encrypted one in one transaction with its pin."""
@@ -122,9 +129,9 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         staged.metadata = metadata = encrypted_metadata(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         seen = table_version(metadata, file.location, file.digest)
-        self._insert(new.identifier, seen)
-        pin_check.verify(seen)
-        return encrypted_table(self, staged, metadata)
+        self._insert(new.identifier, seen, CREATION)
+        pin_check.verify(seen, moved=CREATION)
+        return encrypted_table(self, staged, metadata, seen)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file.
@@ -139,9 +146,13 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         pin_check = self.client_pins.begin_check(identifier)
         file = read_metadata_file(load_file_io(properties=self.properties, location=metadata_location).new_input(metadata_location))
         loaded, seen = self._loaded(identifier, file)
-        self._insert(identifier, seen)
-        pin_check.verify(seen)
-        return table_from_metadata(self, loaded)
+        proof = proof_of_heads(self, loaded.metadata, lambda: loaded.io)
+        with Session(self.engine) as session:
+            before = find_pin(session, self.name, self.names(identifier))
+        # Before the transaction: it reads the table's storage.
+        proven = proof(before, seen)
+        pin = self._insert(identifier, proven or seen, is_proven=proven is not None)
+        return table_from_metadata(self, loaded, pin_check.verify(seen, proof) or pin)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename a table; its pin goes with it.
@@ -261,8 +272,10 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         with Session(self.engine) as session:
             return find_name(session, self.name, self.names(identifier), seen.table_uuid)
 
-    def _adopt(self, identifier: str | Identifier, before: TableVersion | None, pin: TableVersion) -> None:
+    def _adopt(self, identifier: str | Identifier, before: TableVersion | None, pin: TableVersion | None) -> None:
         """Pin what was loaded: a table without a pin, or one that another client of the database has committed to."""
+        if pin is None or pin == before:
+            return
         try:
             with Session(self.engine) as session:
                 write_pin(session, self.name, self.names(identifier), before, pin)
@@ -271,14 +284,18 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             # Another client pinned it first, or this one may only read.
             logger.info("the pin of %s was not written: %s", ".".join(self.names(identifier)), error)
 
-    def _insert(self, identifier: str | Identifier, seen: TableVersion, moved: Moves = NO_MOVES) -> None:
+    def _insert(
+        self, identifier: str | Identifier, seen: TableVersion, moved: Moves = NO_MOVES, is_proven: bool = True
+    ) -> TableVersion | None:
+        """Make the row of a table, and its pin if its heads are proven; return what is trusted of the table."""
         with Session(self.engine) as session:
             try:
                 self.insert_row(session, identifier, seen.metadata_location)
             except IntegrityError as error:
                 raise TableAlreadyExistsError(f"Table {'.'.join(self.names(identifier))} already exists") from error
-            self._move_pin(session, identifier, seen, moved)
+            pin = self._move_pin(session, identifier, seen, moved, is_proven)
             self._finish(session, identifier, seen)
+            return pin
 
     def _swap(self, identifier: Identifier, expected: str, seen: TableVersion, moved: Moves) -> None:
         with Session(self.engine) as session:
@@ -287,19 +304,22 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             self._move_pin(session, identifier, seen, moved)
             self._finish(session, identifier, seen)
 
-    def _move_pin(self, session: Session, identifier: str | Identifier, seen: TableVersion, moved: Moves) -> None:
+    def _move_pin(
+        self, session: Session, identifier: str | Identifier, seen: TableVersion, moved: Moves, is_proven: bool = True
+    ) -> TableVersion | None:
         """Move the pin in the transaction that has changed the table's row, and so keeps others from moving it."""
         key = self.names(identifier)
         before = find_pin(session, self.name, key)
         pin = self._verified(identifier, before, seen, moved)
-        if pin is None:
-            return
+        if pin is None or not is_proven:
+            return pin
         try:
             is_moved = write_pin(session, self.name, key, before, pin)
         except IntegrityError as error:
             raise CommitFailedException(f"Table was pinned by another process meanwhile: {'.'.join(key)}") from error
         if not is_moved:
             raise CommitFailedException(f"The pin of {'.'.join(key)} was moved by another process meanwhile")
+        return pin
 
     def _finish(self, session: Session, identifier: str | Identifier, seen: TableVersion) -> None:
         try:

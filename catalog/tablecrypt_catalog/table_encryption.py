@@ -39,10 +39,12 @@ from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, check_whole, has_encryption_traces, read_metadata_file
+from tablecrypt.table.missing_main import cut_off_head, described
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_name_mapping
-from tablecrypt_catalog.pins.record import TableVersion, table_version
+from tablecrypt_catalog.pins.proven_heads import Proof, ProvenHeads
+from tablecrypt_catalog.pins.record import TableVersion, folders_on_first_sight, table_version
 
 if TYPE_CHECKING:
     pass
@@ -67,13 +69,13 @@ def refusing_unreadable(identifier: str | Identifier) -> Iterator[None]:
         raise FormatError(f"{name}: what the catalog's entry leads to cannot be read as table metadata: {error}") from error
 
 
-def opened_table(catalog: Catalog, table: Table, verify: Callable[[TableVersion], TableVersion | None]) -> Table:
+def opened_table(catalog: Catalog, table: Table, verify: Callable[[TableVersion, Proof], TableVersion | None]) -> Table:
     """Return a table that a catalog loaded as an EncryptedTable where it is encrypted, else as it is.
 
     Args:
         catalog: the catalog that loaded it.
         table: as PyIceberg loaded it.
-        verify: told what was seen of the table; it raises what the pins refuse, and returns what is pinned.
+        verify: gets what was seen of the table, and the proof of its heads; it raises what the pins refuse, and returns what is trusted.
 
     Raises:
         KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
@@ -86,16 +88,36 @@ def opened_table(catalog: Catalog, table: Table, verify: Callable[[TableVersion]
         loaded = table if isinstance(table, LoadedTable) else _reloaded(catalog, table)
         digest = loaded.digest
     check_metadata(catalog.client_properties, table_identifier(loaded), loaded.metadata, loaded.metadata_location)  # type: ignore[attr-defined]
-    pin = verify(table_version(loaded.metadata, loaded.metadata_location, digest))
+    proof = proof_of_heads(catalog, loaded.metadata, lambda: loaded.io)
+    pin = verify(table_version(loaded.metadata, loaded.metadata_location, digest), proof)
     return table_from_metadata(catalog, loaded, pin) if isinstance(loaded, LoadedTable) else loaded
 
 
-class LoadedTable(Table):
-    """A table as its metadata file says, before anything is verified or opened: `opened_table` does both."""
+def proof_of_heads(catalog: Catalog, metadata: TableMetadata, inner: Callable[[], FileIO]) -> Proof:
+    """Return what says how much of a table that was loaded may be pinned. `inner` gives the FileIO that stores its files."""
+    return ProvenHeads(metadata, lambda: table_file_io(names.client_properties(catalog), inner(), metadata))
 
-    def __init__(self, catalog: Catalog, identifier: Identifier, file: MetadataFile, io: FileIO, config: Properties = EMPTY_DICT) -> None:
+
+class LoadedTable(Table):
+    """A table as its metadata file says, before anything is verified or opened: `opened_table` does both.
+
+    Attributes:
+        digest: of its metadata file.
+        is_vouched: whether the catalog's entry holds a hash of the metadata, with which it was compared.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        identifier: Identifier,
+        file: MetadataFile,
+        io: FileIO,
+        config: Properties = EMPTY_DICT,
+        is_vouched: bool = False,
+    ) -> None:
         super().__init__(identifier, file.parse(), file.location, io, catalog, dict(config))
         self.digest = file.digest
+        self.is_vouched = is_vouched
 
 
 def _reloaded(catalog: Catalog, table: Table) -> LoadedTable:
@@ -190,11 +212,13 @@ def encrypted_table(
         catalog: the catalog that loaded it.
         table: as it was loaded.
         metadata: the table's, in the class that keeps its keys.
-        pin: what is pinned of it.
+        pin: what is trusted of it.
         read_restrictions: what readers of its rows have to apply.
     """
     warn_if_unpinned(catalog, table_identifier(table))
-    deletable = pinned_folders(catalog, metadata, pin)
+    if (head := cut_off_head(metadata)) is not None:
+        logger.warning("%s: %s", ".".join(table_identifier(table)), described(head))
+    deletable = pinned_folders(catalog, table, pin)
     io = table_file_io(names.client_properties(catalog), table.io, metadata, deletable, read_restrictions)
     return with_metadata(table, catalog, metadata, io)
 
@@ -224,17 +248,22 @@ def warn_if_unpinned(catalog: Catalog, identifier: Identifier) -> None:
     )
 
 
-def pinned_folders(catalog: Catalog, metadata: TableMetadata, pin: TableVersion | None) -> DeletionScope:
+def pinned_folders(catalog: Catalog, table: Table, pin: TableVersion | None) -> DeletionScope:
     """Return the folders in which a table's files may be deleted without the caller naming them.
 
     Args:
-        catalog: that of the table. Where it pins hashes of metadata and nothing else, or pins of before know no folders, the metadata says.
-        metadata: the table's, after it was held against the pins.
-        pin: what is pinned of it.
+        catalog: that of the table.
+        table: as it was loaded, and held against the pins.
+        pin: what is trusted of it. None where the catalog's own pins are hashes: the metadata says the folders if it was compared with one.
     """
     if pin is not None and pin.folders:
         return DeletionScope(pin.folders)
-    return folders_of(metadata) if getattr(catalog, "pin_places", ()) else NOTHING
+    if not getattr(catalog, "pin_places", ()):
+        return NOTHING
+    folders = folders_of(table.metadata).folders
+    # Metadata that nothing was compared with is as on first sight, at each load: a client without memory cannot tell.
+    is_vouched = isinstance(table, LoadedTable) and table.is_vouched
+    return DeletionScope(folders if is_vouched else folders_on_first_sight(table.metadata_location, folders))
 
 
 def table_file_io(

@@ -3,7 +3,8 @@
 Metadata files, manifests, logs, listings and workers' messages say which files a table has, or had. They are data: whoever writes the
 storage may have written them. What they name is deleted only if
 
-    it lies below a folder of the table    those in the pin, its location and its write.*.path, or what the caller names
+    it lies below a folder of the table    those in the pin, or what the caller names. Metadata that is seen for the first time says only
+                                           where its own folder metadata lies: `names_location`
     it is named as such a file is          data.parquet, x.avro, x.orc, x.puffin, x.stats, x.metadata.json, a journal of this package
     its spelling has one meaning           no "..", ".", "//", percent-encoded slash or dot segment, "?", "#", "*", control character
     links do not lead out of the folder    on a local disk, the real folder of the file is below the real folder of the table
@@ -119,7 +120,8 @@ class DeletionScope:
 
     def reason_against(self, location: str) -> str | None:
         """Return why a file may not be deleted or written over; None where it may."""
-        if not self.folders and not self.named:
+        roots = self._roots()
+        if not roots:
             return _UNPINNED
         if location.endswith("/"):
             return "is a folder"
@@ -127,7 +129,7 @@ class DeletionScope:
             parsed = ParsedLocation.of(location)
         except ConfigurationError as error:
             return str(error).removeprefix(f"{location!r} ")
-        reasons = [_reason_below(root, parsed) for root in self._roots()]
+        reasons = [_reason_below(root, parsed) for root in roots]
         if None in reasons:
             return None
         nearer = [reason for reason in reasons if reason is not None and reason != _OUTSIDE]
@@ -153,6 +155,18 @@ class DeletionScope:
 
 NOTHING: Final = DeletionScope()
 _OUTSIDE: Final = "lies outside the table's folders"
+
+
+def names_location(metadata_location: str, location: str) -> bool:
+    """Whether the place of a metadata file says where its table lies: the file is in the folder metadata of that location.
+
+    The catalog says where the metadata file is. What the file itself says of the location, whoever writes the storage can edit.
+    """
+    try:
+        below = ParsedLocation.of(metadata_location).below(ParsedLocation.of(location))
+    except ConfigurationError:
+        return False
+    return below is not None and len(below) == 2 and below[0] == "metadata"
 
 
 def store_of(scheme: str) -> str:

@@ -36,7 +36,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError, MissingExtraError
-from tablecrypt.files.deletion import DeletionScope, ParsedLocation
+from tablecrypt.files.deletion import DeletionScope, names_location
 from tablecrypt.maintenance._audit.file_signatures import Signature, read_file_starts
 from tablecrypt.maintenance._migration import Migration, migration_journal
 from tablecrypt.maintenance._orphan_files import known_locations
@@ -274,7 +274,7 @@ def _deletable(table: Table, delete_below: Sequence[str], must_delete: bool) -> 
         ConfigurationError: files are to be deleted, and neither the catalog nor the caller says that the location is the table's.
     """
     keeps_pins = bool(getattr(table.catalog, "pin_places", ()))
-    is_own = keeps_pins and _is_in_metadata_folder(table.metadata_location, table.location())
+    is_own = keeps_pins and names_location(table.metadata_location, table.location())
     scope = DeletionScope((table.location(),) if is_own else ()).and_below(delete_below)
     if must_delete and not scope.contains(table.location()):
         raise ConfigurationError(
@@ -282,11 +282,6 @@ def _deletable(table: Table, delete_below: Sequence[str], must_delete: bool) -> 
             f"delete_below=[{table.location()!r}] (--delete-below); or {_KEEP}"
         )
     return scope
-
-
-def _is_in_metadata_folder(metadata_location: str, location: str) -> bool:
-    below = ParsedLocation.of(metadata_location).below(ParsedLocation.of(location))
-    return below is not None and len(below) == 2 and below[0] == "metadata"
 
 
 def _refuse_another_key(table: Table, key_id: str) -> None:

@@ -81,25 +81,25 @@ def remove_orphan_files(
         older_than: only files last written before this moment, which has a time zone; by default three days ago. It must be longer ago
             than the longest write takes.
         dry_run: whether only to find them.
-        delete_below: folders of the table in which files may be deleted, where no pin says where it lies, or where other tables' files are
-            beside its own.
-        folder: only files below this folder, which is the table's location or lies below it.
+        delete_below: folders of the table in which files may be deleted, where neither a pin nor the place of its metadata file says where
+            it lies, or where other tables' files are beside its own.
+        folder: only files below this folder, which is the table's location or lies below it. Naming it says that it is the table's.
         listed: location and last change of the files to look at in place of those that the store lists, such as a bucket's inventory. Only
             those below the table's location count.
         despite_other_prefixes: whether a file is an orphan although the table knows one of its path in another store, bucket or host.
 
     Raises:
         ConfigurationError: the table is not encrypted, `older_than` has no time zone, its FileIO cannot list, `folder` is not the table's,
-            or files are to be deleted, and the table has gc.enabled=false or neither a pin nor `delete_below` says where it lies.
+            or files are to be deleted, and the table has gc.enabled=false or nothing but its metadata says where it lies.
         TamperedFileError, KeyNotFoundError, KmsError: the table's own files cannot be listed; nothing was deleted.
     """
-    io = table_io(require_encrypted(table))
+    require_encrypted(table)
     limit = dt.datetime.now(dt.UTC) - SAFE_AGE if older_than is None else checked_moment("older_than", older_than)
-    io = io.deleting_below(delete_below) if dry_run else deleting_io(reload(table), delete_below)
     location = table.location().rstrip("/")
     within = DeletionScope(named=(location,))
     if folder is not None and not within.contains(folder):
         raise ConfigurationError(f"{folder} is not below {location}, where {name_of(table)} lies")
+    io = _deleting_io(reload(table), delete_below, folder, dry_run)
     chosen = DeletionScope(named=(folder or location,))
     files = stored_files(io.inner, location) if listed is None else _inventory(listed)
     stored = [file for file in files if chosen.contains(file.location)]
@@ -112,6 +112,13 @@ def remove_orphan_files(
     found = tuple(file for file in unknown if file.location not in refused)
     deleted, failed = ([], {}) if dry_run else _delete(io, found)
     return OrphanFiles(name_of(table), dry_run, found, tuple(deleted), failed, refused, tuple(elsewhere))
+
+
+def _deleting_io(table: EncryptedTable, delete_below: Sequence[str], folder: str | None, dry_run: bool) -> TableFileIO:
+    if folder is not None:
+        # Whoever names the folder to look at says that it is the table's.
+        return table_io(table).deleting_below(delete_below).deleting_in(folder)
+    return table_io(table).deleting_below(delete_below) if dry_run else deleting_io(table, delete_below)
 
 
 def _reason_against(io: TableFileIO, strangers: Mapping[str, str], location: str) -> str | None:

@@ -110,6 +110,11 @@ class TableFileIO(EncryptingFileIO):
         """
         return TableFileIO(self.inner, self.manager, self.own_folders, self.deletable.and_below(locations), self.read_restrictions)
 
+    def deleting_in(self, folder: str) -> TableFileIO:
+        """Return the same with a folder of the table in which it deletes, though not what belongs to a table that lies there too."""
+        scope = DeletionScope((*self.deletable.folders, folder), self.deletable.named)
+        return TableFileIO(self.inner, self.manager, self.own_folders, scope, self.read_restrictions)
+
     def of_one_query(self) -> TableFileIO:
         """Return the same for the reads of one query, which all mask a value alike."""
         restrictions = None if self.read_restrictions is None else self.read_restrictions.of_query()
@@ -166,15 +171,16 @@ def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
         delete_below: folders that the caller names, beside those of pinned metadata.
 
     Raises:
-        ConfigurationError: the table has gc.enabled=false; neither a pin nor the caller says that the table lies where its metadata says;
-            or a location is no folder.
+        ConfigurationError: the table has gc.enabled=false; neither a pin, nor the place of the metadata file in the catalog, nor the caller
+            says that the table lies where its metadata says; or a location is no folder.
     """
     check_garbage_is_collected(table)
     io = cast("TableFileIO", table.io).deleting_below(delete_below)
-    if not io.deletable.contains(table.location()):
+    if not io.deletable.contains(location := table.location().rstrip("/")):
         raise ConfigurationError(
-            f"{'.'.join(table.name())}: no pin of this client says that the table is in {table.location()}, so nothing there is deleted "
-            f"or overwritten. If it is there, name the folder: delete_below=[{table.location()!r}] (--delete-below)"
+            f"{'.'.join(table.name())}: only its metadata says that the table is in {location}, and no pin of this client, so nothing "
+            f"there is deleted or overwritten. If it is there, and no other table is, name the folder: delete_below=[{location!r}], "
+            f"--delete-below '{location}', or in SQL delete_below => array('{location}')"
         )
     return io
 

@@ -22,11 +22,11 @@ from tablecrypt_catalog.pins.record import Head, Moves, TableVersion
 
 PLACE: Place = ("prod", ("db", "t"))
 VERSION_1 = TableVersion(
-    *("uuid-1", "alias/orders", 16, "s3://b/00001-a.metadata.json", "hash-1", 1),
+    *("uuid-1", "alias/orders", 16, "s3://b/t/metadata/00001-a.metadata.json", "hash-1", 1),
     kek_hashes=frozenset({"kek-2", "kek-1"}),
     heads={"main": Head(11, 1), "v 1": Head(11, 1)},
     retired_keks=frozenset({"kek-1", "id:1"}),
-    folders=("s3://b/t", "s3://b/elsewhere"),
+    folders=("s3://b/t",),
     columns={2: ProtectedColumn(2, "pii", Mask("hash"), since=1)},
 )
 
@@ -34,7 +34,7 @@ VERSION_1 = TableVersion(
 def version(number: int) -> TableVersion:
     return replace(
         VERSION_1,
-        metadata_location=f"s3://b/{number:05d}-a.metadata.json",
+        metadata_location=f"s3://b/t/metadata/{number:05d}-a.metadata.json",
         metadata_hash=f"hash-{number}",
         last_sequence_number=number,
         heads={"main": Head(10 + number, number)},

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, SetPropertiesUpdate
 
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt_catalog.pins.record import MOST_VANISHED_REFS, Head, Moves, TableVersion, TrustedTable, moves_of
+from tablecrypt.files.deletion import DeletionScope
+from tablecrypt_catalog.pins.record import CREATION, MOST_VANISHED_REFS, Head, Moves, TableVersion, TrustedTable, moves_of
 
 
 def location(version: int, attempt: str = "a") -> str:
@@ -133,31 +134,66 @@ def test_a_table_that_lies_elsewhere_is_refused_until_it_is_accepted() -> None:
     with pytest.raises(TamperedFileError, match="is at"):
         TrustedTable("db.t", LYING).verify_update(elsewhere, moved=Moves(frozenset({"main"})))
     assert TrustedTable("db.t", LYING).accept_rollback(elsewhere) == elsewhere
-    assert TrustedTable("db.t", LYING).verify_update(elsewhere, moved=Moves(folders=True)) == elsewhere
+    assert TrustedTable("db.t", LYING).verify_update(elsewhere, moved=Moves(location=True, write_paths=True)) == elsewhere
 
 
 def test_folders_that_others_add_are_not_the_tables_until_they_are_accepted() -> None:
     added = replace(NEXT, folders=("s3://bucket/db/t/", "s3://another-bucket"))
     assert verified(LYING, added) == replace(added, folders=LYING.folders)
     assert TrustedTable("db.t", LYING).accept_rollback(added) == added
-    assert TrustedTable("db.t", LYING).verify_update(added, moved=Moves(folders=True)) == added
+    assert TrustedTable("db.t", LYING).verify_update(added, moved=Moves(location=True, write_paths=True)) == added
+    assert TrustedTable("db.t", LYING).verify_update(added, moved=Moves(write_paths=True)).folders == (  # type: ignore[union-attr]
+        "s3://bucket/db/t",
+        "s3://another-bucket",
+    )
 
 
-def test_a_pin_of_before_takes_the_folders_on_trust() -> None:
-    assert verified(PIN, replace(PIN, folders=LYING.folders)) == LYING
+NOWHERE = replace(PIN, metadata_location="")
+"""A pin of before, which knows no folders."""
+
+
+@pytest.mark.parametrize("pin", [None, NOWHERE], ids=["no pin", "a pin of before"])
+def test_of_the_folders_that_are_seen_first_only_a_location_that_the_catalog_confirms_counts(pin: TableVersion | None) -> None:
+    found = verified(pin, LYING)
+    assert found is not None
+    assert found.folders == ("s3://bucket/db/t",)
+    unconfirmed = verified(pin, replace(LYING, metadata_location="s3://bucket/db/u/metadata/00007-x.metadata.json"))
+    assert unconfirmed is not None
+    assert unconfirmed.folders == ("s3://bucket/db/t?",)
+    assert unconfirmed.location == "s3://bucket/db/t"
+    assert DeletionScope(unconfirmed.folders).reason_against("s3://bucket/db/t/data/x.parquet") is not None
+
+
+def test_an_unconfirmed_location_is_held_and_is_the_tables_once_it_is_confirmed() -> None:
+    pin, elsewhere = replace(NOWHERE, folders=("s3://bucket/db/t?",)), replace(NEXT, metadata_location="s3://m/00009-x.metadata.json")
+    with pytest.raises(TamperedFileError, match="is at"):
+        verified(pin, replace(NEXT, folders=("s3://bucket/db/u",)))
+    still = verified(pin, replace(elsewhere, folders=("s3://bucket/db/t",)))
+    assert still is not None
+    assert still.folders == pin.folders
+    confirmed = replace(NEXT, folders=("s3://bucket/db/t",))
+    assert verified(pin, confirmed) == confirmed
+    own = TrustedTable("db.t", pin).verify_update(replace(elsewhere, folders=("s3://bucket/db/t", "s3://w")), moved=Moves(write_paths=True))
+    assert own is not None
+    assert own.folders == ("s3://bucket/db/t?", "s3://w"), "this client has set the path, and not the location"
+
+
+def test_what_this_client_makes_lies_where_it_asked_for() -> None:
+    assert TrustedTable("db.t", None).verify_update(LYING, moved=CREATION) == LYING
     assert verified(LYING, replace(PIN, folders=())) == LYING
 
 
 UPDATES = {
-    "location": SetLocationUpdate(location="s3://b/t"),
-    "data path set": SetPropertiesUpdate(updates={"write.data.path": "s3://b/t"}),
-    "data path removed": RemovePropertiesUpdate(removals=["write.data.path"]),
+    "location": (SetLocationUpdate(location="s3://b/t"), Moves(location=True)),
+    "data path set": (SetPropertiesUpdate(updates={"write.data.path": "s3://b/t"}), Moves(write_paths=True)),
+    "data path removed": (RemovePropertiesUpdate(removals=["write.data.path"]), Moves(write_paths=True)),
 }
 
 
 @pytest.mark.parametrize("update", UPDATES)
 def test_a_commit_that_names_folders_moves_them(update: str) -> None:
-    assert moves_of([UPDATES[update]]) == Moves(folders=True)
+    moving, moved = UPDATES[update]
+    assert moves_of([moving]) == moved
     harmless = [SetPropertiesUpdate(updates={"owner": "me"}), RemovePropertiesUpdate(removals=["owner"])]
     assert not moves_of(harmless)
 
@@ -264,7 +300,8 @@ def test_a_head_that_fell_is_named_with_where_it_was_and_is() -> None:
 def test_a_commit_moves_something_where_it_moves_a_branch_or_a_folder() -> None:
     assert not Moves()
     assert Moves(frozenset({"main"}))
-    assert Moves(folders=True)
+    assert Moves(location=True)
+    assert Moves(write_paths=True)
 
 
 HEADS = {"main": Head(11, 5), "side": Head(9, 3)}

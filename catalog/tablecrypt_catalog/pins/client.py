@@ -4,7 +4,7 @@ A check begins before the catalog is asked, so that what others commit meanwhile
 
     pin_check = pins.begin_check(identifier)
     table = …                                   the catalog's answer, or a commit
-    pin_check.verify(version)                   raises what the rules of the pins refuse, or moves the pin
+    pin_check.verify(version, proof)            raises what the rules of the pins refuse, or moves the pin (see proven_heads.py)
 
 Without encryption.pins all of this does nothing. The file:
 
@@ -46,6 +46,7 @@ from tablecrypt import properties
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
 from tablecrypt_catalog.pins.protected_columns import StoredColumn, columns_from, stored_columns
+from tablecrypt_catalog.pins.proven_heads import Proof, taken_on_trust
 from tablecrypt_catalog.pins.record import NO_MOVES, Head, Moves, TableVersion, TrustedTable, is_ahead, refuse_overtaken, table_version
 
 Place = tuple[str, tuple[str, ...]]
@@ -103,8 +104,16 @@ class PinCheck:
         self._pins = {} if file is None else file.recall_all()
         self._before = self._pins.get(place)
 
-    def verify(self, seen: TableVersion) -> TableVersion | None:
-        """Hold the catalog's answer against the pin, move the pin to it, and return it; None where nothing is pinned.
+    def verify(self, seen: TableVersion, proof: Proof = taken_on_trust, moved: Moves = NO_MOVES) -> TableVersion | None:
+        """Hold the catalog's answer against the pin, and move the pin to what of it is proven.
+
+        Args:
+            seen: the answer.
+            proof: says what of the answer may be pinned.
+            moved: what this client has asked of the catalog with which the answer came.
+
+        Returns:
+            What is trusted of the answer; None where nothing is pinned.
 
         Raises:
             KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.verify_update` and `refuse_conflict`.
@@ -114,17 +123,26 @@ class PinCheck:
         if self._file is None:
             return None
         refuse_conflict(self._pins, self._place, seen)
-        return self._file.remember(self._place, self._before, seen)
+        if not moved and _moves_nothing(self._place, self._before, seen):
+            return self._before
+        trusted = TrustedTable(name_of(self._place), self._before).verify_update(
+            seen, _pinned_elsewhere(self._pins, self._place, seen), moved
+        )
+        # Outside the lock of the pin file: it reads the table's storage.
+        proven = proof(self._before, seen)
+        return trusted if proven is None else self._file.remember(self._place, self._before, proven, moved)
 
-    def accept_rollback(self, seen: TableVersion) -> None:
-        """Move the pin to the catalog's answer, be it older than the pin.
+    def accept_rollback(self, seen: TableVersion) -> TableVersion | None:
+        """Move the pin to the catalog's answer, be it older than the pin, and return it; None where nothing is pinned.
 
         Raises:
             KeyIdChangedError, TamperedFileError: as `TrustedTable.accept_rollback`.
             FormatError, TablecryptError: as `verify`.
         """
-        if self._file is not None:
-            self._file.accept_rollback(self._place, seen)
+        if self._file is None:
+            return None
+        self._file.accept_rollback(self._place, seen)
+        return seen
 
     def refuse_plaintext(self, found: str = "a plaintext table") -> None:
         """Refuse what is no encrypted table where one is pinned: a plaintext table, or a view.
@@ -134,7 +152,7 @@ class PinCheck:
         """
         TrustedTable(".".join(self._place[1]), self._before).refuse_plaintext(found)
 
-    def verify_base(self, seen: TableVersion) -> TableVersion | None:
+    def verify_base(self, seen: TableVersion, proof: Proof = taken_on_trust) -> TableVersion | None:
         """Do as `verify` for the base of a commit, which the catalog gave before this check began.
 
         Raises:
@@ -142,7 +160,7 @@ class PinCheck:
                 again tells: it is a MetadataRollbackError if the catalog still answers with it.
         """
         try:
-            return self.verify(seen)
+            return self.verify(seen, proof)
         except MetadataRollbackError as error:
             raise CommitFailedException(f"the commit is based on old metadata: {error}") from error
 

@@ -18,7 +18,10 @@ A pin sees replays and edits. It cannot see a forged version that continues the 
 lists can, see table/metadata.py. A commit that moves a branch, a tag or the table itself says so: `moves_of`.
 
 The folders say where files of the table may be deleted (files/deletion.py). So a pin keeps those that it has: metadata that adds a
-write.*.path is accepted, and its folder is not, until this client sets it itself or somebody accepts it.
+write.*.path is accepted, and its folder is not, until this client sets it itself or somebody accepts it. Metadata that is seen for the
+first time may have been edited before: of its folders only the location counts, and that only where the metadata file lies in the folder
+metadata of it, as the catalog says. A location that nothing confirms is pinned with a "?" at its end, which no folder has in which
+files may be deleted: the table must stay there, and nothing there is deleted.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
 from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.files.deletion import names_location
 from tablecrypt.keys.column_keys import ProtectedColumn
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import DEFAULT_DATA_KEY_LENGTH
@@ -50,6 +54,8 @@ from tablecrypt.table.table_files import WRITE_PATHS, folders_of
 from tablecrypt_catalog.pins.protected_columns import changed_columns, columns_of, weaker
 
 _HASH_LENGTH: Final = 32
+_UNCONFIRMED: Final = "?"
+"""Stands after the pinned location of a table of which only its own metadata says that it lies there."""
 MOST_VANISHED_REFS: Final = 1000
 """How many branches and tags that are gone a pin remembers, those with the newest heads."""
 _WHOLE_NUMBER: Final = re.compile("[0-9]{1,9}")
@@ -73,7 +79,8 @@ class TableVersion:
         kek_hashes: 16 bytes of SHA-256, in hexadecimal, of each KEK as the KMS wrapped it.
         heads: of each branch and tag. A pin keeps those of vanished ones too: what comes back under that name must not have fallen.
         retired_keks: KEKs that a newer one has replaced, by their hashes and by their key-ids (`id:…`). They open, and wrap nothing new.
-        folders: the table's location, and those that its properties write.*.path name. Empty in pins of before: not known.
+        folders: the table's location, and those that its properties write.*.path name. A pin has only those in which files may be
+            deleted, and a "?" after a location that nothing confirms. Empty in pins of before: not known.
         columns: the protected columns, by field id. Empty in pins of before.
         wrapping_keks: the newest KEK that a snapshot needs, in the same form, which wraps what is new. Told by metadata, not kept in a pin.
     """
@@ -94,7 +101,7 @@ class TableVersion:
     @property
     def location(self) -> str | None:
         """Where the table lies, without the slash that Java leaves out; None where that is not known."""
-        return self.folders[0].rstrip("/") if self.folders else None
+        return self.folders[0].removesuffix(_UNCONFIRMED).rstrip("/") if self.folders else None
 
     @property
     def version(self) -> int | None:
@@ -148,33 +155,40 @@ class Moves:
 
     Attributes:
         refs: branches and tags that it sets or removes.
-        folders: whether it sets the table's location, or a property write.*.path.
+        location: whether it sets the table's location, or makes the table.
+        write_paths: whether it sets or removes a property write.*.path, or makes the table.
         columns: field ids of columns whose protection it sets or removes.
     """
 
     refs: frozenset[str] = frozenset()
-    folders: bool = False
+    location: bool = False
+    write_paths: bool = False
     columns: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.refs) or self.folders or bool(self.columns)
+        return bool(self.refs) or self.location or self.write_paths or bool(self.columns)
 
 
 NO_MOVES: Final = Moves()
+CREATION: Final = Moves(location=True, write_paths=True)
+"""What the making of a table moves: this client has asked for its folders."""
 
 
 def moves_of(updates: Iterable[IcebergBaseModel]) -> Moves:
     """Return what a commit moves by its updates."""
     listed = list(updates)
-    return Moves(moved_refs(listed), any(_moves_folders(update) for update in listed), changed_columns(listed))
+    return Moves(
+        refs=moved_refs(listed),
+        location=any(isinstance(update, SetLocationUpdate) for update in listed),
+        write_paths=any(_moves_write_paths(update) for update in listed),
+        columns=changed_columns(listed),
+    )
 
 
-def _moves_folders(update: IcebergBaseModel) -> bool:
+def _moves_write_paths(update: IcebergBaseModel) -> bool:
     if isinstance(update, SetPropertiesUpdate):
         return any(name in update.updates for name in WRITE_PATHS)
-    return isinstance(update, SetLocationUpdate) or (
-        isinstance(update, RemovePropertiesUpdate) and any(name in update.removals for name in WRITE_PATHS)
-    )
+    return isinstance(update, RemovePropertiesUpdate) and any(name in update.removals for name in WRITE_PATHS)
 
 
 def _heads(metadata: EncryptedTableMetadata, metadata_location: str) -> dict[str, Head]:
@@ -263,7 +277,7 @@ class TrustedTable:
         """
         pin = self._pin_of_the_same_table(seen, pinned_as)
         if pin is None:
-            return None if seen.table_key_id is None else seen
+            return None if seen.table_key_id is None else replace(seen, folders=_first_folders(seen, moved))
         self._check_hash(pin, seen)
         self._check_location(pin, seen, moved)
         self._check_is_not_older(pin, seen)
@@ -345,7 +359,7 @@ class TrustedTable:
             raise TamperedFileError(seen.metadata_location, f"{self.name}: the table metadata was edited since it was seen before")
 
     def _check_location(self, pin: TableVersion, seen: TableVersion, moved: Moves) -> None:
-        if moved.folders or None in (pin.location, seen.location) or pin.location == seen.location:
+        if moved.location or None in (pin.location, seen.location) or pin.location == seen.location:
             return
         raise TamperedFileError(
             seen.metadata_location,
@@ -407,11 +421,44 @@ def _merged(pin: TableVersion, seen: TableVersion, moved: Moves) -> TableVersion
         kek_hashes=seen.kek_hashes | pin.kek_hashes,
         heads={**vanished, **seen.heads},
         retired_keks=seen.retired_keks | pin.retired_keks | vanished_keks,
-        folders=pin.folders if pin.folders and not moved.folders else seen.folders,
+        folders=_next_folders(pin, seen, moved),
     )
     if seen.metadata_location == pin.metadata_location:
         merged = replace(merged, metadata_hash=pin.metadata_hash or seen.metadata_hash)
     return pin if merged == pin else merged
+
+
+def folders_on_first_sight(metadata_location: str, folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what a pin keeps of a table's folders whose metadata nobody vouches for.
+
+    Args:
+        metadata_location: where the catalog says that the metadata is.
+        folders: as the metadata says, the location first.
+    """
+    location = folders[:1]
+    if not location or names_location(metadata_location, location[0]):
+        return location
+    return (f"{location[0]}{_UNCONFIRMED}",)
+
+
+def _first_folders(seen: TableVersion, moved: Moves) -> tuple[str, ...]:
+    confirmed = seen.folders[:1] if moved.location else folders_on_first_sight(seen.metadata_location, seen.folders)
+    return (*confirmed, *(seen.folders[1:] if moved.write_paths else ()))
+
+
+def _next_folders(pin: TableVersion, seen: TableVersion, moved: Moves) -> tuple[str, ...]:
+    if not pin.folders:
+        return _first_folders(seen, moved)
+    if not seen.folders:
+        return pin.folders
+    return (_next_location(pin, seen, moved), *(seen.folders[1:] if moved.write_paths else pin.folders[1:]))
+
+
+def _next_location(pin: TableVersion, seen: TableVersion, moved: Moves) -> str:
+    if moved.location:
+        return seen.folders[0]
+    is_confirmed_now = pin.folders[0].endswith(_UNCONFIRMED) and names_location(seen.metadata_location, seen.folders[0])
+    return seen.folders[0] if is_confirmed_now else pin.folders[0]
 
 
 def _shown(head: Head | None) -> str:

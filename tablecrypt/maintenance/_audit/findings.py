@@ -165,6 +165,12 @@ class FindingKind(Enum):
         "KEK that no snapshot needs",
         "It may be a retired one that was put back: prune the keys before Iceberg Java writes to the table.",
     )
+    NO_CURRENT_SNAPSHOT = _Meaning(
+        "no-current-snapshot",
+        Severity.WARNING,
+        "Table with snapshots reads as empty",
+        "If nobody has replaced the table, restore its metadata file, and find out who edited it.",
+    )
     PINS_MISSING = _Meaning(
         "pins-missing",
         Severity.WARNING,

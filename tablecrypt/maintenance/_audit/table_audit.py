@@ -64,6 +64,7 @@ from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.missing_main import cut_off_head, described
 from tablecrypt.table.table import plain_tables_opened
 
 logger = logging.getLogger(__name__)
@@ -198,6 +199,8 @@ def _findings(seen: Observed, now: dt.datetime) -> Iterator[Finding]:
         return
     if isinstance(seen.metadata, EncryptedTableMetadata):
         yield from _key_findings(seen, seen.metadata, seen.manager, now)
+    if (head := cut_off_head(seen.metadata)) is not None:
+        yield Finding(FindingKind.NO_CURRENT_SNAPSHOT, seen.name, described(head))
     yield from _unopened(seen)
     for file in seen.files:
         yield from _file_findings(seen, file)
