@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar, cast
 
@@ -28,9 +29,12 @@ from tablecrypt.errors import (
     AuthenticationError,
     FormatError,
     KeyIdChangedError,
+    KeyMismatchError,
     KeyNotFoundError,
+    KmsAccessDeniedError,
     PlaintextRefusedError,
     PurgeIncompleteError,
+    TablecryptError,
     TamperedFileError,
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
@@ -43,7 +47,8 @@ logger = logging.getLogger(__name__)
 A = TypeVar("A")
 B = TypeVar("B")
 
-_SKIP: Final = "purge_files(…, skip_unreadable=True) leaves it, with all that it alone names, and lists it"
+_UNREADABLE: Final = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, KmsAccessDeniedError, PlaintextRefusedError)
+"""What reading an older metadata file, and what it names, comes to where somebody has edited it."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,8 @@ def purge(table: EncryptedTable, drop: Callable[[], None], delete_below: Sequenc
         ConfigurationError: the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies; nothing was deleted.
         PurgeIncompleteError: files could not be deleted; the table is still in the catalog, and purging it again continues.
         CommitFailedException: someone committed to the table meanwhile; purging it again deletes those files too.
-        TamperedFileError, KeyNotFoundError, KmsError: the table's files cannot be listed; nothing was deleted.
+        TamperedFileError, KeyNotFoundError, KmsError: the table's files cannot be listed; nothing was deleted. Where older metadata is the
+            reason, the message names `skip_unreadable`.
     """
     name, io = ".".join(table.name()), deleting_io(table, delete_below)
     older, skipped = _older_metadata(table, skip_unreadable)
@@ -85,7 +91,8 @@ def purge(table: EncryptedTable, drop: Callable[[], None], delete_below: Sequenc
     named = _Named()
     named.look_into(_snapshots([table.metadata]), io)
     expired = [each for each in _snapshots(older.values()) if each.manifest_list not in named.lists]
-    named.look_into(expired, io, skipped if skip_unreadable else None)
+    with _naming_the_way_around(table):
+        named.look_into(expired, io, skipped if skip_unreadable else None)
     deletion.delete(named.data_files)
     deletion.delete(named.manifests)
     deletion.delete({*named.lists, *_statistics(table.metadata)})
@@ -116,24 +123,39 @@ def _older_metadata(table: EncryptedTable, skip_unreadable: bool) -> tuple[dict[
         try:
             metadata = read_named_metadata_file(io.inner, location, io.own_folders).parse()
             if metadata.table_uuid != table.metadata.table_uuid:
-                named = f"the metadata log of {'.'.join(table.name())} names it, but it is another table's metadata"
-                raise TamperedFileError(location, f"{named}; {_SKIP}")
+                name = ".".join(table.name())
+                raise TamperedFileError(location, f"the metadata log of {name} names it, but it is another table's metadata")
         except FileNotFoundError:
             logger.debug("%s was deleted before", location)
             continue
-        except FormatError as error:
+        except (FormatError, TamperedFileError) as error:
             if not skip_unreadable:
-                raise FormatError(f"{error}; {_SKIP}") from error
-            skipped[location] = str(error)
-            continue
-        except TamperedFileError as error:
-            if not skip_unreadable:
-                raise
-            skipped[location] = error.what
+                raise _advised(error, table) from error
+            skipped[location] = error.what if isinstance(error, TamperedFileError) else str(error)
             continue
         found[location] = metadata
         waiting += [entry.metadata_file for entry in metadata.metadata_log]
     return dict(sorted(found.items(), key=lambda each: each[1].last_updated_ms)), skipped
+
+
+@contextmanager
+def _naming_the_way_around(table: EncryptedTable) -> Iterator[None]:
+    """Have the errors of reading older metadata, and what it names, say how a purge gets through nevertheless."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise _advised(error, table) from error
+
+
+def _advised(error: TablecryptError, table: EncryptedTable) -> TablecryptError:
+    advice = (
+        "An older metadata file of the table leads to it. If somebody edited that file, "
+        f"catalog.purge_files({'.'.join(table.name())!r}, skip_unreadable=True) leaves what cannot be read, with all that it alone names, "
+        "and lists it"
+    )
+    if isinstance(error, (TamperedFileError, KeyMismatchError, PlaintextRefusedError)):
+        return type(error)(error.location, f"{error.what}. {advice}")
+    return type(error)(f"{error}. {advice}")
 
 
 class _Named:
@@ -173,7 +195,7 @@ def _read(read: Callable[[A, FileIO], list[B]], things: Sequence[A], io: FileIO,
     def attempt(each: A) -> list[B] | Exception:
         try:
             return read(each, io)
-        except (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError) as error:
+        except _UNREADABLE as error:
             if not may_fail:
                 raise
             return error
