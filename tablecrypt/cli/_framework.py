@@ -100,6 +100,13 @@ delete_below_option = click.option(
     multiple=True,
     help="A folder in which the table's files may be deleted or overwritten although no pin covers it; repeatable.",
 )
+manifests_below_option = click.option(
+    "--manifests-below",
+    "manifests_below",
+    metavar="LOCATION",
+    multiple=True,
+    help="A folder of the table, and of no other, in which its manifests lie although no pin covers it; repeatable.",
+)
 spark_option = click.option(
     "--spark", "use_spark", is_flag=True, help="Run on the executors of the Spark session that the environment configures."
 )

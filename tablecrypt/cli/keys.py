@@ -19,6 +19,7 @@ from tablecrypt.cli._framework import (
     dry_run_option,
     glob_options,
     json_option,
+    manifests_below_option,
     operation_options,
     optional_table_argument,
     run_on,
@@ -122,8 +123,17 @@ def rotate_kek(run: Run, table: str | None, include: tuple[str, ...], exclude: t
 @glob_options
 @click.option("--from-key-id", metavar="KEY", help="The master key that wraps the KEKs now, if its alias was moved.")
 @click.option("--columns", is_flag=True, help="Wrap the KEKs of protected columns again instead of the table's.")
+@manifests_below_option
 @operation_options()
-def rewrap(run: Run, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...], from_key_id: str | None, columns: bool) -> None:
+def rewrap(
+    run: Run,
+    table: str | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    from_key_id: str | None,
+    columns: bool,
+    manifests_below: tuple[str, ...],
+) -> None:
     """Rewrap the KEKs under the newest version of the master key.
 
     Run it before an old version of TABLE's master key is disabled, or after its alias was moved to another key. The KEKs do not change, nor
@@ -140,7 +150,7 @@ def rewrap(run: Run, table: str | None, include: tuple[str, ...], exclude: tuple
     def one(table: Table, heard: ProgressListener) -> Rewrapped | RewrappedColumnKeks:
         if columns:
             return rewrap_column_keks(table, dry_run=run.dry_run, progress=heard)
-        return wrap_again(table, from_key_id, dry_run=run.dry_run, progress=heard)
+        return wrap_again(table, from_key_id, dry_run=run.dry_run, progress=heard, manifests_below=manifests_below)
 
     run_on(run.settings, Chosen(table, include, exclude), one, run.as_json)
 

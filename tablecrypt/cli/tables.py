@@ -17,6 +17,7 @@ from tablecrypt.cli._framework import (
     dry_run_option,
     end_with_found,
     json_option,
+    manifests_below_option,
     moment,
     operation_options,
     table_argument,
@@ -199,9 +200,17 @@ def compact(run: Run, table: str, where: str | None, **options: Any) -> None:
 @click.option("--register-as", "--as", "register_as", metavar="NAME", help="Register the copy under this name.")
 @click.option("--current-only", is_flag=True, help="Copy the current snapshot alone, not all of them.")
 @click.option("--trust-lengths", is_flag=True, help="Do not compare the content of files that an earlier run copied, only their lengths.")
+@manifests_below_option
 @operation_options(on_files=True)
 def relocate(
-    run: Run, table: str, location: str, key_id: str | None, register_as: str | None, current_only: bool, trust_lengths: bool
+    run: Run,
+    table: str,
+    location: str,
+    key_id: str | None,
+    register_as: str | None,
+    current_only: bool,
+    trust_lengths: bool,
+    manifests_below: tuple[str, ...],
 ) -> None:
     """Copy a table to another location or master key.
 
@@ -212,7 +221,8 @@ def relocate(
     from tablecrypt.maintenance import relocate as copy_table
 
     loaded = run.settings.table(table)
-    run.show(copy_table, loaded, location, key_id, register_as, current_only=current_only, trust_lengths=trust_lengths)
+    options = {"current_only": current_only, "trust_lengths": trust_lengths, "manifests_below": manifests_below}
+    run.show(copy_table, loaded, location, key_id, register_as, **options)
 
 
 @click.command(
@@ -339,6 +349,8 @@ def orphans(
     result = replace(remove(), dry_run=dry_run)
     if not dry_run and result.found:
         confirm(f"Delete {counted(len(result.found), 'file', 'files')} ({bytes_shown(result.size)}) under {loaded.location()}?", yes)
+    if not dry_run and (result.found or result.refused):
+        # Also where all are refused: it says why, if nothing tells that the folder is the table's.
         result = remove(dry_run=False)
     if as_json:
         show(result, as_json)

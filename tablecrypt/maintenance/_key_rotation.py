@@ -21,7 +21,13 @@ Which KEKs are this table's: metadata.json is not authenticated, so an entry may
 for this one's readers.
 
     under the table's own master key         opens the key of a snapshot; a KEK that no snapshot needs stays as it is
-    under another one, with from_key_id      opens the key of a snapshot whose authenticated manifest list is an ancestor of the current one
+    under another one, with from_key_id      opens the key of a snapshot that is the current one or an ancestor of it, as their
+                                             authenticated manifest lists name each other, and the manifests in its list are this table's
+
+Somebody may have put all snapshots and keys of another table into the metadata, and they are each other's ancestors. A manifest list does
+not say of which table it is. It says where its manifests lie, and nobody without that table's keys can write another list. So a list shows
+that its KEK is this table's if all its manifests lie in the table's folders, as a pin, the place of the metadata file in the catalog, or
+the caller says (`manifests_below`). What the metadata says of its own location shows nothing, nor does a list without manifests.
 
 prune_keys removes the entries of `encryption-keys` that nothing needs.
 """
@@ -29,7 +35,7 @@ prune_keys removes the entries of `encryption-keys` that nothing needs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -43,7 +49,7 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.new_blobs import unwrap_key
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
-from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, table_io
+from tablecrypt.maintenance._tables import check_own_manifests, encrypted_metadata_of, name_of, reload, table_io
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
@@ -179,7 +185,13 @@ class _RewrapPlan:
 
 
 @checked_arguments()
-def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False, progress: ProgressListener = no_progress) -> Rewrapped:
+def rewrap(
+    table: Table,
+    from_key_id: str | None = None,
+    dry_run: bool = False,
+    progress: ProgressListener = no_progress,
+    manifests_below: Sequence[str] = (),
+) -> Rewrapped:
     """Wrap every KEK of an encrypted table again under the newest version of its master key.
 
     For before an old version of the master key is disabled or destroyed, and after an alias was moved to another key. It does NOT make new
@@ -198,9 +210,11 @@ def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False, 
         from_key_id: the master key that wraps the KEKs now, where an alias was moved: its key id or ARN. Azure: name/version.
         dry_run: only say which KEKs there are; the KMS is not asked.
         progress: hears of the KEKs that are rewrapped.
+        manifests_below: with `from_key_id`, folders of this table and of no other in which manifests lie, where neither a pin nor the place
+            of its metadata file says that the table lies there.
 
     Raises:
-        ConfigurationError: the table is not encrypted.
+        ConfigurationError: the table is not encrypted; or a manifest lies, as far as this client can tell, outside the table's folders.
         AuthenticationError: a KEK does not open the snapshots that name it, or comes from `from_key_id` and is not proven to be this
             table's: a branch or tag that the current snapshot does not descend from needs it.
         TamperedFileError: a manifest list, which is read with `from_key_id`, is not what was written.
@@ -211,7 +225,7 @@ def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False, 
         loaded = reload(table)
         chains, unneeded = _chains(encrypted_metadata_of(loaded))
         return Rewrapped(name_of(table), True, table_io(loaded).manager.table_key_id, tuple(chains), unneeded)
-    rewrapper = _Rewrapper(from_key_id, Counted("rewrap", "keys", progress))
+    rewrapper = _Rewrapper(from_key_id, Counted("rewrap", "keys", progress), manifests_below)
     outcome = commit_keys(table, rewrapper.plan)
     return Rewrapped(name_of(table), False, table_io(outcome.base).manager.table_key_id, outcome.plan.keks, outcome.plan.unneeded)
 
@@ -219,9 +233,10 @@ def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False, 
 class _Rewrapper:
     """Rewraps each KEK once, however often others commit in between."""
 
-    def __init__(self, from_key_id: str | None, counted: Counted) -> None:
+    def __init__(self, from_key_id: str | None, counted: Counted, manifests_below: Sequence[str]) -> None:
         self._from_key_id = from_key_id
         self._counted = counted
+        self._manifests_below = manifests_below
         self._done: dict[tuple[str, str], EncryptedKey] = {}
 
     def plan(self, table: EncryptedTable) -> _RewrapPlan:
@@ -245,8 +260,8 @@ class _Rewrapper:
         if chain.kek.key_id not in self._proven_keks(table, self._from_key_id):
             raise AuthenticationError(
                 f"KEK {chain.kek.key_id} is wrapped by {self._from_key_id}, and neither the current snapshot of {name_of(table)} nor one "
-                "that it descends from shows that the KEK is this table's: it is not rewrapped. If a branch or tag apart from main needs "
-                "it, expire its snapshots first"
+                "that it descends from shows by its manifests that the KEK is this table's: it is not rewrapped. If a branch or tag apart "
+                "from main needs it, expire its snapshots first"
             )
         return manager.rewrap_kek(chain, self._from_key_id)
 
@@ -257,15 +272,17 @@ class _Rewrapper:
             AuthenticationError, TamperedFileError, KeyNotFoundError, KmsError: the current snapshot cannot be read.
         """
         metadata, io = encrypted_metadata_of(table), table_io(table)
-        either = EitherMasterKey(io.manager.kms, from_key_id)
-        opener = EncryptionManager(either, io.manager.table_key_id)
+        opening = TableFileIO(io.inner, EncryptionManager(EitherMasterKey(io.manager.kms, from_key_id), io.manager.table_key_id))
         proven: set[str] = set()
         snapshot = metadata.current_snapshot()
         wanted = {kek.key_id for kek in metadata.key_ring.keks}
         while isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None and not wanted <= proven:
             chain = metadata.key_ring.chain(snapshot.key_id)
-            parent_snapshot_id = snapshot.authenticated_header(TableFileIO(io.inner, opener)).parent_snapshot_id
-            proven.add(chain.kek.key_id)
+            manifests = snapshot.manifests(opening)
+            if manifests:
+                check_own_manifests(table, (manifest.manifest_path for manifest in manifests), self._manifests_below)
+                proven.add(chain.kek.key_id)
+            parent_snapshot_id = snapshot.known_header(opening).parent_snapshot_id
             snapshot = None if parent_snapshot_id is None else metadata.snapshot_by_id(parent_snapshot_id)
         return proven
 

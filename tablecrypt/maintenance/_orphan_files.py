@@ -33,7 +33,7 @@ from tablecrypt.maintenance._tables import checked_moment, name_of, reload, requ
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.table.metadata import read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, deleting_io
+from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, deleting_io
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +116,9 @@ def remove_orphan_files(
 
 def _deleting_io(table: EncryptedTable, delete_below: Sequence[str], folder: str | None, dry_run: bool) -> TableFileIO:
     if folder is not None:
+        if not dry_run:
+            check_garbage_is_collected(table)
+
         # Whoever names the folder to look at says that it is the table's.
         return table_io(table).deleting_below(delete_below).deleting_in(folder)
     return table_io(table).deleting_below(delete_below) if dry_run else deleting_io(table, delete_below)

@@ -15,7 +15,7 @@ each other's. Nothing of the table itself is changed at any time.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,7 +39,7 @@ from tablecrypt.maintenance._relocate_metadata import (
     only_snapshots,
 )
 from tablecrypt.maintenance._storage import canonical, stored_files
-from tablecrypt.maintenance._tables import check_new_name, encrypted_metadata_of, name_of, reload, table_io
+from tablecrypt.maintenance._tables import check_new_name, check_own_manifests, encrypted_metadata_of, name_of, reload, table_io
 from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
@@ -95,6 +95,7 @@ def relocate(
     progress: ProgressListener = no_progress,
     runner: Runner | None = None,
     workers: int | None = None,
+    manifests_below: Sequence[str] = (),
 ) -> Relocated:
     """Copy an encrypted table to another location, optionally under another master key.
 
@@ -114,10 +115,13 @@ def relocate(
         progress: called as bytes are copied.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
         workers: how many files at once, without `runner`.
+        manifests_below: with `key_id`, folders of this table and of no other in which manifests lie, where neither a pin nor the place of
+            its metadata file says that the table lies there.
 
     Raises:
         ConfigurationError: the table is not encrypted, the new location is inside the table's, holds another table or is in no store that
-            the table's FileIO knows, or no table can be registered under the name.
+            the table's FileIO knows, or no table can be registered under the name; or, under another key, a manifest lies outside the
+            folders that this client knows as the table's, so that the copy's readers might get another table's rows.
         PlaintextRefusedError: a file of the table is plaintext: nothing is copied.
         TamperedFileError: a manifest or delete file does not authenticate, or a data file has not the length that its manifest says.
         KmsError: the KMS refused the table's master key or the copy's.
@@ -129,7 +133,7 @@ def relocate(
     if register_as is not None:
         check_new_name(table.catalog, register_as)
     copying.check_place_is_free()
-    files = copying.find()
+    files = copying.find(manifests_below)
     if dry_run:
         return copying.result(files, register_as=None, dry_run=True)
     if copying.is_complete():
@@ -161,11 +165,14 @@ class _Copying:
         self.identity = CopyIdentity.of(metadata, table.metadata_location, new_location, self.key_id, all_snapshots)
         self.metadata_location = f"{new_location}/metadata/00000-{self.identity.copy_id}.metadata.json"
 
-    def find(self) -> list[ReachableFile]:
+    def find(self, manifests_below: Sequence[str]) -> list[ReachableFile]:
         """Return every data and delete file that the copy needs."""
         found = reachable_files(self.metadata, self.source)
         if found.unopened:
             raise found.unopened[0].error
+        if self.key_id != self.source.manager.table_key_id:
+            manifests = (file.location for file in found.files.values() if file.kind == FileKind.MANIFEST)
+            check_own_manifests(self.table, manifests, manifests_below)
         for file in found.files.values():
             if file.key is None:
                 raise PlaintextRefusedError(file.location, "is plaintext, and a copy of it would be plaintext too")

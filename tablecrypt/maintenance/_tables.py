@@ -6,6 +6,7 @@ Each check raises ConfigurationError, which says what is allowed.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from pyiceberg.catalog import Catalog
@@ -16,7 +17,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyparsing import ParseBaseException
 
+from tablecrypt.arguments import names_of
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
@@ -94,6 +97,33 @@ def check_branch(table: Table, branch: str) -> None:
         raise ConfigurationError(f"{name_of(table)} has no branch {branch!r}")
     if ref is not None and ref.snapshot_ref_type == SnapshotRefType.TAG:
         raise ConfigurationError(f"{branch!r} is a tag of {name_of(table)}, which never changes: name a branch")
+
+
+def check_own_manifests(table: EncryptedTable, manifests: Iterable[str], manifests_below: Sequence[str]) -> None:
+    """Refuse to give a table's keys to other readers while its snapshots may be another table's.
+
+    metadata.json is not authenticated, and somebody may have put another table's snapshots and keys into it. A manifest list is
+    authenticated, and says where its manifests lie.
+
+    Args:
+        table: as it was loaded: its FileIO knows the folders that a pin, or the place of the metadata file in the catalog, says.
+        manifests: locations of manifests, from authenticated manifest lists.
+        manifests_below: folders that the caller says are this table's and no other's.
+
+    Raises:
+        ConfigurationError: a manifest lies elsewhere.
+    """
+    known = table_io(table).deletable
+    own = DeletionScope(known.folders, (*known.named, *names_of("manifests_below", manifests_below)))
+    for manifest in manifests:
+        if not own.contains(manifest):
+            folder = manifest.rpartition("/")[0]
+            raise ConfigurationError(
+                f"{name_of(table)}: {manifest} is outside the folders of which this client knows that they are the table's, so the "
+                "snapshot and its keys may be another table's. Nothing was changed. Find out whose folder it is; if it is this table's and "
+                f"no other's, name it: manifests_below=[{folder!r}], --manifests-below '{folder}', or in SQL "
+                f"manifests_below => array('{folder}')"
+            )
 
 
 def check_new_name(catalog: Catalog, name: str) -> None:

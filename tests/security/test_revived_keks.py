@@ -156,7 +156,7 @@ def test_another_tables_whole_snapshot_does_not_make_its_kek_this_tables(two_tab
     planted = edited(table, plant)
     location = planted.metadata_location
     with pytest.raises(AuthenticationError, match="it is not rewrapped"):
-        rewrap(planted, from_key_id=secret_key)
+        rewrap(planted, from_key_id=secret_key, manifests_below=[table.location()])
     assert planted.refresh().metadata_location == location
 
 
@@ -173,4 +173,4 @@ def test_a_parent_that_metadata_invents_makes_no_ancestor(two_tables: tuple[Tabl
 
     planted = edited(table, plant)
     with pytest.raises((AuthenticationError, TamperedFileError), match="it is not rewrapped"):
-        rewrap(planted, from_key_id=secret_key)
+        rewrap(planted, from_key_id=secret_key, manifests_below=[table.location()])

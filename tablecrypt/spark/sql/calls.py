@@ -53,6 +53,7 @@ class Parameter:
 TABLE: Final = Parameter("table", "STRING", is_required=True)
 DRY_RUN: Final = Parameter("dry_run", "BOOLEAN")
 DELETE_BELOW: Final = Parameter("delete_below", "ARRAY<STRING>")
+MANIFESTS_BELOW: Final = Parameter("manifests_below", "ARRAY<STRING>")
 WORKERS: Final = Parameter("workers", "INT")
 """How many files at once in threads of the planner, where a call is not to run on the cluster."""
 

@@ -15,7 +15,7 @@ from tablecrypt import maintenance
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.progress import OperationResult
-from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
+from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, MANIFESTS_BELOW, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 
 _TEXTS: Final = pa.list_(pa.string())
@@ -117,7 +117,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     ),
     "rewrap": Procedure(
         "Rewrap a table's KEKs under the newest version of its master key.",
-        (TABLE, *_texts("from_key_id"), DRY_RUN),
+        (TABLE, *_texts("from_key_id"), DRY_RUN, MANIFESTS_BELOW),
         _result(table_key_id=pa.string(), keks=_TEXTS, unneeded=_TEXTS),
         _result_of(maintenance.rewrap),
     ),
@@ -290,6 +290,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             *_flags("current_only", "trust_lengths"),
             DRY_RUN,
             WORKERS,
+            MANIFESTS_BELOW,
         ),
         _result(
             location=pa.string(),
