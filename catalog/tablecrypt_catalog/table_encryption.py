@@ -39,7 +39,7 @@ from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, check_whole, has_encryption_traces, read_metadata_file
-from tablecrypt.table.missing_main import cut_off_head, described
+from tablecrypt.table.planning.missing_main import cut_off_head, described
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_name_mapping

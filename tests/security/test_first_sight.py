@@ -451,7 +451,7 @@ def test_relocate_gives_the_readers_of_another_key_no_rows_of_another_table(
 
 
 @pytest.mark.parametrize("substituting", ["location kept"], indirect=True)
-def test_a_client_pin_file_refuses_them_before_anything_is_asked(
+def test_a_client_with_a_pin_file_wraps_none_of_them_either(
     catalog: EncryptedSqlCatalog, people: dict[str, str], aws: AwsServer, pins: Path, unwatched_warehouse: Path, substituting: str
 ) -> None:
     """The attacker writes the catalog too, under the next version, and the other table has more commits."""
@@ -462,6 +462,7 @@ def test_a_client_pin_file_refuses_them_before_anything_is_asked(
     client.load_table("db.t")
     metadata = read_metadata(orders)
     substituted(metadata, read_metadata(hr), people["orders"])
+    metadata["refs"].pop("side")  # its head has no greater number than the pinned one
     right = path_of(orders.metadata_location)
     forged = right.with_name(f"{int(right.name[:5]) + 1:05d}-forged.metadata.json")
     forged.write_text(json.dumps(metadata))
@@ -469,7 +470,7 @@ def test_a_client_pin_file_refuses_them_before_anything_is_asked(
         statement = "UPDATE iceberg_tables SET metadata_location = :there WHERE table_name = 't'"
         connection.execute(text(statement), {"there": forged.as_uri()})
     forget(catalog)
-    with pytest.raises((ConfigurationError, MetadataRollbackError)):
+    with pytest.raises(ConfigurationError, match="may be another table's"):
         rewrap(client.load_table("db.t"), from_key_id=people["hr"])
 
 

@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Final
 
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt_catalog.pins.record import Head, TableVersion
 
 logger = logging.getLogger(__name__)
+_THREADS: Final = 8
 
 Proof = Callable[[TableVersion | None, TableVersion], TableVersion | None]
 """Given the pin and the version that was seen: what of that version may be pinned; None for nothing."""
@@ -72,16 +74,13 @@ class ProvenHeads:
         snapshots = [each for each in self._metadata.snapshots if each.snapshot_id in snapshot_ids]
         try:
             io = self._open_io()
-            for _ in ExecutorFactory.get_or_create().map(lambda snapshot: _opened(snapshot, io), snapshots):
-                pass
+            # Threads of its own: whoever loads tables may do so in PyIceberg's, which would wait for themselves.
+            with ThreadPoolExecutor(min(_THREADS, len(snapshots))) as threads:
+                for _ in threads.map(lambda snapshot: snapshot.manifests_to_plan(io), snapshots):
+                    pass
         except Exception as error:  # noqa: BLE001  every store and key service has errors of its own; a reader of the head gets them
             logger.warning(
                 "%s is not pinned as it is now: the manifest list of a branch or tag does not open: %s", self._metadata.location, error
             )
             return False
         return True
-
-
-def _opened(snapshot: object, io: FileIO) -> None:
-    if isinstance(snapshot, EncryptedSnapshot):
-        snapshot.manifests_to_plan(io)

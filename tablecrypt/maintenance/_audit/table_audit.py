@@ -64,7 +64,7 @@ from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.missing_main import cut_off_head, described
+from tablecrypt.table.planning.missing_main import cut_off_head, described
 from tablecrypt.table.table import plain_tables_opened
 
 logger = logging.getLogger(__name__)
