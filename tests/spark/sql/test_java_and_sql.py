@@ -237,19 +237,17 @@ def test_add_files_gives_what_icebergs_own_gives(oracle: JavaOracle, rest_server
         some = f"CALL {catalog}.system.add_files('{name}', '{source}', map('dept', '01'))"
         whole = f"CALL {catalog}.system.add_files(table => '{name}', source_table => '{source}', check_duplicate_files => {{}})"
         flat = f"CALL {catalog}.system.add_files('{name}_flat', '{alone}')"
-        # Iceberg does not count the partitions of files that it adds to a table with partitions.
-        results: list[object] = [[row["added_files_count"] for row in both.run(some)]]
+        # Iceberg gives no count of partitions where it adds whole manifests, as it does for files under a path.
+        counts = [row["added_files_count"] for row in both.run(some)]
         both.refused(whole.format("true"), "already")
-        results += [[row["added_files_count"] for row in both.run(whole.format("false"))], both.run(flat)]
+        counts += [row["added_files_count"] for statement in (whole.format("false"), flat) for row in both.run(statement)]
         both.refused(flat, "already")
         both.run(f"DELETE FROM {catalog}.{name}_flat WHERE id > 0")
-        results.append(both.run(flat))
-        counted = f"SELECT summary['changed-partition-count'] AS changed FROM {catalog}.{name}_flat.snapshots ORDER BY committed_at"
-        results.append(both.run(counted))
+        counts += [row["added_files_count"] for row in both.run(flat)]
         rows = f"SELECT dept, level, day, id FROM {catalog}.{name} ORDER BY ALL"
-        found.append([*results, both.run(rows), both.run(f"SELECT id FROM {catalog}.{name}_flat")])
+        found.append((counts, both.run(rows), both.run(f"SELECT id FROM {catalog}.{name}_flat")))
     assert found[0] == found[1]
-    assert found[0][:3] == [[2], [10], [{"added_files_count": 1, "changed_partition_count": 1}]]
+    assert found[0][0] == [2, 10, 1, 1]
 
 
 class SharedViews:
