@@ -12,9 +12,14 @@ Raises FormatError for bytes that end early or are no such number.
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tablecrypt.errors import FormatError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 _FRAME_LENGTH: Final = 8
 _TOO_LARGE: Final = 2**64
@@ -137,10 +142,27 @@ class ByteReader:
 
 
 def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
-    """Write all of `data` to a binary file."""
-    while data:
-        # Some stores answer None for "all of it", and unbuffered files may take only a part.
-        taken = file.write(data)
-        if taken is None or taken == len(data):
-            return
-        data = data[taken:]
+    """Write all of `data` to a binary file. No view of what is left of it outlives the call, as with `flat_view`."""
+    rest = data
+    try:
+        while rest:
+            # Some stores answer None for "all of it", and unbuffered files may take only a part.
+            taken = file.write(rest)
+            if taken is None or taken == len(rest):
+                return
+            rest = rest[taken:]
+    finally:
+        if isinstance(rest, memoryview) and rest is not data:
+            rest.release()
+
+
+@contextmanager
+def flat_view(buffer: Buffer) -> Iterator[memoryview]:
+    """Lend the bytes of a buffer that belongs to somebody else, and release them at the end, whatever happens.
+
+    An exception keeps the frames of its traceback alive, and they their views. The garbage collector may clear what the views are of, such
+    as a BytesIO, before it clears the frames: some releases of Python crash then. So whoever slices such a view releases the slice too, and
+    forgets the buffer itself where the caller may be Python's own, as io.BufferedReader is.
+    """
+    with memoryview(buffer) as whole, whole.cast("B") as view:
+        yield view

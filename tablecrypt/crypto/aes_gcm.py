@@ -59,11 +59,12 @@ class AesGcm:
 
         Raises AuthenticationError when the bytes are too short, were changed, were encrypted with another AAD, or under another key.
         """
-        source = _openable(encrypted)
-        try:
-            return self._cipher.decrypt(bytes(source[:NONCE_LENGTH]), source[NONCE_LENGTH:], aad)
-        except InvalidTag:
-            raise AuthenticationError(_REFUSED) from None
+        with memoryview(encrypted) as source:
+            _check_openable(source)
+            try:
+                return self._cipher.decrypt(bytes(source[:NONCE_LENGTH]), source[NONCE_LENGTH:], aad)
+            except InvalidTag:
+                raise AuthenticationError(_REFUSED) from None
 
     def decrypt_into(self, encrypted: Buffer, aad: bytes, out: Buffer) -> None:
         """Write the plaintext into `out`, which is exactly OVERHEAD bytes shorter than `encrypted`.
@@ -71,21 +72,21 @@ class AesGcm:
         After a failure `out` holds zeros, never unauthenticated bytes. Raises AuthenticationError as `decrypt` does, and
         ConfigurationError for another length of `out`.
         """
-        source, target = _openable(encrypted), memoryview(out)
-        _check_length("out", target.nbytes, source.nbytes - OVERHEAD)
-        try:
-            self._cipher.decrypt_into(bytes(source[:NONCE_LENGTH]), source[NONCE_LENGTH:], aad, target)
-        except InvalidTag:
-            # The cipher writes before it has seen the tag: what it left must not be readable by anyone who ignores the error.
-            target[:] = bytes(target.nbytes)
-            raise AuthenticationError(_REFUSED) from None
+        # An error that is kept keeps this frame: no view of a caller's buffer may stay in it (tablecrypt._bytes.flat_view).
+        with memoryview(encrypted) as source, memoryview(out) as target:
+            _check_openable(source)
+            _check_length("out", target.nbytes, source.nbytes - OVERHEAD)
+            try:
+                self._cipher.decrypt_into(bytes(source[:NONCE_LENGTH]), source[NONCE_LENGTH:], aad, target)
+            except InvalidTag:
+                # The cipher writes before it has seen the tag: what it left must not be readable by anyone who ignores the error.
+                target[:] = bytes(target.nbytes)
+                raise AuthenticationError(_REFUSED) from None
 
 
-def _openable(encrypted: Buffer) -> memoryview:
-    view = memoryview(encrypted)
-    if view.nbytes < OVERHEAD:
-        raise AuthenticationError(f"{view.nbytes} bytes are too few for a nonce and a tag ({OVERHEAD})")
-    return view
+def _check_openable(encrypted: memoryview) -> None:
+    if encrypted.nbytes < OVERHEAD:
+        raise AuthenticationError(f"{encrypted.nbytes} bytes are too few for a nonce and a tag ({OVERHEAD})")
 
 
 def _check_nonce(nonce: bytes) -> None:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from pyiceberg.io import InputStream, OutputStream
 
-from tablecrypt._bytes import write_all
+from tablecrypt._bytes import flat_view, write_all
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, OVERHEAD, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -92,6 +92,9 @@ class Ags1InputStream:
     def writable(self) -> bool:
         return False
 
+    def flush(self) -> None:
+        """Does nothing: io.BufferedReader asks for it."""
+
     def size(self) -> int:
         """How many plaintext bytes there are."""
         return self._plaintext_length
@@ -130,11 +133,12 @@ class Ags1InputStream:
         Whole blocks are decrypted in place. After an error, what was written into `buffer` is authenticated plaintext or zeros.
         """
         self._check_open()
-        with self._failing_for_good():
+        with flat_view(buffer) as view, self._failing_for_good():
+            del buffer
             self._check_empty_block()
-            view = memoryview(buffer).cast("B")
             count = min(len(view), max(0, self._plaintext_length - self._position))
-            self._fill(view[:count])
+            with view[:count] as target:
+                self._fill(target)
         self._position += count
         return count
 
@@ -195,32 +199,34 @@ class Ags1InputStream:
 
     def _fill(self, target: memoryview) -> None:
         """Write the plaintext from the current position on into all of `target`, a window of blocks at a time."""
-        start, end = self._position, self._position + len(target)
-        while start < end:
-            block = ags1.block_of(start)
-            if block == self._cached_block:
-                window_end = min(end, self._end_of(block))
-                self._copy_cached(target, start, window_end)
-            else:
-                last = min(ags1.block_of(end - 1), block + FETCH_BLOCKS - 1)
-                window_end = min(end, self._end_of(last))
-                self._fill_window(target[: window_end - start], start, block, last)
-            target = target[window_end - start :]
-            start = window_end
+        start = self._position
+        filled = 0
+        while filled < len(target):
+            block = ags1.block_of(start + filled)
+            is_cached = block == self._cached_block
+            last = block if is_cached else min(ags1.block_of(start + len(target) - 1), block + FETCH_BLOCKS - 1)
+            end = min(len(target), self._end_of(last) - start)
+            with target[filled:end] as window:
+                if is_cached:
+                    self._copy_cached(window, start + filled)
+                else:
+                    self._fill_window(window, start + filled, block, last)
+            filled = end
 
     def _fill_window(self, target: memoryview, start: int, first: int, last: int) -> None:
         encrypted = self._fetch_blocks(first, last - first + 1)
+        filled = 0
         for block in range(first, last + 1):
             length = ags1.block_plaintext_length(block, self._plaintext_length)
             encrypted_block, encrypted = encrypted[: length + OVERHEAD], encrypted[length + OVERHEAD :]
-            count = min(len(target), self._end_of(block) - start)
-            if count == length:
-                self._decrypt_block(block, encrypted_block, target[:count])
-            else:
-                self._load_cache(block, encrypted_block, length)
-                self._copy_cached(target, start, start + count)
-            target = target[count:]
-            start += count
+            count = min(len(target) - filled, self._end_of(block) - start - filled)
+            with target[filled : filled + count] as part:
+                if count == length:
+                    self._decrypt_block(block, encrypted_block, part)
+                else:
+                    self._load_cache(block, encrypted_block, length)
+                    self._copy_cached(part, start + filled)
+            filled += count
 
     def _end_of(self, block: int) -> int:
         return min((block + 1) * ags1.BLOCK_LENGTH, self._plaintext_length)
@@ -232,9 +238,9 @@ class Ags1InputStream:
         self._decrypt_block(block, encrypted_block, memoryview(self._cache)[:length])
         self._cached_block = block
 
-    def _copy_cached(self, target: memoryview, start: int, end: int) -> None:
+    def _copy_cached(self, target: memoryview, start: int) -> None:
         offset = start % ags1.BLOCK_LENGTH
-        target[: end - start] = memoryview(self._cache)[offset : offset + end - start]
+        target[:] = memoryview(self._cache)[offset : offset + len(target)]
 
     def _decrypt_block(self, block: int, encrypted_block: memoryview, target: memoryview) -> None:
         try:
@@ -365,19 +371,21 @@ class Ags1OutputStream(NewFileStream):
     def write(self, data: Buffer) -> int:
         """Take all of `data` and return its length in bytes. ValueError when closed, OSError after an earlier failure."""
         self._check_writable()
-        view = memoryview(data).cast("B")
-        written = len(view)
-        if self._pending:
-            space = ags1.BLOCK_LENGTH - len(self._pending)
-            self._pending += view[:space]
-            view = view[space:]
-            if len(self._pending) == ags1.BLOCK_LENGTH:
-                self._write_block(self._pending)
-                self._pending.clear()
-        while len(view) >= ags1.BLOCK_LENGTH:
-            self._write_block(view[: ags1.BLOCK_LENGTH])
-            view = view[ags1.BLOCK_LENGTH :]
-        self._pending += view
+        with flat_view(data) as view:
+            del data
+            taken = 0
+            if self._pending:
+                taken = min(len(view), ags1.BLOCK_LENGTH - len(self._pending))
+                self._pending += view[:taken]
+                if len(self._pending) == ags1.BLOCK_LENGTH:
+                    self._write_block(self._pending)
+                    self._pending.clear()
+            while len(view) - taken >= ags1.BLOCK_LENGTH:
+                with view[taken : taken + ags1.BLOCK_LENGTH] as block:
+                    self._write_block(block)
+                taken += ags1.BLOCK_LENGTH
+            self._pending += view[taken:]
+            written = len(view)
         self._length += written
         return written
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.io import FileIO, InputFile, OutputFile, OutputStream
 
 from tablecrypt import _magics as magics
-from tablecrypt._bytes import write_all
+from tablecrypt._bytes import flat_view, write_all
 from tablecrypt.crypto import ags1
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.files.ags1_streams import NewFileStream
@@ -90,22 +90,18 @@ class RawOutputStream(NewFileStream):
         """Take all of `data`; return its length in bytes. PlaintextRefusedError where the file's first bytes are not of its kind."""
         if self._closed:
             raise ValueError(f"{self._location}: is closed")
-        view = memoryview(data).cast("B")
-        if self._kept is not None:
-            self._keep(view)
-        elif self._length >= _EDGE:
-            write_all(self._raw, view)
-        else:
-            # Less than the magic is held back until the rest of it comes.
-            self._first += bytes(view[: _EDGE - len(self._first)])
-            held = self._length
-            if len(self._first) == _EDGE:
-                self._check_first()
-                write_all(self._raw, self._first)
-                write_all(self._raw, view[_EDGE - held :])
-        self._length += len(view)
-        self._last = bytes(view[-_EDGE:]) if len(view) >= _EDGE else (self._last + bytes(view))[-_EDGE:]
-        return len(view)
+        with flat_view(data) as view:
+            del data
+            if self._kept is not None:
+                self._keep(view)
+            elif self._length >= _EDGE:
+                write_all(self._raw, view)
+            else:
+                self._begin(view)
+            written = len(view)
+            self._last = bytes(view[-_EDGE:]) if written >= _EDGE else (self._last + bytes(view))[-_EDGE:]
+        self._length += written
+        return written
 
     def close(self) -> None:
         """Close the file. It may be called twice. PlaintextRefusedError, with no file left, where it is not what it was to be."""
@@ -132,6 +128,16 @@ class RawOutputStream(NewFileStream):
         finally:
             if not is_whole:
                 self._delete()
+
+    def _begin(self, view: memoryview) -> None:
+        # Less than the magic is held back until the rest of it comes.
+        self._first += bytes(view[: _EDGE - len(self._first)])
+        if len(self._first) < _EDGE:
+            return
+        self._check_first()
+        write_all(self._raw, self._first)
+        with view[_EDGE - self._length :] as rest:
+            write_all(self._raw, rest)
 
     def _keep(self, view: memoryview) -> None:
         assert self._kept is not None

@@ -33,6 +33,7 @@ from pathlib import Path
 from socketserver import BaseRequestHandler, TCPServer
 from typing import TYPE_CHECKING, Any, Final
 
+from tablecrypt._bytes import flat_view
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.hadoop_kms.protocol import HadoopKms, Response, refused
 from tablecrypt.hadoop_kms.requests import ILLEGAL_STATE, Request
@@ -137,11 +138,12 @@ class BoundedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer) -> int:
-        view = memoryview(buffer)[: self._left]
-        if not view:
-            raise ConnectionAbortedError("the client sent too much")
-        self._connection.settimeout(remaining(self._deadline))
-        received = self._connection.recv_into(view)
+        with flat_view(buffer) as whole, whole[: self._left] as view:
+            del buffer
+            if not view:
+                raise ConnectionAbortedError("the client sent too much")
+            self._connection.settimeout(remaining(self._deadline))
+            received = self._connection.recv_into(view)
         self._left -= received
         return received
 

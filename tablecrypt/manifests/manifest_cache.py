@@ -71,11 +71,11 @@ def known_manifest_list(io: EncryptingFileIO, location: str, key_metadata: Stand
         As `read_manifest_list`, for a list that is not kept.
     """
     limit = MANIFEST_CACHE_BYTES.whole_number(io.inner.properties)
-    key = key_metadata.encode()
-    kept = CACHE.get(ManifestList, location, key) if limit else None
+    # The encoded key metadata has the DEK in it. It is in no local: what reading raises keeps those of this frame.
+    kept = CACHE.get(ManifestList, location, key_metadata.encode()) if limit else None
     if kept is None:
         kept = read_manifest_list(io, location, key_metadata)
-        CACHE.put(location, key, kept, limit)
+        CACHE.put(location, key_metadata.encode(), kept, limit)
     return kept.copied()
 
 

@@ -33,6 +33,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
+from tablecrypt._bytes import flat_view
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, OVERHEAD, TAG_LENGTH
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyMismatchError, TamperedFileError
@@ -229,20 +230,20 @@ class ModuleCipher:
 
     def encrypt(self, suffix: bytes, plaintext: Buffer) -> bytearray:
         """Return the encrypted module: length | nonce | ciphertext | tag."""
-        source = memoryview(plaintext).cast("B")
-        module, nonce = self._framed(source.nbytes + GCM_OVERHEAD)
-        with memoryview(module) as view:
-            self._gcm.encrypt_into(nonce, source, self._aad_base + suffix, view[LENGTH_BYTES + NONCE_LENGTH :])
+        with flat_view(plaintext) as source:
+            module, nonce = self._framed(source.nbytes + GCM_OVERHEAD)
+            with memoryview(module) as view:
+                self._gcm.encrypt_into(nonce, source, self._aad_base + suffix, view[LENGTH_BYTES + NONCE_LENGTH :])
         return module
 
     def encrypt_page(self, suffix: bytes, body: Buffer) -> bytearray:
         """Return the encrypted body of a page: as `encrypt` does; in AES_GCM_CTR_V1 without a tag."""
         if not self.ctr:
             return self.encrypt(suffix, body)
-        source = memoryview(body).cast("B")
-        module, nonce = self._framed(source.nbytes + CTR_OVERHEAD, _SPARE)
-        with memoryview(module) as view:
-            self._count(nonce, source, view[CTR_OVERHEAD:])
+        with flat_view(body) as source:
+            module, nonce = self._framed(source.nbytes + CTR_OVERHEAD, _SPARE)
+            with memoryview(module) as view:
+                self._count(nonce, source, view[CTR_OVERHEAD:])
         del module[-_SPARE:]
         return module
 

@@ -29,7 +29,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tablecrypt._atomic_file import atomic_file
-from tablecrypt._bytes import write_all
+from tablecrypt._bytes import flat_view, write_all
 from tablecrypt.arguments import check_file
 from tablecrypt.errors import TamperedFileError
 
@@ -126,9 +126,10 @@ class Sink:
         self.position = position
 
     def write(self, data: Buffer) -> None:
-        view = memoryview(data).cast("B")
-        self.position += view.nbytes
-        write_all(self._file, view)
+        with flat_view(data) as view:
+            del data
+            self.position += view.nbytes
+            write_all(self._file, view)
 
 
 class RefusingFileSystem(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tablecrypt._bytes import flat_view
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.parquet import thrift, thrift_reader
@@ -218,12 +219,13 @@ class _HoldingSink:
         return held
 
     def write(self, data: Buffer) -> int:
-        view = memoryview(data).cast("B")
-        if self._held is None:
-            Sink(self._sink).write(view)
-        else:
-            self._held += view
-        return view.nbytes
+        with flat_view(data) as view:
+            del data
+            if self._held is None:
+                Sink(self._sink).write(view)
+            else:
+                self._held += view
+            return view.nbytes
 
     def writable(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""The AWS client, through something that changes what the key service answers to requests to unwrap."""
+"""The AWS client, and that of a keyring in memory, through something that changes what the key service answers to requests to unwrap."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any, ClassVar, Final
 
 from tablecrypt.errors import KmsAccessDeniedError, KmsUnavailableError
 from tablecrypt.kms.aws import AwsKeyManagementClient
+from tablecrypt.kms.memory import MemoryKeyManagementClient
 
 CLASS: Final = f"{__name__}.MisleadingKeyManagementClient"
+MEMORY_CLASS: Final = f"{__name__}.MisleadingKeyring"
 
 Answer = Callable[[bytes], Any]
 
@@ -39,6 +41,17 @@ ANSWERS: Final[Mapping[str, Answer]] = {
 
 class MisleadingKeyManagementClient(AwsKeyManagementClient):
     """Changes what it unwraps, for all its clients in this process, as long as it is told to."""
+
+    answer: ClassVar[Answer | None] = None
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        key = super().unwrap_key(wrapped_key, wrapping_key_id)
+        answer = type(self).answer
+        return key if answer is None else answer(key)
+
+
+class MisleadingKeyring(MemoryKeyManagementClient):
+    """The same without a service."""
 
     answer: ClassVar[Answer | None] = None
 
