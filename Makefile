@@ -13,6 +13,10 @@ DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 WORKERS ?= 3
 FUZZ_SECONDS ?= 60
+OTHER_PYTHONS ?= 3.12 3.13 3.14
+OTHER_VENV = .venv-$(VERSION)
+OTHER_STAMP = $(OTHER_VENV)/.installed
+INTERPRETER_TESTS ?= tests/security/test_kept_errors.py tests/crypto tests/files tests/manifests/test_tampering.py tests/table/test_scan_tampering.py
 SPARK_TESTS ?= tests/spark
 SPARK_MARKS ?= java and not campaign
 RUNTIME_EXTRAS := aws gcp azure vault lzo spark cli report adlfs duckdb gcsfs glue hive pandas polars s3fs sql-postgres
@@ -26,7 +30,7 @@ REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.e
 	$(PYTHON) is %d.%d. Try: make $(MAKECMDGOALS) PYTHON=python3.12" % sys.version_info[:2])'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-fast test-pyiceberg test-spark spark-venv campaign lint bench bench-growth fuzz daft mutation docs lock wheel sbom clean
+.PHONY: help setup demo demo-spark test test-fast test-pyiceberg test-spark spark-venv test-interpreters test-interpreter campaign lint bench bench-growth fuzz daft mutation docs lock wheel sbom clean
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -40,6 +44,7 @@ help:
 	@echo "make bench-growth   how cost grows with files, snapshots, columns, rows and writers, for docs/performance.md  (about half an hour)"
 	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
 	@echo "make test-pyiceberg VERSION=0.12.1   the tests without Java against another release of PyIceberg, in $(PYICEBERG_VENV)"
+	@echo "make test-interpreters  what reads and writes bytes, on each of Python $(OTHER_PYTHONS) that is found, in .venv-3.12 …"
 	@echo "make test-spark VERSION=4.3.0        the tests of Spark against another release of it, in .venv-spark-4.3.0  (needs Java 17 or newer)"
 	@echo "make daft       the tests with Daft, which wants another pyarrow and gets $(DAFT_VENV)"
 	@echo "make mutation   changes of crypto/, keys/, AGS1, pins and commit rules that no test notices (an hour or two)"
@@ -113,6 +118,28 @@ $(SPARK_STAMP): pyproject.toml requirements/dev.txt
 	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# Pythons beside that of .venv. Buffers, tracebacks and the garbage collector differ between them, so that what reads and writes bytes runs
+# on each. One that is not found is named, and is no failure; one that crashes ends the run, which one process alone makes.
+test-interpreters:
+	@for version in $(OTHER_PYTHONS); do \
+	  found=; \
+	  for each in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python$$version; do \
+	    if "$$each" -c 'import ensurepip' >/dev/null 2>&1; then found=$$each; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then missing="$$missing $$version"; continue; fi; \
+	  $(MAKE) --no-print-directory test-interpreter VERSION=$$version PYTHON="$$found" || exit 1; \
+	done; \
+	test -z "$$missing" || echo "Not found, and not tested: Python$$missing"
+
+test-interpreter: $(OTHER_STAMP)
+	$(OTHER_VENV)/bin/python -m pytest -m "not slow and not java and not campaign" $(INTERPRETER_TESTS)
+
+$(OTHER_STAMP): pyproject.toml requirements/dev.txt
+	@test -x $(OTHER_VENV)/bin/python || $(PYTHON) -m venv $(OTHER_VENV)
+	$(OTHER_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/dev.txt
+	$(OTHER_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
+	@touch $@
+
 campaign: setup
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m campaign
 
@@ -181,5 +208,5 @@ sbom: setup
 	$(BIN)/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/tablecrypt.cdx.json
 
 clean:
-	rm -rf $(VENV) $(DAFT_VENV) $(DEMO_VENV) $(DOCS_VENV) $(PYICEBERG_VENV) .venv-spark-* demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
+	rm -rf $(VENV) $(DAFT_VENV) $(DEMO_VENV) $(DOCS_VENV) $(PYICEBERG_VENV) .venv-spark-* .venv-3.* demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -39,7 +39,8 @@ from tablecrypt.errors import (
     TamperedFileError,
 )
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
-from tablecrypt.table.metadata import EncryptedTableMetadata, ParsedJson, check_keys, encrypted_metadata, is_encrypted_tables
+from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
+from tablecrypt.table.parsed_json import ParsedJson
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog, NewTable

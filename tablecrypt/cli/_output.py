@@ -256,10 +256,15 @@ def _write_csv(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
 
     for field in rows.schema:
         if pa.types.is_nested(field.type):
-            raise ConfigurationError(f"column {field.name} is a {field.type}, which CSV cannot hold: use --format json")
-    with csv.CSVWriter(sink, rows.schema) as writer:
+            raise ConfigurationError(
+                f"column {printable(field.name)} is a {printable(field.type)}, which CSV cannot hold: use --format json"
+            )
+    # Anybody who may edit metadata.json names columns: their names must not command a terminal, rows are of those who hold the key.
+    names = [printable(field.name) for field in rows.schema]
+    schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
+    with csv.CSVWriter(sink, schema) as writer:
         for batch in rows:
-            writer.write_batch(batch)
+            writer.write_batch(batch.rename_columns(names))
 
 
 def _write_json(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:

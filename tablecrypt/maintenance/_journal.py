@@ -9,9 +9,10 @@ Part after part is added and none is ever changed. The JSON of a part is written
 that was killed meanwhile, and count as not done. The new files' DEKs are in the stream, whose own key is wrapped under the table's KEK.
 
 What a journal says is believed only as far as its key opens it, and a caller checks that an old location is (still) the table's. The files
-that the old and new locations name are never written again, so a part that is brought back later says nothing that is not true.
+that the old and new locations name are never written again, so a part that is brought back later says nothing that is not true. A part that
+does not open, for whatever reason, is not done, and a warning names it: who writes storage must not stop the work by a file.
 
-Raises KmsError or AuthenticationError where a part's key does not open, and TamperedFileError for entries that were changed.
+Raises KmsUnavailableError where the key service does not answer; what it refuses is a part that does not open.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt._bytes import ByteReader, frame
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import FormatError, KmsUnavailableError, TablecryptError
 from tablecrypt.files.deletion import is_journal_name
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
@@ -127,12 +128,18 @@ class Journal:
         return stored.exists() and len(stored) == file.file_size_in_bytes
 
     def _read(self, location: str) -> Iterable[tuple[str, DataFile]]:
-        with self._io.raw_input(location).open() as stored:
-            keys = _keys(stored.read())
-        if keys is None:
-            logger.warning("%s: a killed run wrote it only in part: its work is done again", location)
+        try:
+            return self._opened(location)
+        except KmsUnavailableError:
+            # The part may be whole: its work need not be done again.
+            raise
+        except (TablecryptError, FileNotFoundError) as error:
+            logger.warning("%s: a part of a journal that does not open: its work is done again: %s", location, error)
             return ()
-        ring, key_id = keys
+
+    def _opened(self, location: str) -> list[tuple[str, DataFile]]:
+        with self._io.raw_input(location).open() as stored:
+            ring, key_id = _keys(location, bytes(stored.read()))
         key_metadata = self._io.manager.decrypt_manifest_list_key_metadata(ring.chain(key_id))
         entries = location.removesuffix(_KEYS_SUFFIX) + _ENTRIES_SUFFIX
         with self._io.decrypting_input(entries, key_metadata).open() as stream:
@@ -141,16 +148,16 @@ class Journal:
             reader = ByteReader(plaintext, entries)
             locations = json.loads(reader.frame())
             return list(zip(locations, self._codec.decode_files(reader.rest()), strict=True))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FormatError(f"{entries}: not the entries of a journal: {error}") from error
 
 
-def _keys(content: bytes) -> tuple[KeyRing, str] | None:
+def _keys(location: str, content: bytes) -> tuple[KeyRing, str]:
     try:
         fields = json.loads(content)
         return KeyRing([EncryptedKey.model_validate(key) for key in fields[_ENCRYPTION_KEYS]]), str(fields[_KEY_ID])
-    except (ValueError, KeyError, TypeError):
-        return None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FormatError(f"{location}: not the keys of a journal, or only half of them: {type(error).__name__}") from None
 
 
 W = TypeVar("W")

@@ -34,14 +34,12 @@ Iceberg table spec, "Table Metadata Fields", "Snapshots", "Encryption Keys".
 from __future__ import annotations
 
 import hashlib
-import json
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NoReturn, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from pydantic import Field, PrivateAttr, field_serializer, model_validator
 from pyiceberg.exceptions import ValidationError
@@ -66,6 +64,7 @@ from tablecrypt.manifests.stated_layout import StatedLayout
 from tablecrypt.table._pyiceberg.producers import replace_counts
 from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata_cache import PARSED, Unchanging
+from tablecrypt.table.parsed_json import ParsedJson
 from tablecrypt.table.table_files import TableFileIO
 
 REQUIRED_KEYS: Final = (
@@ -73,6 +72,8 @@ REQUIRED_KEYS: Final = (
     *("current-schema-id", "partition-specs", "default-spec-id", "last-partition-id", "sort-orders", "default-sort-order-id"),
 )
 """Iceberg table spec, "Table Metadata Fields", version 3."""
+_LAST_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
 _SHOWN: Final = 80
 ListReader: TypeAlias = Callable[[EncryptingFileIO, str, StandardKeyMetadata], ManifestList]
 _GZIP_SUFFIXES: Final = (".gz.metadata.json", ".metadata.json.gz")
@@ -277,7 +278,8 @@ class MetadataFile:
         try:
             parsed = ParsedJson(self.content)
             metadata = _validated(parsed.document)
-        except (ValueError, ValidationError) as error:
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError, ValidationError) as error:
+            # PyIceberg's models use some values before they have checked what they are.
             raise FormatError(f"{self.location}: not readable as table metadata: {error}") from error
         if is_encrypted_tables(metadata):
             check_keys(self.location, parsed, parsed.document)
@@ -288,6 +290,8 @@ class MetadataFile:
 def _validated(document: Any) -> TableMetadata:
     if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
+    if not isinstance(document.get("properties", {}), dict):
+        raise ValueError("its properties are no JSON object")
     # Validating changes the object at the top.
     fields = dict(document)
     return EncryptedTableMetadata.model_validate(fields) if fields.get("format-version") == 3 else TableMetadataUtil.parse_obj(fields)
@@ -365,42 +369,15 @@ def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> byte
 
 def write_metadata_file(metadata: TableMetadata, io: FileIO, location: str) -> MetadataFile:
     """Write a new metadata.json, compressed where its name says so."""
-    content = metadata.model_dump_json().encode()
+    try:
+        content = metadata.model_dump_json().encode()
+    except ValueError as error:
+        raise FormatError(
+            f"{location}: a property or a comment holds text that UTF-8 cannot, so no metadata is written: {error}"
+        ) from error
     with io.new_output(location).create() as stream:
         stream.write(Compressor.get_compressor(location).bytes_compressor()(content))
     return MetadataFile(location, content)
-
-
-class ParsedJson:
-    """JSON, parsed once.
-
-    Attributes:
-        document: what it says.
-        repeated: keys that stand twice in an object, of which the last one counted.
-    """
-
-    def __init__(self, content: bytes | str) -> None:
-        """Parse UTF-8.
-
-        Raises:
-            ValueError: it is not an object, not JSON, or nested too deeply.
-        """
-        self.repeated: list[str] = []
-        text = content if isinstance(content, str) else content.decode("utf-8")
-        try:
-            self.document: Any = json.loads(text, object_pairs_hook=self._object, parse_constant=_no_number)
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-
-    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            self.repeated += sorted(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-        return found
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number in JSON")
 
 
 def is_encrypted_tables(metadata: TableMetadata) -> bool:
@@ -443,8 +420,12 @@ def check_whole(location: str, metadata: EncryptedTableMetadata) -> None:
     """Check that the parts of an encrypted table's metadata fit together, so that no reader takes a full table for an empty one.
 
     Raises:
-        TamperedFileError: two entries have one id, or the current snapshot is not there, or is not that of `main` or of the log.
+        TamperedFileError: two entries have one id, or the current snapshot is not there, or is not that of `main` or of the log; or a
+            snapshot is of a time that no calendar has.
     """
+    for snapshot in metadata.snapshots:
+        if not 0 <= snapshot.timestamp_ms <= _LAST_MS:
+            raise TamperedFileError(location, f"snapshot {snapshot.snapshot_id} has the time {snapshot.timestamp_ms} ms, which is no date")
     _check_ids(location, metadata)
     _check_current_snapshot(location, metadata)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from tablecrypt.cli._output import progress_shown, show
+from tablecrypt.cli._output import _write_csv, progress_shown, show
 from tablecrypt.cli.audit import _print_audit
 from tablecrypt.cli.settings import Settings
 from tablecrypt.maintenance import Audit, Finding, FindingKind, Progress, TableAudit
@@ -125,3 +127,10 @@ def test_a_terminal_sees_no_bar_when_it_is_to_be_quiet(tmp_path: Path) -> None:
     code, shown = run_terminal(*catalog, "-p", "encryption.kms-type=memory", "audit", "--quiet")
 
     assert (code, shown) == (0, "no plaintext was found\r\n")
+
+
+def test_rows_as_csv_have_no_control_character_in_the_names_of_columns() -> None:
+    rows = pa.table({"id\x1b]0;owned\x07": [1], "\u202enote": ["a"]})
+    sink = io.BytesIO()
+    _write_csv(rows.to_reader(), sink)
+    assert sink.getvalue().decode().splitlines() == ['"id\\x1b]0;owned\\x07","\\u202enote"', '1,"a"']

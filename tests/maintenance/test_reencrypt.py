@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +205,38 @@ def test_a_killed_run_is_continued(table: Table, step: int) -> None:
     assert (result.data_files, result.resumed) == (6, step)
     assert contents(table) == before
     assert not list(Path(table.location().removeprefix("file://")).glob("metadata/tablecrypt-reencrypt/*"))
+
+
+UNOPENED: dict[str, Callable[[bytes], bytes]] = {
+    "nested": lambda _: b"[" * 200_000,
+    "no JSON": lambda _: b"{",
+    "another value": lambda _: b"[]",
+    "no keys": lambda part: json.dumps({**json.loads(part), "encryption-keys": []}).encode(),
+    "another key": lambda part: json.dumps({**json.loads(part), "key-id": "nobody"}).encode(),
+    "another master key": lambda part: part.replace(MASTER_KEY.encode(), b"nobody's"),
+}
+
+
+@pytest.mark.parametrize("how", UNOPENED)
+def test_a_part_of_the_journal_that_does_not_open_is_not_done(table: Table, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[Progress] = []
+
+    def kill(progress: Progress) -> None:
+        heard.append(progress)
+        if len(heard) > 3:
+            raise Killed
+
+    before = contents(table)
+    with pytest.raises(Killed):
+        reencrypt(table, progress=kill)
+    (part,) = Path(table.location().removeprefix("file://")).glob("metadata/tablecrypt-reencrypt/*.json")
+    part.write_bytes(UNOPENED[how](part.read_bytes()))
+
+    result = reencrypt(table)
+
+    assert (result.data_files, result.resumed) == (6, 0)
+    assert contents(table) == before
+    assert part.name in caplog.text
 
 
 def test_nothing_is_written_beside_a_file_that_lies_outside_the_table(table: Table, tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""JSON that somebody else wrote, parsed once, and refused where what it says could not be kept: hashed, written again, or walked.
+
+    numbers     whole ones have 63 bits and a sign, as those of Iceberg, databases and Arrow have
+    texts       are Unicode: JSON can escape half a surrogate pair, and UTF-8 cannot hold it
+    nesting     ends where functions that walk a document would run out of stack
+
+Raises ValueError; the caller knows what it is that cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import Any, Final, NoReturn
+
+_DEEPEST: Final = 150
+"""Brackets of JSON; a struct in a struct takes three."""
+_MOST_DIGITS: Final = 20
+_STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_SHOWN: Final = 40
+
+
+class ParsedJson:
+    """JSON, parsed once.
+
+    Attributes:
+        document: what it says.
+        repeated: keys that stand twice in an object, of which the last one counted.
+    """
+
+    def __init__(self, content: bytes | str) -> None:
+        """Parse UTF-8.
+
+        Raises:
+            ValueError: it is not JSON, nested too deeply, or holds a number beyond 63 bits or half a surrogate pair, which cannot be kept.
+        """
+        self.repeated: list[str] = []
+        text = content if isinstance(content, str) else content.decode("utf-8")
+        try:
+            self.document: Any = json.loads(text, object_pairs_hook=self._object, parse_constant=_no_number, parse_int=_whole_number)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        _check_depth(text)
+        _check_text(text, self.document)
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            self.repeated += sorted(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        return found
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS or not -(2**63) <= (number := int(digits)) < 2**63:
+        raise ValueError(f"the number {digits[:_SHOWN]} has more than 63 bits")
+    return number
+
+
+def _check_depth(text: str) -> None:
+    """Refuse what the functions that walk a document could not walk."""
+    depth = 0
+    for found in _STRING_OR_BRACKET.finditer(text):
+        depth += _STEPS.get(found[0], 0)
+        if depth > _DEEPEST:
+            raise ValueError("it is nested too deeply")
+
+
+def _check_text(text: str, document: Any) -> None:
+    """Refuse half a surrogate pair, which JSON can escape and UTF-8 cannot hold: what is read could not be hashed or written again."""
+    if _SURROGATE.search(text) is None:
+        return
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text in it holds half a surrogate pair") from None
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number in JSON")
