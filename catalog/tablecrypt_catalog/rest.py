@@ -29,6 +29,7 @@ from pyiceberg.table.update import AssertCreate, SetPropertiesUpdate, TableRequi
 from pyiceberg.typedef import IcebergBaseModel, Identifier
 
 from tablecrypt import properties as names
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import (
     ConfigurationError,
     FormatError,
@@ -40,7 +41,6 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
-from tablecrypt.table.parsed_json import ParsedJson
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog, NewTable

@@ -52,6 +52,7 @@ from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope, ParsedLocation
@@ -64,7 +65,6 @@ from tablecrypt.manifests.stated_layout import StatedLayout
 from tablecrypt.table._pyiceberg.producers import replace_counts
 from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata_cache import PARSED, Unchanging
-from tablecrypt.table.parsed_json import ParsedJson
 from tablecrypt.table.table_files import TableFileIO
 
 REQUIRED_KEYS: Final = (

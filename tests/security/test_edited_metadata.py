@@ -11,10 +11,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata import REQUIRED_KEYS, MetadataFile
-from tablecrypt.table.parsed_json import ParsedJson
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY
 from tests.support.edited_metadata import edited, read_metadata, unpinned_catalog

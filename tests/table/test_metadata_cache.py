@@ -18,12 +18,12 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import DoubleType, LongType
 
 from tablecrypt import load_catalog
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.maintenance import rewrap
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile
 from tablecrypt.table.metadata_cache import MOST_BYTES, PARSED, MetadataCache
-from tablecrypt.table.parsed_json import ParsedJson
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": ["a", "b", "c"], "small": pa.array([1, 2, 3], pa.int32())})
 UPDATED = pa.table({"id": pa.array([2, 9], pa.int64()), "text": ["x", "y"], "small": pa.array([4, 5], pa.int32())})

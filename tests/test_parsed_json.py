@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import FormatError
 from tablecrypt.table.metadata import MetadataFile
-from tablecrypt.table.parsed_json import ParsedJson
 
 REFUSED = {
     '{"last-sequence-number": 9223372036854775808}': "more than 63 bits",
