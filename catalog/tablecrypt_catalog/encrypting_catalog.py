@@ -11,12 +11,12 @@ import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, cast
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog, PropertiesUpdateSummary
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -24,7 +24,7 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableU
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.errors import ConfigurationError, TablecryptError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.kms.allowed_keys import AllowedKeys
@@ -38,6 +38,7 @@ from tablecrypt.table.table_files import check_garbage_is_collected
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import EncryptTableUpdate, UpgradeToVersion3Update, check_commit, check_migration
 from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter, iceberg_schema
+from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import ClientPins, PinCheck
 from tablecrypt_catalog.pins.record import CREATION, TrustedTable, moves_of, table_version
 from tablecrypt_catalog.purge import Purged, purge
@@ -57,34 +58,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger(__name__)
-
-
-class NewTable(NamedTuple):
-    """A table to create, with the arguments of PyIceberg's `create_table` in their order."""
-
-    identifier: str | Identifier
-    schema: Schema | pa.Schema
-    location: str | None
-    partition_spec: PartitionSpec
-    sort_order: SortOrder
-    properties: Properties
-
-    @property
-    def is_encrypted(self) -> bool:
-        """Whether its properties name a master key."""
-        return names.KEY_ID.name in self.properties
-
-    @property
-    def fresh_schema(self) -> Schema:
-        """Its schema with the field ids that PyIceberg's catalogs, and REST servers after them, give to the columns of a new table."""
-        return assign_fresh_schema_ids(iceberg_schema(self.schema))
-
-    def check_columns(self, made: TableMetadata) -> None:
-        """Raise TamperedFileError where a catalog's server has not made a table whose protected columns are those that were asked for."""
-        asked, found = (ColumnPolicy.from_properties(each) for each in (self.properties, made.properties))
-        names_of = {field_id: self.fresh_schema.find_column_name(field_id) for field_id in asked.columns}
-        if found != asked or any(made.schema().find_column_name(field_id) != name for field_id, name in names_of.items()):
-            raise TamperedFileError(made.location, "the catalog made the table without the protected columns that were asked for")
 
 
 class EncryptingCatalog(Catalog):

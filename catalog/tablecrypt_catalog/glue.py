@@ -19,7 +19,8 @@ from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file, write_metadata_file
 from tablecrypt_catalog._pyiceberg.glue import GlueCatalogAdapter
-from tablecrypt_catalog.encrypting_catalog import EncryptionMixin, NewTable
+from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
+from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
 from tablecrypt_catalog.pins.record import CREATION, table_version

@@ -43,7 +43,8 @@ from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
-from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog, NewTable
+from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
+from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.record import CREATION, TableVersion, moves_of, table_version
 from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer

@@ -32,7 +32,8 @@ from sqlalchemy.orm import Session
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file, write_metadata_file
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
-from tablecrypt_catalog.encrypting_catalog import EncryptionMixin, NewTable
+from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
+from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.record import CREATION, NO_MOVES, Moves, TableVersion, TrustedTable, moves_of, table_version
 from tablecrypt_catalog.pins.sql import (

@@ -54,12 +54,12 @@ from tablecrypt.spark.jvm.writer import planned_write, write_planned
 from tablecrypt.spark.layout import Distribution, laid_out
 from tablecrypt.spark.masked_columns import check_values
 from tablecrypt.spark.merge import checked_keys, merged_change
+from tablecrypt.spark.overwrite import stage_overwrite
 from tablecrypt.spark.protected_columns import check_protection_unchanged, ensure_column_keys
 from tablecrypt.spark.read import Path
 from tablecrypt.spark.session import check_session
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.overwrite import stage_overwrite
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import upsert_mode

@@ -16,7 +16,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt import maintenance
-from tablecrypt.table.overwrite import stage_overwrite
+from tablecrypt.spark.overwrite import stage_overwrite
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.write import write_data_files

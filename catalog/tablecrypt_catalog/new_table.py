@@ -1,0 +1,47 @@
+"""A table that is to be created: what the caller asked for, and whether the catalog made it so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.typedef import Identifier, Properties
+
+from tablecrypt import properties as names
+from tablecrypt.errors import TamperedFileError
+from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt_catalog._pyiceberg.metastore import iceberg_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class NewTable(NamedTuple):
+    """A table to create, with the arguments of PyIceberg's `create_table` in their order."""
+
+    identifier: str | Identifier
+    schema: Schema | pa.Schema
+    location: str | None
+    partition_spec: PartitionSpec
+    sort_order: SortOrder
+    properties: Properties
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether its properties name a master key."""
+        return names.KEY_ID.name in self.properties
+
+    @property
+    def fresh_schema(self) -> Schema:
+        """Its schema with the field ids that PyIceberg's catalogs, and REST servers after them, give to the columns of a new table."""
+        return assign_fresh_schema_ids(iceberg_schema(self.schema))
+
+    def check_columns(self, made: TableMetadata) -> None:
+        """Raise TamperedFileError where a catalog's server has not made a table whose protected columns are those that were asked for."""
+        asked, found = (ColumnPolicy.from_properties(each) for each in (self.properties, made.properties))
+        names_of = {field_id: self.fresh_schema.find_column_name(field_id) for field_id in asked.columns}
+        if found != asked or any(made.schema().find_column_name(field_id) != name for field_id, name in names_of.items()):
+            raise TamperedFileError(made.location, "the catalog made the table without the protected columns that were asked for")
