@@ -22,7 +22,7 @@ from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.statements import add_files, alter_table, changelog_view, undelete_column
-from tablecrypt.spark.sql.variables import MEANING, find_variable
+from tablecrypt.spark.sql.statements.variables import MEANING, find_variable
 
 PROCEDURES: Final[Mapping[str, Procedure]] = dict(
     sorted(

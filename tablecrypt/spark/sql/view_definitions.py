@@ -21,7 +21,7 @@ from tablecrypt.spark.sql.definitions import check_names, without_catalog
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.spark_types import iceberg_schema
-from tablecrypt.spark.sql.variables import MEANING, find_variable
+from tablecrypt.spark.sql.statements.variables import MEANING, find_variable
 from tablecrypt.spark.sql.views import COMMENT, DIALECT, QUERY_COLUMNS, find_view, shown, views_of
 
 _LOCATION: Final = "location"

@@ -26,7 +26,7 @@ from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
 from tablecrypt.spark.sql.local_rows import local_rows
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import OpenCatalog, Planner
-from tablecrypt.spark.sql.variables import MEANING, find_variable
+from tablecrypt.spark.sql.statements.variables import MEANING, find_variable
 from tablecrypt_catalog.rest_views import RestViews
 
 DIALECT: Final = "spark"

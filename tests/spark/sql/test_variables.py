@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from pyiceberg.types import StringType
 
-from tablecrypt.spark.sql.variables import find_variable
+from tablecrypt.spark.sql.statements.variables import find_variable
 from tests.spark.conftest import Lake
 from tests.spark.sql.rest_views import Views
 
