@@ -128,7 +128,7 @@ def test_masked_error_refuses_the_column_and_nothing_else(both: Clients, tmp_pat
     with pytest.raises(ColumnKeyDeniedError, match="pii"):
         seen_by_analyst.scan(masked="error").to_arrow()
     assert seen_by_analyst.scan(selected_fields=("id", "note"), masked="error").to_arrow().num_rows == ROWS
-    with pytest.raises(ConfigurationError, match="'mask' or 'error'"):
+    with pytest.raises(ConfigurationError, match="masked is 'perhaps'; it must be mask or error"):
         seen_by_analyst.scan(masked="perhaps")
 
 

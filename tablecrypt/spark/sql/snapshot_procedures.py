@@ -13,11 +13,13 @@ Each is one commit of the catalog, or none.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, cast
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
@@ -28,7 +30,6 @@ from tablecrypt.spark.sql.branches_and_tags import LIMITS, check_is_new, drop, h
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
 from tablecrypt.spark.sql.writes.write_audit_publish import STAGED_ID
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.transaction import EncryptedTransaction
 
 _SNAPSHOT: Final = Parameter("snapshot_id", "BIGINT", is_required=True)
 _BRANCH: Final = Parameter("branch", "STRING", is_required=True)
@@ -40,7 +41,7 @@ _SOURCE_SNAPSHOT: Final = "source-snapshot-id"
 def _rollback_to_snapshot(call: Call) -> Iterator[Row]:
     table, snapshot_id = call.encrypted_table(), call.number("snapshot_id")
     snapshot_of(table, snapshot_id)
-    if all(each.snapshot_id != snapshot_id for each in _ancestors(table, head_of(table))):
+    if all(each.snapshot_id != snapshot_id for each in _ancestors(table.metadata, head_of(table))):
         raise ConfigurationError(f"snapshot {snapshot_id} was never current: set_current_snapshot takes any snapshot")
     yield _moved_to(table, snapshot_id)
 
@@ -50,7 +51,7 @@ def _rollback_to_timestamp(call: Call) -> Iterator[Row]:
     if moment is None:
         raise ConfigurationError("the argument timestamp is missing")
     milliseconds = int(moment.timestamp() * 1000)
-    earlier = [each for each in _ancestors(table, head_of(table)) if each.timestamp_ms < milliseconds]
+    earlier = [each for each in _ancestors(table.metadata, head_of(table)) if each.timestamp_ms < milliseconds]
     if not earlier:
         raise ConfigurationError(f"no snapshot of the main branch is older than {moment.isoformat()}")
     yield _moved_to(table, earlier[0].snapshot_id)
@@ -70,7 +71,7 @@ def _fast_forward(call: Call) -> Iterator[Row]:
     current = table.metadata.refs.get(branch)
     if current is not None:
         _check_is_branch(branch, current)
-        if all(each.snapshot_id != current.snapshot_id for each in _ancestors(table, target)):
+        if all(each.snapshot_id != current.snapshot_id for each in _ancestors(table.metadata, target)):
             raise ConfigurationError(f"{branch} cannot be moved to {to}: it has snapshots that are not in {to}")
     if current is None or current.snapshot_id != target:
         # The branch's limits of age and number stay.
@@ -101,7 +102,7 @@ def _publish_changes(call: Call) -> Iterator[Row]:
 def _ancestors_of(call: Call) -> Iterator[Row]:
     table, snapshot_id = call.encrypted_table(), call.optional_number("snapshot_id")
     start = head_of(table) if snapshot_id is None else snapshot_of(table, snapshot_id).snapshot_id
-    for each in _ancestors(table, start):
+    for each in _ancestors(table.metadata, start):
         yield {"snapshot_id": each.snapshot_id, "timestamp": each.timestamp_ms}
 
 
@@ -136,12 +137,12 @@ def _dropped(call: Call, kind: SnapshotRefType) -> Row:
 def _picked(table: EncryptedTable, source: Snapshot) -> int:
     """Bring what a snapshot appended to the main branch, and return the snapshot that is current then."""
     head = head_of(table)
-    if any(each.snapshot_id == source.snapshot_id for each in _ancestors(table, head)):
+    if any(each.snapshot_id == source.snapshot_id for each in _ancestors(table.metadata, head)):
         raise ConfigurationError(f"snapshot {source.snapshot_id} is on the main branch already")
     published = {_SOURCE_SNAPSHOT: str(source.snapshot_id)}
     if source.summary is not None and (wap_id := source.summary[STAGED_ID]) is not None:
         published[_PUBLISHED_WAP_ID] = wap_id
-    _check_was_not_picked(table, published)
+    _check_was_not_picked(table.metadata, published)
     if source.parent_snapshot_id == head:
         _moved_to(table, source.snapshot_id)
         return source.snapshot_id
@@ -149,7 +150,8 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
         raise ConfigurationError(
             f"snapshot {source.snapshot_id} did more than append rows, and other snapshots were committed since: it cannot be picked"
         )
-    transaction = _Publication(table, published)
+    transaction = table.transaction()
+    transaction.check_each_base(partial(_check_was_not_picked_meanwhile, published))
     with transaction:
         producer = transaction.update_snapshot(published).fast_append()
         producer.copied_files = copied_files_of(table.io, _manifests_of(table, source))
@@ -159,30 +161,19 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
     return producer.snapshot_id
 
 
-class _Publication(EncryptedTransaction):
-    """A transaction that gives up if somebody else has published the same changes meanwhile."""
-
-    def __init__(self, table: EncryptedTable, published: dict[str, str]) -> None:
-        super().__init__(table)
-        self._published = published
-
-    def check_new_base(self) -> None:
-        """Look for the changes in the table's current state.
-
-        Raises:
-            ValidationException: they are there. On this error PyIceberg removes what the attempt wrote for its commit.
-        """
-        try:
-            _check_was_not_picked(cast("EncryptedTable", self.table), self._published)
-        except ConfigurationError as published:
-            raise ValidationException(str(published)) from published
+def _check_was_not_picked_meanwhile(published: dict[str, str], metadata: TableMetadata) -> None:
+    """As `_check_was_not_picked`, but with the ValidationException on which PyIceberg removes what an attempt wrote for its commit."""
+    try:
+        _check_was_not_picked(metadata, published)
+    except ConfigurationError as picked:
+        raise ValidationException(str(picked)) from picked
 
 
-def _check_was_not_picked(table: EncryptedTable, published: dict[str, str]) -> None:
+def _check_was_not_picked(metadata: TableMetadata, published: dict[str, str]) -> None:
     wap_id = published.get(_PUBLISHED_WAP_ID)
     # A staged snapshot that the main branch went on to has its id as what it was staged under.
     looked_for = published if wap_id is None else {**published, STAGED_ID: wap_id}
-    for each in _ancestors(table, head_of(table)):
+    for each in _ancestors(metadata, metadata.current_snapshot_id):
         same = [name for name, value in looked_for.items() if each.summary is not None and each.summary[name] == value]
         if same:
             raise ConfigurationError(f"snapshot {each.snapshot_id} of the main branch has these changes already: its {same[0]} is the same")
@@ -209,9 +200,9 @@ def _moved_to(table: EncryptedTable, snapshot_id: int) -> Row:
     return {"previous_snapshot_id": previous, "current_snapshot_id": snapshot_id}
 
 
-def _ancestors(table: EncryptedTable, snapshot_id: int | None) -> list[Snapshot]:
-    start = None if snapshot_id is None else table.metadata.snapshot_by_id(snapshot_id)
-    return list(ancestors_of(start, table.metadata))
+def _ancestors(metadata: TableMetadata, snapshot_id: int | None) -> list[Snapshot]:
+    start = None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id)
+    return list(ancestors_of(start, metadata))
 
 
 def _check_is_branch(name: str, ref: SnapshotRef) -> None:
