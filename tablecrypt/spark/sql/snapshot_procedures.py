@@ -12,19 +12,20 @@ Each is one commit of the catalog, or none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import ValidationException
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.manifests.copied_files import copied_files_of
+from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
 from tablecrypt.spark.sql.branches_and_tags import LIMITS, check_is_new, drop, head_of, point, ref_of, snapshot_of
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
@@ -41,7 +42,7 @@ _SOURCE_SNAPSHOT: Final = "source-snapshot-id"
 def _rollback_to_snapshot(call: Call) -> Iterator[Row]:
     table, snapshot_id = call.encrypted_table(), call.number("snapshot_id")
     snapshot_of(table, snapshot_id)
-    if all(each.snapshot_id != snapshot_id for each in _ancestors(table.metadata, head_of(table))):
+    if all(each.snapshot_id != snapshot_id for each in _ancestors(table, head_of(table))):
         raise ConfigurationError(f"snapshot {snapshot_id} was never current: set_current_snapshot takes any snapshot")
     yield _moved_to(table, snapshot_id)
 
@@ -51,7 +52,7 @@ def _rollback_to_timestamp(call: Call) -> Iterator[Row]:
     if moment is None:
         raise ConfigurationError("the argument timestamp is missing")
     milliseconds = int(moment.timestamp() * 1000)
-    earlier = [each for each in _ancestors(table.metadata, head_of(table)) if each.timestamp_ms < milliseconds]
+    earlier = [each for each in _ancestors(table, head_of(table)) if each.timestamp_ms < milliseconds]
     if not earlier:
         raise ConfigurationError(f"no snapshot of the main branch is older than {moment.isoformat()}")
     yield _moved_to(table, earlier[0].snapshot_id)
@@ -71,7 +72,7 @@ def _fast_forward(call: Call) -> Iterator[Row]:
     current = table.metadata.refs.get(branch)
     if current is not None:
         _check_is_branch(branch, current)
-        if all(each.snapshot_id != current.snapshot_id for each in _ancestors(table.metadata, target)):
+        if all(each.snapshot_id != current.snapshot_id for each in _ancestors(table, target)):
             raise ConfigurationError(f"{branch} cannot be moved to {to}: it has snapshots that are not in {to}")
     if current is None or current.snapshot_id != target:
         # The branch's limits of age and number stay.
@@ -102,7 +103,7 @@ def _publish_changes(call: Call) -> Iterator[Row]:
 def _ancestors_of(call: Call) -> Iterator[Row]:
     table, snapshot_id = call.encrypted_table(), call.optional_number("snapshot_id")
     start = head_of(table) if snapshot_id is None else snapshot_of(table, snapshot_id).snapshot_id
-    for each in _ancestors(table.metadata, start):
+    for each in _ancestors(table, start):
         yield {"snapshot_id": each.snapshot_id, "timestamp": each.timestamp_ms}
 
 
@@ -137,12 +138,13 @@ def _dropped(call: Call, kind: SnapshotRefType) -> Row:
 def _picked(table: EncryptedTable, source: Snapshot) -> int:
     """Bring what a snapshot appended to the main branch, and return the snapshot that is current then."""
     head = head_of(table)
-    if any(each.snapshot_id == source.snapshot_id for each in _ancestors(table.metadata, head)):
+    if any(each.snapshot_id == source.snapshot_id for each in _ancestors(table, head)):
         raise ConfigurationError(f"snapshot {source.snapshot_id} is on the main branch already")
     published = {_SOURCE_SNAPSHOT: str(source.snapshot_id)}
     if source.summary is not None and (wap_id := source.summary[STAGED_ID]) is not None:
         published[_PUBLISHED_WAP_ID] = wap_id
-    _check_was_not_picked(table.metadata, published)
+    transaction = table.transaction()
+    transaction.check_each_base(partial(_check_was_not_picked, published=published))
     if source.parent_snapshot_id == head:
         _moved_to(table, source.snapshot_id)
         return source.snapshot_id
@@ -150,33 +152,51 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
         raise ConfigurationError(
             f"snapshot {source.snapshot_id} did more than append rows, and other snapshots were committed since: it cannot be picked"
         )
-    transaction = table.transaction()
-    transaction.check_each_base(partial(_check_was_not_picked_meanwhile, published))
+    copied = _copied_by(table, source)
+    transaction.check_each_base(partial(_check_was_not_copied, io=table.io, source=source, copied=copied))
     with transaction:
         producer = transaction.update_snapshot(published).fast_append()
-        producer.copied_files = copied_files_of(table.io, _manifests_of(table, source))
+        producer.copied_files = copied
         for file in _appended_by(table, source):
             producer.append_data_file(file)
         producer.commit()
     return producer.snapshot_id
 
 
-def _check_was_not_picked_meanwhile(published: dict[str, str], metadata: TableMetadata) -> None:
-    """As `_check_was_not_picked`, but with the ValidationException on which PyIceberg removes what an attempt wrote for its commit."""
-    try:
-        _check_was_not_picked(metadata, published)
-    except ConfigurationError as picked:
-        raise ValidationException(str(picked)) from picked
+class AlreadyPublishedError(ConfigurationError, ValidationException):
+    """The main branch has the changes already. Nothing is committed."""
 
 
-def _check_was_not_picked(metadata: TableMetadata, published: dict[str, str]) -> None:
+def _check_was_not_picked(metadata: TableMetadata, published: Mapping[str, str]) -> None:
     wap_id = published.get(_PUBLISHED_WAP_ID)
     # A staged snapshot that the main branch went on to has its id as what it was staged under.
     looked_for = published if wap_id is None else {**published, STAGED_ID: wap_id}
-    for each in _ancestors(metadata, metadata.current_snapshot_id):
+    for each in ancestors_of(metadata.snapshot_by_name(MAIN_BRANCH), metadata):
         same = [name for name, value in looked_for.items() if each.summary is not None and each.summary[name] == value]
         if same:
-            raise ConfigurationError(f"snapshot {each.snapshot_id} of the main branch has these changes already: its {same[0]} is the same")
+            raise AlreadyPublishedError(
+                f"snapshot {each.snapshot_id} of the main branch has these changes already: its {same[0]} is the same"
+            )
+
+
+def _check_was_not_copied(metadata: TableMetadata, io: FileIO, source: Snapshot, copied: frozenset[bytes]) -> None:
+    """Check that the main branch has no rows of the files that a snapshot copied. When its rows were written, it had none."""
+    head = metadata.snapshot_by_name(MAIN_BRANCH)
+    if not copied or head is None:
+        return
+
+    if known := copied & copied_files_of(io, head.manifests(io)):
+        raise AlreadyAddedError(
+            f"the main branch has rows of {len(known)} of the files that snapshot {source.snapshot_id} was copied from: they were added "
+            "since it was written. To have them twice, call add_files with check_duplicate_files => false"
+        )
+
+
+def _copied_by(table: EncryptedTable, source: Snapshot) -> frozenset[bytes]:
+    """Return the fingerprints of the files that a snapshot copied. A manifest that it merged with older ones has theirs too."""
+    parent = table.metadata.snapshot_by_id(source.parent_snapshot_id) if source.parent_snapshot_id is not None else None
+    copied = copied_files_of(table.io, _manifests_of(table, source))
+    return copied - copied_files_of(table.io, parent.manifests(table.io)) if copied and parent is not None else copied
 
 
 def _appended_by(table: EncryptedTable, source: Snapshot) -> Iterator[EncryptedDataFile]:
@@ -200,9 +220,9 @@ def _moved_to(table: EncryptedTable, snapshot_id: int) -> Row:
     return {"previous_snapshot_id": previous, "current_snapshot_id": snapshot_id}
 
 
-def _ancestors(metadata: TableMetadata, snapshot_id: int | None) -> list[Snapshot]:
-    start = None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id)
-    return list(ancestors_of(start, metadata))
+def _ancestors(table: EncryptedTable, snapshot_id: int | None) -> list[Snapshot]:
+    start = None if snapshot_id is None else table.metadata.snapshot_by_id(snapshot_id)
+    return list(ancestors_of(start, table.metadata))
 
 
 def _check_is_branch(name: str, ref: SnapshotRef) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tablecrypt.spark.sql.procedures import PROCEDURES
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_write import SIMPLE, create, ids
+from tests.support.aws import AwsServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,19 +20,21 @@ DELETE: Final = {
     "expire_snapshots": "CALL prod.system.expire_snapshots(table => '{}', older_than => TIMESTAMP '2100-01-01')",
     "remove_orphan_files": "CALL prod.system.remove_orphan_files(table => '{}')",
     "shred": "CALL prod.system.shred(table => '{}', whole_table => '{}')",
+    "shred_column": "CALL prod.system.shred_column(table => '{}', column => 'note')",
     "migrate": "CALL prod.system.migrate(table => '{}_plain', key_id => 'alias/orders')",
 }
 KEEP: Final = {
     *("add_files", "alter_table", "ancestors_of", "audit", "cherrypick_snapshot", "compact", "create_branch", "create_changelog_view"),
     *("create_tag", "doctor", "drop_branch", "drop_tag", "fast_forward", "prune_keys", "publish_changes", "reencrypt", "register_table"),
-    *("relocate", "rescue", "rewrap", "rewrite_data_files", "rewrite_manifests", "rewrite_position_delete_files", "rollback_to_snapshot"),
-    *("rollback_to_timestamp", "rotate_kek", "set_current_snapshot", "snapshot", "undelete_column", "verify"),
+    *("relocate", "rescue", "rewrap", "rewrap_column_keks", "rewrite_data_files", "rewrite_manifests", "rewrite_position_delete_files"),
+    *("rollback_to_snapshot", "rollback_to_timestamp", "rotate_column_keks", "rotate_kek", "set_current_snapshot", "snapshot"),
+    *("undelete_column", "verify"),
 }
 
 
-def test_each_statement_that_deletes_files_is_refused(spark: SparkSession, prod: Lake, new_name: str) -> None:
+def test_each_statement_that_deletes_files_is_refused(spark: SparkSession, prod: Lake, aws: AwsServer, new_name: str) -> None:
     disabled = {"gc.enabled": "false"}
-    table = create(prod, new_name, SIMPLE, properties=disabled)
+    table = create(prod, new_name, SIMPLE, properties={**disabled, "encryption.column-keys": f"{aws.new_key()}: note"})
     plain = prod.catalog.create_table(f"{new_name}_plain", SIMPLE, properties=disabled)
     for note in ("a", "b"):
         spark.sql(f"INSERT INTO prod.{new_name} VALUES (1, '{note}')")

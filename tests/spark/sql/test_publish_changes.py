@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pytest
@@ -13,12 +13,16 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import remove_orphan_files
+from tablecrypt.manifests.copied_files import AlreadyAddedError, CopiedFiles, copied_files_of
 from tablecrypt.spark.sql.calls import Call
 from tablecrypt.spark.sql.snapshot_procedures import PROCEDURES
+from tablecrypt.table.transaction import EncryptedTransaction
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.plaintext import CANARY
+
+COPIED: Final = CopiedFiles.of(["s3://lake/in/a.parquet"]).fingerprints
 
 
 def rows(number: int) -> pa.Table:
@@ -36,6 +40,16 @@ def table(warehouse: Path, aws: AwsServer) -> Table:
 def staged(table: Table, number: int, wap_id: str) -> int:
     table.append(rows(number), snapshot_properties={"wap.id": wap_id}, branch=None)
     return table.metadata.snapshots[-1].snapshot_id
+
+
+def copied(table: Table, number: int, wap_id: str | None = None) -> None:
+    """A row that add_files copies from a file, under a WAP id or on the main branch."""
+    transaction = cast("EncryptedTransaction", table.refresh().transaction())
+    with transaction:
+        producer = transaction.append_producer({} if wap_id is None else {"wap.id": wap_id}, None if wap_id else "main", COPIED)
+        with producer:
+            for file in transaction._write(rows(number), producer.commit_uuid, "main"):
+                producer.append_data_file(file)
 
 
 def call(table: Table, procedure: str, **arguments: Any) -> list[Any]:
@@ -89,3 +103,40 @@ def test_what_another_session_publishes_meanwhile_is_published_once(table: Table
     assert remove_orphan_files(table, older_than=dt.datetime(2100, 1, 1, tzinfo=dt.UTC)).found == ()
     summaries = [snapshot.summary for snapshot in table.metadata.snapshots]
     assert [summary["published-wap-id"] for summary in summaries if summary is not None].count("load-7") == 1
+
+
+@pytest.mark.parametrize("first", ["another id", "the main branch", "the main branch, meanwhile"])
+def test_rows_of_one_file_that_were_written_twice_are_published_once(table: Table, first: str) -> None:
+    copied(table, 1, "load-7")
+    copied(table, 1, "load-8")
+    table.append(rows(5))
+    done: list[str] = []
+
+    def copy_first() -> None:
+        if not done:
+            done.append("begun")
+            copied(table, 1)
+
+    if first == "another id":
+        call(table, "publish_changes", wap_id="load-8")
+    elif first == "the main branch":
+        copied(table, 1)
+
+    meanwhile = copy_first if first.endswith("meanwhile") else None
+    with at_commits(before=meanwhile), pytest.raises(AlreadyAddedError, match="the main branch has rows of 1 of the files") as refused:
+        call(table, "publish_changes", wap_id="load-7")
+
+    assert "\n" not in str(refused.value)
+    assert ids(table) == [0, 1, 5]
+
+
+def test_what_was_added_again_on_purpose_is_published_and_remembered(table: Table) -> None:
+    copied(table, 1)
+    copied(table, 1, "load-7")
+    table.append(rows(5))
+
+    call(table, "publish_changes", wap_id="load-7")
+
+    assert ids(table) == [0, 1, 1, 5]
+    snapshot = table.current_snapshot()
+    assert snapshot is not None and copied_files_of(table.io, snapshot.manifests(table.io)) == COPIED
