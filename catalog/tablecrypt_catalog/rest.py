@@ -36,6 +36,7 @@ from tablecrypt.errors import (
     KeyIdChangedError,
     MetadataRollbackError,
     PlaintextRefusedError,
+    ReadRestrictionError,
     TablecryptError,
     TamperedFileError,
 )
@@ -43,6 +44,7 @@ from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
+from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
@@ -64,6 +66,7 @@ _TAKE_A_SENTENCE: Final = (
     KeyIdChangedError,
     MetadataRollbackError,
     PlaintextRefusedError,
+    ReadRestrictionError,
     TamperedFileError,
 )
 """Errors whose last argument is text for people, to which a sentence can be added."""
@@ -126,7 +129,11 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
 
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
         """Create a table, after whose answer the server is held to what was asked for. A table that is refused is dropped again."""
-        answer = self.request_new_table(*new)
+        try:
+            answer = self.request_new_table(*new)
+        except RestrictedCreationError as restricted:
+            with self._dropping_again(new.identifier, restricted.answer.metadata, (), ReadRestrictionError):
+                raise ReadRestrictionError(str(restricted)) from None
         with self._dropping_again(new.identifier, answer.metadata, (), TablecryptError):
             table = self.table_of(new.identifier, answer)
             seen = table_version(table.metadata, table.metadata_location, None)

@@ -503,5 +503,5 @@ def test_a_new_table_that_is_restricted_from_the_start_is_not_handed_out_unrestr
 ) -> None:
     server.read_restrictions, server.restricts_creation = {"required-row-filter": False}, True
 
-    with pytest.raises(ReadRestrictionError, match="load the table"):
+    with pytest.raises(ReadRestrictionError, match="restricts what you may read of the new table"):
         server.client(**KEYRING).create_table("db.made", SCHEMA, properties=key)

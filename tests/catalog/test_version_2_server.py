@@ -11,7 +11,7 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
+from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, ReadRestrictionError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt_catalog import EncryptedRestCatalog, EncryptedSqlCatalog, encrypted
 from tests.support.version_2_server import Version2Server
@@ -125,6 +125,18 @@ def test_a_creation_that_is_refused_for_another_reason_leaves_nothing_either(
     for properties in (ENCRYPTED, {}):
         with pytest.raises(ConfigurationError, match=r"s3\.endpoint.*db\.t was dropped again"):
             catalog.create_table("db.t", ROWS.schema, properties=properties)
+    assert behind.list_tables("db") == []
+
+
+@pytest.mark.parametrize("restrictions", [{"required-row-filter": False}, {"of-the-future": 1}, "all"])
+@pytest.mark.parametrize("properties", [ENCRYPTED, {}], ids=["encrypted", "plain"])
+def test_a_table_whose_creation_is_answered_with_restrictions_is_dropped_again(
+    server: Version2Server, catalog: EncryptedRestCatalog, behind: SqlCatalog, restrictions: object, properties: dict[str, str]
+) -> None:
+    made = server._loaded
+    server._loaded = lambda table: made(table) | {"read-restrictions": restrictions}  # type: ignore[method-assign]
+    with pytest.raises(ReadRestrictionError, match=r"restrict.*\. db\.t was dropped again$"):
+        catalog.create_table("db.t", ROWS.schema, properties=properties)
     assert behind.list_tables("db") == []
 
 

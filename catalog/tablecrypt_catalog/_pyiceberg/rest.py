@@ -50,7 +50,7 @@ from tablecrypt.table.restrictions.read_restrictions import parse_restrictions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COMMIT_ERRORS", "RestCatalogAdapter"]
+__all__ = ["COMMIT_ERRORS", "RestCatalogAdapter", "RestrictedCreationError"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,6 +65,18 @@ COMMIT_ERRORS: dict[int, type[Exception]] = {
 def twice_if_unauthorized(request: F) -> F:
     """Send a request once more, with a fresh token, where the server says that the token has expired."""
     return retry(**_RETRY_ARGS)(request)  # type: ignore[call-overload, no-any-return]
+
+
+class RestrictedCreationError(ReadRestrictionError):
+    """A server answered a creation with restrictions of what may be read.
+
+    Attributes:
+        answer: the server's, without its restrictions.
+    """
+
+    def __init__(self, reason: str, answer: TableResponse) -> None:
+        super().__init__(reason)
+        self.answer = answer
 
 
 class RestCatalogAdapter(RestCatalog):
@@ -153,7 +165,11 @@ class RestCatalogAdapter(RestCatalog):
         properties: Properties,
         is_staged: bool = False,
     ) -> TableResponse:
-        """Have the server create a table, or only stage it; return the answer."""
+        """Have the server create a table, or only stage it; return the answer.
+
+        Raises:
+            RestrictedCreationError: the server restricts what may be read of it. A table that is not only staged has been made.
+        """
         return self._create_table(identifier, schema, location, partition_spec, sort_order, properties, stage_create=is_staged)
 
     def table_of(self, identifier: str | Identifier, response: TableResponse) -> Table:
@@ -238,8 +254,15 @@ def _refuse_restricted_creation(response: Response, **_: Any) -> None:
     creates = response.request.method == "POST" and (response.request.url or "").partition("?")[0].endswith("/tables")
     if not creates or not response.ok or b"read-restrictions" not in response.content:
         return
-    if parse_restrictions(response.json().get("read-restrictions")) is not None:
-        raise ReadRestrictionError("the catalog's server created the table and restricts what may be read of it: load the table to use it")
+    try:
+        if parse_restrictions(response.json().get("read-restrictions")) is None:
+            return
+        reason = (
+            "the catalog's server restricts what you may read of the new table: have it created by a user whom the server does not restrict"
+        )
+    except ReadRestrictionError as unknown:
+        reason = str(unknown)
+    raise RestrictedCreationError(reason, TableResponse.model_validate_json(response.text))
 
 
 def _is_same(client: Properties, name: str, value: object) -> bool:
