@@ -47,7 +47,7 @@ from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
-from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected
+from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, folders_of
 
 logger = logging.getLogger(__name__)
 
@@ -389,7 +389,7 @@ def plaintext_left(table: EncryptedTable, refused: Mapping[str, str]) -> Iterato
             yield PlaintextLeft(file.location, file.size, "metadata from before it was encrypted")
         elif canonical(file.location) not in known:
             unknown.append(file)
-    starts = read_file_starts(io, (file.location for file in unknown))
+    starts = read_file_starts(io, (file.location for file in unknown), folders_of(table.metadata))
     for file in unknown:
         signature = starts[file.location].signature
         if not signature.is_ciphertext and signature != Signature.EMPTY:

@@ -176,8 +176,15 @@ def _open_list(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> _Open
     except (KmsError, ConfigurationError, MissingExtraError):
         raise
     except (TablecryptError, OSError) as error:
-        return _OpenedList(_list_file(snapshot, key, kek), error=error)
+        # What lies elsewhere and was not readable is not read again for its blocks: the name may be made up.
+        return _OpenedList(_list_file(snapshot, None if _is_made_up(io, snapshot, error) else key, kek), error=error)
     return _OpenedList(_list_file(snapshot, key, kek), tuple(manifests))
+
+
+def _is_made_up(io: FileIO, snapshot: Snapshot, error: Exception) -> bool:
+    if not isinstance(error, FormatError) or not isinstance(io, EncryptingFileIO):
+        return False
+    return io.own_folders.reason_against(snapshot.manifest_list) is not None
 
 
 def _raise_if_all_are_refused(lists: list[_OpenedList]) -> None:

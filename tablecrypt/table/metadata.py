@@ -34,6 +34,7 @@ Iceberg table spec, "Table Metadata Fields", "Snapshots", "Encryption Keys".
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
 from collections.abc import Callable, Iterable
 from copy import copy
@@ -57,6 +58,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope, ParsedLocation
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.named_files import refusing_made_up
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.manifests.manifest_cache import known_manifest_list
@@ -74,6 +76,8 @@ REQUIRED_KEYS: Final = (
 """Iceberg table spec, "Table Metadata Fields", version 3."""
 _LAST_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
+_FILE_LOCATION: Final = re.compile(r"(?:[^\x00-\x1f\x7f]*/)?[^/\x00-\x1f\x7f]{1,255}")
+_LONGEST_LOCATION: Final = 4096
 _SHOWN: Final = 80
 ListReader: TypeAlias = Callable[[EncryptingFileIO, str, StandardKeyMetadata], ManifestList]
 _GZIP_SUFFIXES: Final = (".gz.metadata.json", ".metadata.json.gz")
@@ -150,7 +154,8 @@ class EncryptedSnapshot(Snapshot):
                 self.manifest_list, f"snapshot {self.snapshot_id} has no key-id: its manifest list is not encrypted"
             )
         key_metadata = io.manager.decrypt_manifest_list_key_metadata(self._ring.chain(self.key_id))
-        manifest_list = read(io, self.manifest_list, key_metadata)
+        with refusing_made_up(self.manifest_list, io.own_folders):
+            manifest_list = read(io, self.manifest_list, key_metadata)
         self._check_header(manifest_list.header)
         self._header = manifest_list.header
         return manifest_list
@@ -323,15 +328,10 @@ def read_named_metadata_file(io: FileIO, location: str, own_folders: DeletionSco
         raise FormatError(f"{location}: not named as a metadata file is")
     try:
         ParsedLocation.of(location)
-        return read_metadata_file(io.new_input(location))
-    except FileNotFoundError:
-        raise
     except ConfigurationError as error:
         raise FormatError(f"{location}: {error}") from error
-    except (OSError, ValueError) as error:
-        if own_folders.reason_against(location) is None:
-            raise
-        raise FormatError(f"{location}: is outside the table's folders and cannot be read: {type(error).__name__}") from error
+    with refusing_made_up(location, own_folders):
+        return read_metadata_file(io.new_input(location))
 
 
 def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> bytes:
@@ -421,11 +421,14 @@ def check_whole(location: str, metadata: EncryptedTableMetadata) -> None:
 
     Raises:
         TamperedFileError: two entries have one id, or the current snapshot is not there, or is not that of `main` or of the log; or a
-            snapshot is of a time that no calendar has.
+            snapshot is of a time that no calendar has, or its manifest list has a name that no file has.
     """
     for snapshot in metadata.snapshots:
         if not 0 <= snapshot.timestamp_ms <= _LAST_MS:
             raise TamperedFileError(location, f"snapshot {snapshot.snapshot_id} has the time {snapshot.timestamp_ms} ms, which is no date")
+        if len(snapshot.manifest_list) > _LONGEST_LOCATION or not _FILE_LOCATION.fullmatch(snapshot.manifest_list):
+            named = snapshot.manifest_list[:_SHOWN]
+            raise TamperedFileError(location, f"snapshot {snapshot.snapshot_id} names the manifest list {named!r}, which is no file's name")
     _check_ids(location, metadata)
     _check_current_snapshot(location, metadata)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pyiceberg.table import Table
 
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
+from tablecrypt.maintenance import audit, relocate, remove_orphan_files, verify
 from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata import REQUIRED_KEYS, MetadataFile
 from tests.support.aws import AwsServer
@@ -135,6 +137,9 @@ CONTRADICTIONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "two keys": (lambda metadata: metadata["encryption-keys"].append(metadata["encryption-keys"][0]), "two encryption keys"),
     "two schemas": (lambda metadata: metadata["schemas"].append(metadata["schemas"][0]), "two schemas"),
     "two specs": (lambda metadata: metadata["partition-specs"].append(metadata["partition-specs"][0]), "two partition specs"),
+    "before 1970": (lambda metadata: metadata["snapshots"][0].update({"timestamp-ms": -1}), "has the time -1 ms, which is no date"),
+    "after 9999": (lambda metadata: metadata["snapshots"][1].update({"timestamp-ms": 253_402_300_800_000}), "which is no date"),
+    "last of 63 bits": (lambda metadata: metadata["snapshots"][0].update({"timestamp-ms": 2**63 - 1}), "which is no date"),
     "two statistics": (
         lambda metadata: metadata.update(statistics=[{"snapshot-id": _first(metadata), **PUFFIN}] * 2),
         "two statistics files",
@@ -160,6 +165,71 @@ def test_a_table_without_a_current_snapshot_that_says_so_everywhere_is_an_empty_
         metadata["current-snapshot-id"] = -1
 
     assert edited(table, forget).scan().to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize("time", [0, 253_402_300_799_999])
+def test_the_first_and_the_last_time_that_a_calendar_has_are_read(table: Table, time: int) -> None:
+    loaded = edited(table, lambda metadata: metadata["snapshots"][0].update({"timestamp-ms": time}))
+    assert loaded.scan().to_arrow().num_rows == 6
+
+
+NO_FILES = {
+    "empty": "",
+    "NUL": "{}/a\0b.avro",
+    "NUL at the end": "{}/a.avro\0",
+    "newline": "{}/a\nb.avro",
+    "escape": "{}/a\x1b[2J.avro",
+    "folder": "{}/metadata/",
+    "root": "file:///",
+    "bucket": "s3://",
+    "long name": "{}/" + "a" * 300 + ".avro",
+    "long path": "{}/" + "a/" * 4000 + "a.avro",
+}
+
+
+@pytest.mark.parametrize("snapshot", [0, -1], ids=["older", "current"])
+@pytest.mark.parametrize("name", NO_FILES)
+def test_a_manifest_list_under_a_name_that_no_file_has_is_a_named_error_and_a_finding(
+    catalog: Catalog, table: Table, name: str, snapshot: int
+) -> None:
+    named = NO_FILES[name].format(table.location())
+    with pytest.raises(TamperedFileError, match=r"names the manifest list '.*', which is no file's name$") as error:
+        edited(table, lambda metadata: metadata["snapshots"][snapshot].update({"manifest-list": named}))
+    assert (error.value.location, str(error.value).isprintable()) == (table.metadata_location, True)
+    (finding,) = (each for each in audit(catalog).findings if "no file's name" in each.message)
+    assert finding.kind.code == "refused-table"
+
+
+ELSEWHERE = {"folder": "{}/metadata", "another folder": "/etc", "scheme": "ftp://host/a.avro", "store": "memory://a"}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_a_store_says_of_a_manifest_list_elsewhere_is_a_named_error_and_a_finding(catalog: Catalog, table: Table, name: str) -> None:
+    named = ELSEWHERE[name].format(table.location())
+    loaded = edited(table, lambda metadata: metadata["snapshots"][-1].update({"manifest-list": named}))
+    operations: tuple[Callable[[], object], ...] = (
+        lambda: loaded.scan().to_arrow(),
+        lambda: loaded.scan().count(),
+        lambda: loaded.append(ROWS),
+        lambda: loaded.delete("id = 1"),
+        lambda: remove_orphan_files(loaded, delete_below=[loaded.location()]),
+        lambda: relocate(loaded, f"{loaded.location()}-copy"),
+    )
+    for operation in operations:
+        with pytest.raises((FormatError, TamperedFileError), match=re.escape(named)):
+            operation()
+    assert named in {bad.location for bad in verify(loaded).bad}
+    assert named in {finding.where for finding in audit(catalog).findings}
+
+
+def test_what_the_store_says_of_a_manifest_list_in_its_place_stays_as_it_is(table: Table) -> None:
+    path = Path(table.current_snapshot().manifest_list.removeprefix("file://"))  # type: ignore[union-attr]
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        table.refresh().scan().to_arrow()
+    path.mkdir()
+    with pytest.raises(OSError, match="is a directory"):
+        table.refresh().scan().to_arrow()
 
 
 @pytest.mark.parametrize("mapping", ["{", "[1]", '[{"names": 5}]', "[" * 100_000])

@@ -29,7 +29,9 @@ from pyiceberg.io import FileIO
 from tablecrypt import _magics as magics
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.named_files import refusing_made_up
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.parquet.uniform import check_end
 
@@ -84,24 +86,30 @@ def file_start(data: bytes) -> FileStart:
     return FileStart(Signature.UNKNOWN, "begins like no known format")
 
 
-def read_file_starts(io: FileIO, locations: Iterable[str], counted: Counted | None = None) -> dict[str, FileStart]:
+def read_file_starts(
+    io: FileIO, locations: Iterable[str], own_folders: DeletionScope, counted: Counted | None = None
+) -> dict[str, FileStart]:
     """Read how files begin.
 
     Args:
         io: the store's own FileIO.
+        locations: of the files. One that is not there is MISSING, one that may not be read or has a made-up name UNREADABLE; other
+            errors are raised.
+        own_folders: of the table that the files are, or pretend to be, files of.
         counted: tells of the files.
-        locations: of the files. One that is not there is MISSING, one that may not be read UNREADABLE; other errors are raised.
     """
     wanted = list(dict.fromkeys(locations))
 
     def read(location: str) -> FileStart:
         try:
-            with io.new_input(location).open(seekable=False) as stream:
+            with refusing_made_up(location, own_folders), io.new_input(location).open(seekable=False) as stream:
                 return file_start(stream.read(_LENGTH))
         except FileNotFoundError:
             return FileStart(Signature.MISSING, "is missing")
         except PermissionError as error:
             return FileStart(Signature.UNREADABLE, f"may not be read: {error}")
+        except FormatError as error:
+            return FileStart(Signature.UNREADABLE, str(error))
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-heads") as pool:
         return dict(zip(wanted if counted is None else counted.track(wanted), pool.map(read, wanted), strict=True))

@@ -147,7 +147,7 @@ def observe(table: Table, counted: Counted) -> Observed:
     older = look_at_older(metadata, older_locations, store)
     only_older = tuple(_only_older(metadata, older, folder, {*reachable.files, *statistics}))
     wanted = [*reachable.files, *statistics, *(file.location for file in orphans), *only_older]
-    starts = read_file_starts(store, wanted, counted)
+    starts = read_file_starts(store, wanted, folders_of(metadata), counted)
     return Observed(
         name=".".join(table.name()),
         metadata=metadata,
