@@ -7,6 +7,9 @@ A value that is given up is ended: a write or a staged table deletes its files, 
 files would stay and rows end early. So its handle is remembered, and who names it later gets an error that says what happened. Files that
 tasks put there in the meantime go when the owner asks for the end, which it does after the last of its tasks.
 
+Tables and plans hold nothing outside of memory, and no owner says when it needs them no longer: the oldest go all the time. Of these only
+the handle is remembered, and no warning is logged.
+
 The newest is not refused in place of the oldest: what crashed queries left open would soon refuse everybody.
 """
 
@@ -29,27 +32,23 @@ _FORGOTTEN: Final = "the planner was restarted, or no longer has the plan of thi
 logger = logging.getLogger(__name__)
 
 
-def _nothing_to_end(_value: object) -> None:
-    """What has no files and no threads needs no end."""
-
-
 class Handles(Generic[T]):
     """Values that later requests refer to, at most `most` of them.
 
     Args:
         what: they are, for errors.
         most: how many are kept.
-        end: frees what a value holds outside of this object; may be called again.
+        end: frees what a value holds outside of this object; may be called again. None where it holds nothing there.
         lost: what became of a value that was given up, for errors.
     """
 
-    def __init__(self, what: str, most: int, end: Callable[[T], None] = _nothing_to_end, lost: str = "nothing was changed") -> None:
+    def __init__(self, what: str, most: int, end: Callable[[T], None] | None = None, lost: str = "nothing was changed") -> None:
         self._what = what
         self._most = most
         self._end = end
         self._lost = lost
         self._values: OrderedDict[str, T] = OrderedDict()
-        self._given_up: OrderedDict[str, T] = OrderedDict()
+        self._given_up: OrderedDict[str, T | None] = OrderedDict()
         self._lock = Lock()
 
     def add(self, value: T) -> str:
@@ -58,10 +57,10 @@ class Handles(Generic[T]):
         with self._lock:
             self._values[handle] = value
             given_up = dict(self._values.popitem(last=False) for _ in range(len(self._values) - self._most))
-            self._given_up.update(given_up)
+            self._given_up.update(given_up if self._end is not None else dict.fromkeys(given_up))
             while len(self._given_up) > _REMEMBERED:
                 self._given_up.popitem(last=False)
-        for each in given_up.values():
+        for each in given_up.values() if self._end is not None else ():
             logger.warning("%s", self._loss)
             self._ended(each)
         return handle
@@ -107,7 +106,10 @@ class Handles(Generic[T]):
             "with fewer at the same time"
         )
 
-    def _ended(self, value: T) -> None:
+    def _ended(self, value: T | None) -> None:
+        if value is None or self._end is None:
+            return
+
         try:
             self._end(value)
         except Exception as error:  # noqa: BLE001  whoever asks here is not the value's owner, and has to go on

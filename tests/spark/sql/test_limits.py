@@ -5,8 +5,10 @@ Limits are small here. Those that hold are of handles that crashed queries leave
 
 from __future__ import annotations
 
+import gc
 import json
 import uuid
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,22 @@ class TestHandles:
         assert (handles.pop(first), handles.pop(third)) == ("first", "third")
         with pytest.raises(ConfigurationError, match="run the query again"):
             handles.pop(first)
+
+    def test_of_a_value_without_an_end_only_the_handle_is_remembered_and_no_log_warns(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Nobody gives tables and plans back: a long session gives one up with each that it loads."""
+        handles: Handles[Planner] = Handles("plan", 1)
+        value = Planner()
+        memory, first = weakref.ref(value), handles.add(value)
+        handles.add(Planner())
+
+        del value
+        gc.collect()
+
+        assert memory() is None
+        assert not caplog.records
+        for asked in (handles.__getitem__, handles.pop):
+            with pytest.raises(ConfigurationError, match="gave up this plan"):
+                asked(first)
 
     def test_a_value_that_cannot_be_ended_does_not_stop_another_owner(self) -> None:
         def fails(value: str) -> None:
