@@ -40,7 +40,7 @@ from tablecrypt.table.updates import EncryptTableUpdate, UpgradeToVersion3Update
 from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter, iceberg_schema
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import ClientPins, PinCheck
-from tablecrypt_catalog.pins.record import CREATION, TrustedTable, moves_of, table_version
+from tablecrypt_catalog.pins.record import TrustedTable, creation, moves_of, table_version
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
     check_catalog_properties,
@@ -350,7 +350,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
 
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
         """Create a table, encrypted or not, and pin it."""
-        return opened_table(self, self.created_by_pyiceberg(new), partial(pin_check.verify, moved=CREATION))
+        return opened_table(self, self.created_by_pyiceberg(new), partial(pin_check.verify, moved=creation(new.properties)))
 
     def staged_table(self, new: NewTable) -> StagedTable:
         """Return a new encrypted table with its metadata, not committed."""

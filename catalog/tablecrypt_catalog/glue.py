@@ -23,7 +23,7 @@ from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
-from tablecrypt_catalog.pins.record import CREATION, table_version
+from tablecrypt_catalog.pins.record import creation, table_version
 from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         self.create_entry(staged, {**metadata.properties, **pinning_parameters(metadata, file)})
         seen = table_version(metadata, file.location, file.digest)
-        pin_check.verify(seen, moved=CREATION)
+        pin_check.verify(seen, moved=creation(new.properties))
         return encrypted_table(self, staged, metadata, seen)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:

@@ -48,7 +48,7 @@ from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
-from tablecrypt_catalog.pins.record import CREATION, TableVersion, moves_of, table_version
+from tablecrypt_catalog.pins.record import TableVersion, creation, moves_of, table_version
 from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer
 from tablecrypt_catalog.rest_views import RestViews
 from tablecrypt_catalog.table_encryption import check_metadata, check_updates, encrypted_table, is_encrypted, proof_of_heads
@@ -141,7 +141,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
                 metadata = _new_metadata(table, new)
                 seen = table_version(metadata, table.metadata_location, None)
                 table = self._encrypted_table(table, metadata, pin=seen)
-            pin_check.verify(seen, moved=CREATION)
+            pin_check.verify(seen, moved=creation(new.properties))
         return table
 
     def staged_table(self, new: NewTable) -> StagedTable:

@@ -35,7 +35,7 @@ from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
-from tablecrypt_catalog.pins.record import CREATION, NO_MOVES, Moves, TableVersion, TrustedTable, moves_of, table_version
+from tablecrypt_catalog.pins.record import NO_MOVES, Moves, TableVersion, TrustedTable, creation, moves_of, table_version
 from tablecrypt_catalog.pins.sql import (
     PIN_COLUMNS,
     PINS,
@@ -130,8 +130,8 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         staged.metadata = metadata = encrypted_metadata(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         seen = table_version(metadata, file.location, file.digest)
-        self._insert(new.identifier, seen, CREATION)
-        pin_check.verify(seen, moved=CREATION)
+        self._insert(new.identifier, seen, creation(new.properties))
+        pin_check.verify(seen, moved=creation(new.properties))
         return encrypted_table(self, staged, metadata, seen)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:

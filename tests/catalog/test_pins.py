@@ -11,7 +11,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, Se
 
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt_catalog.pins.record import CREATION, MOST_VANISHED_REFS, Head, Moves, TableVersion, TrustedTable, moves_of
+from tablecrypt_catalog.pins.record import MOST_VANISHED_REFS, Head, Moves, TableVersion, TrustedTable, creation, moves_of
 
 
 def location(version: int, attempt: str = "a") -> str:
@@ -124,6 +124,7 @@ def test_an_older_version_is_a_rollback_also_with_the_same_sequence_number() -> 
 
 
 LYING = replace(PIN, folders=("s3://bucket/db/t", "s3://bucket/data"))
+SET = Moves(write_paths=frozenset({"s3://another-bucket"}))
 
 
 def test_a_table_that_lies_elsewhere_is_refused_until_it_is_accepted() -> None:
@@ -134,18 +135,30 @@ def test_a_table_that_lies_elsewhere_is_refused_until_it_is_accepted() -> None:
     with pytest.raises(TamperedFileError, match="is at"):
         TrustedTable("db.t", LYING).verify_update(elsewhere, moved=Moves(frozenset({"main"})))
     assert TrustedTable("db.t", LYING).accept_rollback(elsewhere) == elsewhere
-    assert TrustedTable("db.t", LYING).verify_update(elsewhere, moved=Moves(location=True, write_paths=True)) == elsewhere
+    assert TrustedTable("db.t", LYING).verify_update(elsewhere, moved=Moves(location=True, write_paths=frozenset())) == elsewhere
 
 
 def test_folders_that_others_add_are_not_the_tables_until_they_are_accepted() -> None:
     added = replace(NEXT, folders=("s3://bucket/db/t/", "s3://another-bucket"))
     assert verified(LYING, added) == replace(added, folders=LYING.folders)
     assert TrustedTable("db.t", LYING).accept_rollback(added) == added
-    assert TrustedTable("db.t", LYING).verify_update(added, moved=Moves(location=True, write_paths=True)) == added
-    assert TrustedTable("db.t", LYING).verify_update(added, moved=Moves(write_paths=True)).folders == (  # type: ignore[union-attr]
-        "s3://bucket/db/t",
-        "s3://another-bucket",
-    )
+    assert TrustedTable("db.t", LYING).verify_update(added, moved=replace(SET, location=True)) == added
+    assert folders_after(added, SET) == ("s3://bucket/db/t", "s3://another-bucket")
+
+
+def test_a_folder_that_this_client_sets_brings_none_of_those_that_others_added() -> None:
+    added = replace(NEXT, folders=("s3://bucket/db/t", "s3://payroll", "s3://bucket/data", "s3://another-bucket"))
+    assert folders_after(added, SET) == ("s3://bucket/db/t", "s3://bucket/data", "s3://another-bucket")
+    assert folders_after(added, Moves(write_paths=frozenset())) == ("s3://bucket/db/t", "s3://bucket/data")
+    made = TrustedTable("db.t", None).verify_update(added, moved=creation({"write.data.path": "s3://another-bucket"}))
+    assert made is not None
+    assert made.folders == ("s3://bucket/db/t", "s3://another-bucket"), "a server may add a property to a table that it makes"
+
+
+def folders_after(seen: TableVersion, moved: Moves) -> tuple[str, ...]:
+    after = TrustedTable("db.t", LYING).verify_update(seen, moved=moved)
+    assert after is not None
+    return after.folders
 
 
 NOWHERE = replace(PIN, metadata_location="")
@@ -173,20 +186,21 @@ def test_an_unconfirmed_location_is_held_and_is_the_tables_once_it_is_confirmed(
     assert still.folders == pin.folders
     confirmed = replace(NEXT, folders=("s3://bucket/db/t",))
     assert verified(pin, confirmed) == confirmed
-    own = TrustedTable("db.t", pin).verify_update(replace(elsewhere, folders=("s3://bucket/db/t", "s3://w")), moved=Moves(write_paths=True))
+    setting = Moves(write_paths=frozenset({"s3://w"}))
+    own = TrustedTable("db.t", pin).verify_update(replace(elsewhere, folders=("s3://bucket/db/t", "s3://w")), moved=setting)
     assert own is not None
     assert own.folders == ("s3://bucket/db/t?", "s3://w"), "this client has set the path, and not the location"
 
 
 def test_what_this_client_makes_lies_where_it_asked_for() -> None:
-    assert TrustedTable("db.t", None).verify_update(LYING, moved=CREATION) == LYING
+    assert TrustedTable("db.t", None).verify_update(LYING, moved=creation({"write.data.path": "s3://bucket/data"})) == LYING
     assert verified(LYING, replace(PIN, folders=())) == LYING
 
 
 UPDATES = {
     "location": (SetLocationUpdate(location="s3://b/t"), Moves(location=True)),
-    "data path set": (SetPropertiesUpdate(updates={"write.data.path": "s3://b/t"}), Moves(write_paths=True)),
-    "data path removed": (RemovePropertiesUpdate(removals=["write.data.path"]), Moves(write_paths=True)),
+    "data path set": (SetPropertiesUpdate(updates={"write.data.path": "s3://b/t"}), Moves(write_paths=frozenset({"s3://b/t"}))),
+    "data path removed": (RemovePropertiesUpdate(removals=["write.data.path"]), Moves(write_paths=frozenset())),
 }
 
 
@@ -301,7 +315,7 @@ def test_a_commit_moves_something_where_it_moves_a_branch_or_a_folder() -> None:
     assert not Moves()
     assert Moves(frozenset({"main"}))
     assert Moves(location=True)
-    assert Moves(write_paths=True)
+    assert Moves(write_paths=frozenset())
 
 
 HEADS = {"main": Head(11, 5), "side": Head(9, 3)}

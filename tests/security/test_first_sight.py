@@ -29,6 +29,7 @@ from tablecrypt.errors import (
     TamperedFileError,
 )
 from tablecrypt.maintenance import audit, prune_keys, relocate, remove_orphan_files, rescue, rewrap, rotate_kek
+from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
@@ -129,6 +130,22 @@ def test_a_path_that_first_seen_metadata_adds_is_not_swept(catalog: EncryptedSql
         seen.io.delete(f"file://{payroll}")
     assert list(catalog.purge_files("db.t").refused) == [f"file://{payroll}"]
     assert payroll.exists()
+
+
+def test_a_path_that_first_seen_metadata_adds_is_not_swept_after_this_client_sets_another(
+    catalog: EncryptedSqlCatalog, table: Table, payroll: Path
+) -> None:
+    objects = f"{table.location()}/objects"
+    seen = first_seen(catalog, table, lambda metadata: metadata["properties"].update({"write.data.path": f"file://{payroll.parent}"}))
+
+    with seen.transaction() as transaction:
+        transaction.set_properties({"write.object-storage.path": objects})
+
+    io = catalog.load_table("db.t").io
+    assert isinstance(io, TableFileIO)
+    assert io.deletable.folders == (table.location(), objects)
+    with pytest.raises(DeletionRefusedError, match="outside the table's folders"):
+        io.delete(f"file://{payroll}")
 
 
 def test_an_honest_table_is_swept_and_purged_on_first_sight(catalog: EncryptedSqlCatalog, table: Table) -> None:

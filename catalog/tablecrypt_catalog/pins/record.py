@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -156,33 +156,42 @@ class Moves:
     Attributes:
         refs: branches and tags that it sets or removes.
         location: whether it sets the table's location, or makes the table.
-        write_paths: whether it sets or removes a property write.*.path, or makes the table.
+        write_paths: the folders to which it sets properties write.*.path; None where it neither sets nor removes one. Others that the
+            metadata names beside them may be somebody else's words.
         columns: field ids of columns whose protection it sets or removes.
     """
 
     refs: frozenset[str] = frozenset()
     location: bool = False
-    write_paths: bool = False
+    write_paths: frozenset[str] | None = None
     columns: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.refs) or self.location or self.write_paths or bool(self.columns)
+        return bool(self.refs) or self.location or self.write_paths is not None or bool(self.columns)
 
 
 NO_MOVES: Final = Moves()
-CREATION: Final = Moves(location=True, write_paths=True)
-"""What the making of a table moves: this client has asked for its folders."""
+
+
+def creation(asked: Mapping[str, object]) -> Moves:
+    """Return what the making of a table moves, given the properties that this client has asked for."""
+    return Moves(location=True, write_paths=_write_paths(asked))
 
 
 def moves_of(updates: Iterable[IcebergBaseModel]) -> Moves:
     """Return what a commit moves by its updates."""
     listed = list(updates)
+    set_paths = [_write_paths(update.updates) for update in listed if isinstance(update, SetPropertiesUpdate)]
     return Moves(
         refs=moved_refs(listed),
         location=any(isinstance(update, SetLocationUpdate) for update in listed),
-        write_paths=any(_moves_write_paths(update) for update in listed),
+        write_paths=frozenset().union(*set_paths) if any(_moves_write_paths(update) for update in listed) else None,
         columns=changed_columns(listed),
     )
+
+
+def _write_paths(set_to: Mapping[str, object]) -> frozenset[str]:
+    return frozenset(str(set_to[name]) for name in WRITE_PATHS if set_to.get(name))
 
 
 def _moves_write_paths(update: IcebergBaseModel) -> bool:
@@ -443,7 +452,7 @@ def folders_on_first_sight(metadata_location: str, folders: tuple[str, ...]) -> 
 
 def _first_folders(seen: TableVersion, moved: Moves) -> tuple[str, ...]:
     confirmed = seen.folders[:1] if moved.location else folders_on_first_sight(seen.metadata_location, seen.folders)
-    return (*confirmed, *(seen.folders[1:] if moved.write_paths else ()))
+    return (*confirmed, *_set_paths(seen, moved))
 
 
 def _next_folders(pin: TableVersion, seen: TableVersion, moved: Moves) -> tuple[str, ...]:
@@ -451,7 +460,13 @@ def _next_folders(pin: TableVersion, seen: TableVersion, moved: Moves) -> tuple[
         return _first_folders(seen, moved)
     if not seen.folders:
         return pin.folders
-    return (_next_location(pin, seen, moved), *(seen.folders[1:] if moved.write_paths else pin.folders[1:]))
+    paths = pin.folders[1:] if moved.write_paths is None else _set_paths(seen, moved, pin.folders[1:])
+    return (_next_location(pin, seen, moved), *paths)
+
+
+def _set_paths(seen: TableVersion, moved: Moves, trusted: Collection[str] = ()) -> Iterator[str]:
+    """The folders of properties write.*.path that this client set now, and those that were trusted before and are still there."""
+    return (folder for folder in seen.folders[1:] if folder in (moved.write_paths or ()) or folder in trusted)
 
 
 def _next_location(pin: TableVersion, seen: TableVersion, moved: Moves) -> str:
