@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tablecrypt.addresses import leads_to, repeats
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import PYICEBERGS
-from tablecrypt.setting_kinds import Choice, Property, Switch, WholeNumber, nearest
+from tablecrypt.setting_kinds import Choice, Name, Property, Switch, WholeNumber, nearest
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -99,8 +99,10 @@ REQUIRED: Final = Switch(
     default="false",
     doc="true: this catalog neither creates nor opens a table that is not encrypted; audit and migrate still read such tables.",
 )
-DEFAULT_KEY_ID: Final = _of_own_catalogs(
+DEFAULT_KEY_ID: Final = Name(
     name="encryption.default-key-id",
+    scope="catalog",
+    reader="tablecrypt_catalog",
     also_of="namespace",
     doc="The master key of every new table that names none in encryption.key-id. A namespace may have it too, for allowed keys.",
 )
@@ -229,7 +231,8 @@ VAULT_NAMESPACE: Final = _of_vault(name="vault.namespace", doc="Namespace; else 
 VAULT_TRANSIT_MOUNT: Final = _of_vault(name="vault.transit-mount", default="transit", doc="Where the transit engine is mounted.")
 VAULT_CA_CERT: Final = _of_vault(name="vault.ca-cert", doc="PEM file of the server's certificate authority; else VAULT_CACERT.")
 
-_OWN_PREFIXES: Final = ("encryption.", "tablecrypt.", "kms.", "vault.", "azure.keyvault.", "gcp.kms.")
+_SERVICE_PREFIXES: Final = ("kms.", "vault.", "azure.keyvault.", "gcp.kms.")
+_OWN_PREFIXES: Final = ("encryption.", "tablecrypt.", *_SERVICE_PREFIXES)
 _OWN_WORDS: Final = ("encryption", "tablecrypt")
 """First words of names, which are noticed where they are misspelt too."""
 
@@ -354,6 +357,9 @@ def _check_foreign_name(name: str, value: Any, scope: str, is_foreign_kms: bool)
         )
     is_ours = meant.startswith(_OWN_PREFIXES)
     if not is_ours and not _begins_like_ours(re.split("[._-]", meant, maxsplit=1)[0]):
+        return
+    if scope != "catalog" and meant.startswith(_SERVICE_PREFIXES) and nearest(meant, _own_by_words().values()) is None:
+        # Catalogs alone have key services. vault.layer, on a table of a data vault, is the user's own.
         return
     near = _nearest(meant, scope)
     if near is None and (is_foreign_kms or not is_ours):

@@ -1,6 +1,7 @@
 """The kinds of settings, and how the text of one becomes a value: for properties, options and environment variables alike.
 
     Property      any text
+    Name          any text but an empty one
     Switch        true, yes, on, 1 / false, no, off, 0, in letters of any case
     Choice        one of the words that it lists, in letters of any case
     WholeNumber   decimal digits, within its bounds
@@ -141,6 +142,16 @@ class Property:
 
     def check(self, name: str, value: object) -> None:
         """Raise ConfigurationError for a value that cannot be read. Every text is one that can."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Name(Property):
+    """A property that names something. Set to nothing, as by a variable that is not there, it would count as not set at all."""
+
+    def check(self, name: str, value: object) -> None:
+        """Raise ConfigurationError for an empty value."""
+        if value is None or not str(value).strip():
+            raise ConfigurationError(f"{name} is {_shown(value)}; it must be a name: write one, or leave {name} out")
 
 
 @dataclass(frozen=True, kw_only=True)

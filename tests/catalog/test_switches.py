@@ -39,6 +39,8 @@ SET_WRONGLY = [
     ("tablecrypt.spark.executor-keys", "sparks"),
     ("tablecrypt.spark.executor-keys", ""),
     ("encryption.masked-reads", "masks"),
+    ("encryption.default-key-id", ""),
+    ("encryption.default-key-id", " "),
     ("encryption.kms-type", "amazon"),
     ("encryption.kms.cache-ttl-ms", "1h"),
     ("encryption.kms.cache-max-keys", "-1"),
@@ -228,6 +230,31 @@ class TestNamespaces:
         assert catalog.list_tables("db") == []
         assert tablecrypt.is_encrypted(catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED))
 
+    def test_a_default_key_that_names_none_is_not_set_and_makes_no_plain_table(
+        self, tmp_path: Path, aws: AwsServer, sql: dict[str, str]
+    ) -> None:
+        with pytest.raises(ConfigurationError, match=r"encryption\.default-key-id is ''; it must be a name"):
+            encrypted_sql_catalog(tmp_path, aws).create_namespace("slip", {"encryption.default-key-id": ""})
+        catalog = load_catalog("prod", **sql)
+        plain = load_as_pyiceberg_does("prod", type="sql", uri=sql["uri"], warehouse=sql["warehouse"])
+        plain.create_namespace("db", {"encryption.default-key-id": ""})
+
+        with pytest.raises(ConfigurationError, match=r"encryption\.default-key-id is ''; it must be a name"):
+            catalog.create_table("db.t", ROWS.schema)
+
+        assert catalog.list_tables("db") == []
+
+    def test_other_names_below_a_key_service_are_the_users_own(self, tmp_path: Path, aws: AwsServer) -> None:
+        catalog = encrypted_sql_catalog(tmp_path, aws)
+        catalog.create_namespace("hubs", {"vault.layer": "raw", "kms.owner": "us"})
+
+        table = catalog.create_table("hubs.t", ROWS.schema)
+        with table.transaction() as transaction:
+            transaction.set_properties({"vault.loader": "nightly"})
+
+        assert catalog.load_namespace_properties("hubs")["vault.layer"] == "raw"
+        assert table.properties["vault.loader"] == "nightly"
+
 
 OF_TABLES = ["encryption.column-guard", "gc.enabled", "write.wap.enabled", "write.spark.accept-any-schema"]
 
@@ -257,7 +284,7 @@ class TestTables:
         assert catalog.list_tables("db") == []
 
     def test_a_plain_table_has_icebergs_properties_as_pyiceberg_takes_them(self, tmp_path: Path, aws: AwsServer) -> None:
-        odd = {"gc.enabled": "maybe", "write.wap.enabled": "", "encrypted": "no", "kmsid": "1"}
+        odd = {"gc.enabled": "maybe", "write.wap.enabled": "", "encrypted": "no", "kmsid": "1", "vault.layer": "raw", "kms.owner": "us"}
         assert encrypted_sql_catalog(tmp_path, aws).create_table("db.t", ROWS.schema, properties=odd).properties.items() >= odd.items()
 
     @pytest.mark.parametrize("name", [*OF_TABLES, "encryption.kek-lifespan-ms", "encryption.data-key-length"])
