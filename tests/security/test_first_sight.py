@@ -22,6 +22,7 @@ from tablecrypt.errors import (
     AuthenticationError,
     ConfigurationError,
     DeletionRefusedError,
+    KeyIdChangedError,
     KeyNotFoundError,
     KmsAccessDeniedError,
     MetadataRollbackError,
@@ -218,6 +219,30 @@ def test_metadata_that_was_forged_before_the_first_sight_locks_nobody_out(
             client.load_table("db.t")
         return
     assert client.load_table("db.t").scan().count() == 39
+
+
+EDITS: dict[str, Edit] = {
+    "a property": lambda metadata: metadata["properties"].update({"comment": "edited"}),
+    "key length": lambda metadata: metadata["properties"].update({"encryption.data-key-length": "32"}),
+    "location": lambda metadata: metadata.update(location="file:///elsewhere"),
+    "table-uuid": lambda metadata: metadata.update({"table-uuid": "11111111-1111-1111-1111-111111111111"}),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_what_else_is_pinned_of_edited_metadata_is_forgotten_as_the_error_says(
+    catalog: EncryptedSqlCatalog, table: Table, edit: Edit
+) -> None:
+    right, before = path_of(table.metadata_location).read_bytes(), table.scan().to_arrow()
+    first_seen(catalog, table, edit)
+    path_of(table.metadata_location).write_bytes(right)
+
+    for _ in range(2):
+        with pytest.raises((TamperedFileError, KeyIdChangedError), match=r"catalog\.forget_pin\(identifier\)"):
+            catalog.load_table("db.t")
+
+    catalog.forget_pin("db.t")
+    assert catalog.load_table("db.t").scan().to_arrow() == before
 
 
 @pytest.mark.parametrize("forgery", FORGERIES, ids=lambda each: each.__name__)

@@ -351,21 +351,23 @@ class TrustedTable:
         if seen.kek_hashes & pin.kek_hashes:
             raise TamperedFileError(
                 seen.metadata_location,
-                f"{self.name}: table-uuid is {seen.table_uuid}, but the metadata holds the keys of table {pin.table_uuid}",
+                f"{self.name}: table-uuid is {seen.table_uuid}, but the metadata holds the keys of table {pin.table_uuid}. {_TO_FORGET}",
             )
 
     def _check_data_key_length(self, pin: TableVersion, seen: TableVersion) -> None:
         if seen.data_key_length < pin.data_key_length:
             raise KeyIdChangedError(
                 f"{self.name}: {properties.DATA_KEY_LENGTH.name} is {seen.data_key_length}, but was {pin.data_key_length} before: "
-                "it cannot shrink"
+                f"it cannot shrink. {_TO_FORGET}"
             )
 
     def _check_hash(self, pin: TableVersion, seen: TableVersion) -> None:
         if seen.metadata_location != pin.metadata_location or None in (pin.metadata_hash, seen.metadata_hash):
             return
         if pin.metadata_hash != seen.metadata_hash:
-            raise TamperedFileError(seen.metadata_location, f"{self.name}: the table metadata was edited since it was seen before")
+            raise TamperedFileError(
+                seen.metadata_location, f"{self.name}: the table metadata was edited since it was seen before. {_TO_FORGET}"
+            )
 
     def _check_location(self, pin: TableVersion, seen: TableVersion, moved: Moves) -> None:
         if moved.location or None in (pin.location, seen.location) or pin.location == seen.location:
@@ -413,6 +415,7 @@ class TrustedTable:
             raise KeyIdChangedError(f"{self.name}: the column with field id {field_id} {what}, in {seen.metadata_location}. {_TO_ACCEPT}")
 
 
+_TO_FORGET: Final = "If it is right now, and was edited when this client saw it first: catalog.forget_pin(identifier)"
 _TO_ACCEPT: Final = "If somebody you trust did that on purpose: catalog.accept_rollback(identifier)"
 
 
