@@ -11,7 +11,6 @@ deleted and refused with PlaintextRefusedError. Only a few bytes are kept of wha
 
 from __future__ import annotations
 
-import json
 import logging
 from contextlib import suppress
 from enum import Enum
@@ -21,6 +20,7 @@ from pyiceberg.io import FileIO, InputFile, OutputFile, OutputStream
 
 from tablecrypt import _magics as magics
 from tablecrypt._bytes import flat_view, write_all
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto import ags1
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.files.ags1_streams import NewFileStream
@@ -199,7 +199,7 @@ def _may_begin(content: RawContent, first: bytes) -> bool:
 
 def _is_wrapped_keys(stored: bytearray) -> bool:
     try:
-        fields = json.loads(stored)
+        fields = ParsedJson(bytes(stored)).document
         return set(fields) == JOURNAL_KEY_FIELDS and all(set(key) <= _WRAPPED_KEY_FIELDS for key in fields["encryption-keys"])
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError):
         return False

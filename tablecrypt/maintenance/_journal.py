@@ -28,6 +28,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt._bytes import ByteReader, frame
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import FormatError, KmsUnavailableError, TablecryptError
 from tablecrypt.files.deletion import is_journal_name
 from tablecrypt.files.raw_output import RawContent
@@ -154,9 +155,9 @@ class Journal:
 
 def _keys(location: str, content: bytes) -> tuple[KeyRing, str]:
     try:
-        fields = json.loads(content)
+        fields = ParsedJson(content).document
         return KeyRing([EncryptedKey.model_validate(key) for key in fields[_ENCRYPTION_KEYS]]), str(fields[_KEY_ID])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{location}: not the keys of a journal, or only half of them: {type(error).__name__}") from None
 
 

@@ -51,6 +51,7 @@ from typing import Any, Final
 
 from pyarrow import fs
 
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError
@@ -128,8 +129,8 @@ def reference_in(content: bytes, where: str) -> str | None:
 
 def _fields(content: str | bytes, where: str) -> dict[str, Any]:
     try:
-        fields = json.loads(content)
-    except (ValueError, RecursionError):
+        fields = ParsedJson(content).document
+    except ValueError:
         fields = None
     if not isinstance(fields, dict) or fields.get(_TYPE) != MATERIAL_TYPE:
         raise FormatError(
@@ -188,7 +189,7 @@ class ExternalKeyMaterial:
         except FileNotFoundError as error:
             raise KeyNotFoundError(f"{self.location}: its keys are in {self.path}, which is not there") from error
         try:
-            entries = json.loads(content)
+            entries = ParsedJson(content).document
         except ValueError as error:
             raise FormatError(f"{self.path}: not JSON") from error
         if not isinstance(entries, dict) or not all(isinstance(entry, str) for entry in entries.values()):

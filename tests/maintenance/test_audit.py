@@ -194,7 +194,13 @@ def test_the_journal_of_an_interrupted_operation_is_no_plaintext(aws: AwsServer,
 
 @pytest.mark.parametrize(
     "content",
-    ['{"encryption-keys": [], "key-id": "a", "row": "secret"}', '{"encryption-keys": ["secret"], "key-id": "a"}', "{", '["secret"]'],
+    [
+        '{"encryption-keys": [], "key-id": "a", "row": "secret"}',
+        '{"encryption-keys": ["secret"], "key-id": "a"}',
+        "{",
+        '["secret"]',
+        "[" * 50_000,
+    ],
 )
 def test_what_only_has_the_name_of_a_journal_is_none(table: Table, content: str) -> None:
     path = folder_of(table) / "metadata" / "tablecrypt-reencrypt" / "00000.json"

@@ -199,7 +199,7 @@ def test_key_material_survives_its_json(material: KeyMaterial) -> None:
 
 def test_damaged_files_of_key_material_are_named(tmp_path: Path) -> None:
     store = ExternalKeyMaterial(str(tmp_path / "rows.parquet"))
-    for content in (b"{", b"[]", b'{"footerKey": 3}', b'{"footerKey": "{}"}'):
+    for content in (b"{", b"[]", b"[" * 100_000, b'{"footerKey": 3}', b'{"footerKey": "{}"}'):
         Path(store.path).write_bytes(content)
         with pytest.raises(FormatError, match="_KEY_MATERIAL_FOR_rows"):
             store.load()

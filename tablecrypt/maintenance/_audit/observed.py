@@ -25,7 +25,6 @@ before encryption, and the newest.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +37,7 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KmsAccessDeniedError, KmsError, TablecryptError
 from tablecrypt.files.deletion import DeletionScope
@@ -277,7 +277,7 @@ def unfinished_operation(file: StoredFile, io: FileIO) -> str | None:
         return None
     try:
         with io.new_input(file.location).open() as stream:
-            content = json.loads(stream.read())
+            content = ParsedJson(bytes(stream.read())).document
         keys = content["encryption-keys"]
         for key in keys:
             EncryptedKey.model_validate(key).wrapped_bytes()
@@ -358,10 +358,10 @@ def look_at_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO,
 
 def _read(io: FileIO, location: str, own_folders: DeletionScope) -> dict[str, Any] | Exception | None:
     try:
-        content = json.loads(read_named_metadata_file(io, location, own_folders).content)
+        content = ParsedJson(read_named_metadata_file(io, location, own_folders).content).document
     except FileNotFoundError:
         return None
-    except (FormatError, ValueError, RecursionError) as error:
+    except (FormatError, ValueError) as error:
         return error
     return content if isinstance(content, dict) else FormatError(f"{location} holds no JSON object")
 
