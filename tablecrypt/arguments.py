@@ -15,7 +15,7 @@ argument in the wrong place may be a key.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from types import NoneType, SimpleNamespace, UnionType
@@ -59,6 +59,38 @@ def names_of(argument: str, given: Any) -> tuple[str, ...]:
         if not isinstance(each, str):
             raise ConfigurationError(f"{argument} holds {described(each)}; it must be {NAMES}")
     return names
+
+
+def check_text(what: str, *given: object) -> None:
+    """Refuse text that could not be written: half a surrogate pair, as Python has for a character that was cut or a byte that is not UTF-8.
+
+    Args:
+        what: what the text is of, for the error.
+        given: text, or mappings, lists and models in which text is. Whatever else is there is not looked at.
+
+    Raises:
+        ConfigurationError: UTF-8 cannot hold it.
+    """
+    try:
+        for text in _texts(given):
+            text.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(
+            f"{what} holds half of a surrogate pair, which is no character and cannot be stored as UTF-8. Give the whole character, or "
+            "leave it out"
+        ) from None
+
+
+def _texts(given: object) -> Iterator[str]:
+    if isinstance(given, str):
+        yield given
+    elif isinstance(given, Mapping):
+        yield from _texts((*given.keys(), *given.values()))
+    elif isinstance(given, (list, tuple, set, frozenset)):
+        for each in given:
+            yield from _texts(each)
+    elif hasattr(given, "model_dump"):
+        yield from _texts(given.model_dump())
 
 
 def check_file(file: object, *methods: str) -> None:

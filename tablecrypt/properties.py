@@ -23,6 +23,7 @@ from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tablecrypt.addresses import leads_to, repeats
+from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import PYICEBERGS
 from tablecrypt.setting_kinds import Choice, Name, Property, Switch, WholeNumber, nearest
@@ -338,9 +339,11 @@ def check_own_properties(given: Mapping[str, Any], scope: str, is_foreign_kms: b
             values of what only our own clients of key services read.
 
     Raises:
-        ConfigurationError: a name is no property of that scope, and the message says which one may be meant; or its value is none.
+        ConfigurationError: a name is no property of that scope, and the message says which one may be meant; or its value is none; or
+            UTF-8 cannot hold one of them.
     """
     for name, value in given.items():
+        check_text(f"the property {name!r} of a {scope}", name, value)
         known = property_named(name)
         if known is None or not known.is_of(scope):
             _check_foreign_name(name, value, scope, is_foreign_kms)

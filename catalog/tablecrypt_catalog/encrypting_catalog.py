@@ -24,6 +24,7 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableU
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
+from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.manager import KeySettings
@@ -150,6 +151,7 @@ class EncryptingCatalog(Catalog):
 
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
         """Create a namespace. Raises ConfigurationError for a property of ours that namespaces do not have."""
+        check_text("the name of a namespace", namespace)
         names.check_own_properties(properties, "namespace")
         super().create_namespace(namespace, properties)  # type: ignore[safe-super]
 
@@ -291,7 +293,9 @@ class EncryptingCatalog(Catalog):
 
         Raises:
             TableAlreadyExistsError: a table would be refused, and there is one of that name.
+            ConfigurationError: its name, or something else of it, is text that UTF-8 cannot hold.
         """
+        check_text("the new table's name, schema, location or properties", *asked)
         try:
             return self._checked_creation(asked)
         except TablecryptError:
@@ -334,6 +338,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         Raises:
             PlaintextRefusedError: it has encryption.key-id and is not encrypted, or the catalog requires encryption.
         """
+        check_text("the name or the metadata location of a table", identifier, metadata_location)
         pin_check = self.client_pins.begin_check(identifier)
         with refusing_unreadable(identifier):
             file = read_metadata_file(self.load_file_io({}, metadata_location).new_input(metadata_location))
@@ -341,7 +346,8 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         return opened_table(self, super().register_table(identifier, metadata_location, overwrite), pin_check.verify)  # type: ignore[safe-super]
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
-        """Rename a table; its pin goes with it."""
+        """Rename a table; its pin goes with it. ConfigurationError for a name that UTF-8 cannot hold."""
+        check_text("the new name of a table", to_identifier)
         pin_check = self.client_pins.begin_check(from_identifier)
         renamed = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]
         table = opened_table(self, renamed, pin_check.verify)

@@ -16,6 +16,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
+from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file, write_metadata_file
 from tablecrypt_catalog._pyiceberg.glue import GlueCatalogAdapter
@@ -73,6 +74,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""
+        check_text("the name or the metadata location of a table", identifier, metadata_location)
         file = self._metadata_file(metadata_location)
         metadata = file.parse()
         name = self.identifier_to_database_and_table(identifier)

@@ -40,6 +40,7 @@ from thrift.Thrift import TException
 from thrift.transport.TTransport import TTransportException
 
 from tablecrypt import properties as names
+from tablecrypt.arguments import check_text
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file
 from tablecrypt_catalog._pyiceberg.hive import HiveCatalogAdapter
@@ -117,6 +118,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""
+        check_text("the name or the metadata location of a table", identifier, metadata_location)
         io = self.load_file_io({}, metadata_location)
         file = read_metadata_file(io.new_input(metadata_location))
         metadata = file.parse()

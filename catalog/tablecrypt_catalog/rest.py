@@ -30,6 +30,7 @@ from pyiceberg.typedef import IcebergBaseModel, Identifier
 
 from tablecrypt import properties as names
 from tablecrypt._parsed_json import ParsedJson
+from tablecrypt.arguments import check_text
 from tablecrypt.errors import (
     ConfigurationError,
     FormatError,
@@ -156,6 +157,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         The server reads the file, which this client may not be able to, so that the registration of a table that promises encryption and
         is not encrypted is undone. A table that was there before is not brought back.
         """
+        check_text("the name or the metadata location of a table", identifier, metadata_location)
         registered = super().register_table(identifier, metadata_location, overwrite)
         with self._dropping_again(identifier, registered.metadata, registered.metadata.snapshots, PlaintextRefusedError, KeyIdChangedError):
             return self.load_table(identifier)
@@ -202,7 +204,8 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         return f"{name} was dropped again"
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
-        """Rename a table; its pin goes with it."""
+        """Rename a table; its pin goes with it. ConfigurationError for a name that UTF-8 cannot hold."""
+        check_text("the new name of a table", to_identifier)
         super().rename_table(from_identifier, to_identifier)
         self.client_pins.rename(from_identifier, to_identifier)
         return self.load_table(to_identifier)

@@ -29,6 +29,7 @@ from sqlalchemy import and_, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
+from tablecrypt.arguments import check_text
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file, write_metadata_file
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
@@ -141,6 +142,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             TableAlreadyExistsError: there is a table of that name.
             KeyIdChangedError, MetadataRollbackError, TamperedFileError: the identifier has a pin that speaks against it.
         """
+        check_text("the name or the metadata location of a table", identifier, metadata_location)
         if overwrite:
             raise NotImplementedError("`overwrite` isn't supported")
         self._check_namespace(identifier)
@@ -162,6 +164,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg's.
             KeyIdChangedError, MetadataRollbackError, TamperedFileError: the new identifier has a pin that speaks against the table.
         """
+        check_text("the new name of a table", to_identifier)
         self._check_namespace(to_identifier)
         old, new = self.names(from_identifier), self.names(to_identifier)
         with Session(self.engine) as session:

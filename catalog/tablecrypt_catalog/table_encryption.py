@@ -17,7 +17,7 @@ What a new table is asked to be is checked before it is made, since a slip in a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
 
@@ -30,6 +30,7 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
+from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TablecryptError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
@@ -152,13 +153,15 @@ def _check_master_keys(client_properties: Properties, identifier: Identifier, me
     AllowedKeys.of(client_properties).check(named, f"the metadata of table {'.'.join(identifier)}")
 
 
-def check_updates(client_properties: Properties, identifier: Identifier, updates: Iterable[TableUpdate]) -> None:
+def check_updates(client_properties: Properties, identifier: Identifier, updates: Collection[TableUpdate]) -> None:
     """Refuse a commit after which nobody could load the table any more, or that sets a property of ours that there is not.
 
     Raises:
         MasterKeyRefusedError: an update names a master key that this client does not allow.
-        ConfigurationError: an update sets a property that names code, a misspelt one, or one to a value that it cannot have.
+        ConfigurationError: an update sets a property that names code, a misspelt one, or one to a value that it cannot have; or holds
+            text that UTF-8 cannot.
     """
+    check_text(f"the commit to table {'.'.join(identifier)}", *updates)
     allowed = AllowedKeys.of(client_properties)
     for update in cast("Iterable[IcebergBaseModel]", updates):
         if isinstance(update, SetPropertiesUpdate):

@@ -26,6 +26,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.copied_files import CopiedFiles
@@ -95,7 +96,9 @@ class WriteOptions:
     """The files that appended rows are copied from, where the table is to remember them."""
 
     def __post_init__(self) -> None:
-        """Raise ConfigurationError for options that contradict each other."""
+        """Raise ConfigurationError for options that contradict each other, and for text that could not be committed."""
+        check_text("snapshot_properties", self.snapshot_properties)
+        check_text("branch", self.branch)
         if self.mode not in get_args(Mode):
             raise ConfigurationError(f"mode {self.mode!r} is not known: use append, overwrite, overwrite_partitions or merge")
         if self.overwrite_filter is not None and self.mode != "overwrite":

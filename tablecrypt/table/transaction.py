@@ -46,6 +46,7 @@ from pyiceberg.typedef import EMPTY_DICT, Properties, Record, TableVersion
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.config import Config
 
+from tablecrypt.arguments import check_text
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
@@ -111,7 +112,8 @@ class EncryptedTransaction(TransactionAdapter):
     def update_snapshot(
         self, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
     ) -> EncryptedUpdateSnapshot:
-        """Return the producers of a new snapshot on a branch."""
+        """Return the producers of a new snapshot on a branch. ConfigurationError for properties or a branch that UTF-8 cannot hold."""
+        _check_summary(snapshot_properties, branch)
         return EncryptedUpdateSnapshot(self, io=self.table.io, branch=branch, snapshot_properties=snapshot_properties)
 
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
@@ -183,6 +185,7 @@ class EncryptedTransaction(TransactionAdapter):
                     f"in the latest partition spec: {field}"
                 )
         self._check_rows(df)
+        _check_summary(snapshot_properties, branch)
         if df.num_rows == 0:
             return
         commit_uuid = uuid.uuid4()
@@ -231,6 +234,7 @@ class EncryptedTransaction(TransactionAdapter):
         if not when_matched_update_all and not when_not_matched_insert_all:
             raise ValueError("no upsert options selected...exiting")
         refuse_restricted(self.table.io, "upsert")
+        _check_summary(snapshot_properties, branch)
         keys = key_columns(df, self.table_metadata.schema(), join_cols)
         self._check_rows(df)
         df = rows_without_views(df)
@@ -444,6 +448,11 @@ class EncryptedTransaction(TransactionAdapter):
         metadata = self.encrypted_metadata
         io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
         return write_data_files(metadata, df, io, io.manager, write_uuid, itertools.count(0))
+
+
+def _check_summary(snapshot_properties: Mapping[str, str], branch: str | None) -> None:
+    check_text("snapshot_properties", snapshot_properties)
+    check_text("branch", branch)
 
 
 def _replacing(overwrite: EncryptedOverwrite, replaced: Iterable[Replaced]) -> EncryptedOverwrite:

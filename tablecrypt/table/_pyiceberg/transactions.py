@@ -26,6 +26,7 @@ from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.transforms import Transform
 from pyiceberg.typedef import Identifier, Record
 
+from tablecrypt.arguments import check_text
 from tablecrypt.table._pyiceberg.producers import FastAppendFiles
 
 __all__ = [
@@ -85,6 +86,7 @@ class TransactionAdapter(Transaction):
         """Return the updates that others, which are to be staged, bring about."""
 
     def _apply(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()) -> Transaction:
+        check_text("what the transaction is to change", *updates)
         return super()._apply((*updates, *self.following(updates)), requirements)
 
     def apply(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()) -> Transaction:
