@@ -7,8 +7,8 @@ One attempt to commit writes, from the bottom up:
 
 An abandoned attempt leaves no key entry behind: `EncryptedTransaction` drops its updates, and the retry encrypts a new entry.
 
-Manifests of copied rows remember which files these were copied from (copied_files.py). What a commit does not keep of such a manifest, the
-first of its new manifests takes over that holds files of the old one, or their rows in other files.
+Manifests of copied rows remember which files these were copied from (copied_files.py). Where a commit does not keep such a manifest, each
+of its new manifests takes that over which holds files of the old one, or their rows in other files.
 
 Iceberg table spec, "Snapshots", "Row Lineage", "Manifest Lists".
 """
@@ -216,22 +216,41 @@ class EncryptedProducer(ProducerAdapter):
         )
 
     def _with_copied_files(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Write one of the new manifests again where they are to remember files that rows were copied from, and none does."""
+        """Write those new manifests again that are to remember files which rows were copied from, and do not."""
         kept = {manifest.manifest_path for manifest in manifests}
         gone = [manifest for manifest in self._remembering_manifests() if manifest.manifest_path not in kept]
-        is_merged = self.copied_files and not any(self.was_written(manifest) and remembers_files(manifest) for manifest in manifests)
-        if not gone and not is_merged:
+        if not gone and not self.copied_files:
             return manifests
-        paths = {path for manifest in gone for path in self._live_paths(manifest)}
+
         new = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA and self.was_written(manifest)]
-        heirs = [manifest for manifest in new if is_merged or not paths.isdisjoint(self._live_paths(manifest))]
-        if not heirs and self.moves_rows:
-            heirs = [manifest for manifest in new if self._live_paths(manifest)]
-        if not heirs:
+        if not gone and all(remembers_files(manifest) for manifest in new):
             return manifests
-        remembered = self.copied_files | copied_files_of(self.io, [*gone, heirs[0]])
-        heir = self._written_again(heirs[0], remembered)
-        return [heir if manifest.manifest_path == heirs[0].manifest_path else manifest for manifest in manifests]
+
+        live = {manifest.manifest_path: self._live_paths(manifest) for manifest in new}
+        wanted = dict.fromkeys(live, frozenset[bytes]())
+        for location in self._heirs(self._added_paths, live):
+            wanted[location] |= self.copied_files
+        for manifest in gone:
+            fingerprints = copied_files_of(self.io, [manifest])
+            for location in self._heirs(self._live_paths(manifest), live):
+                wanted[location] |= fingerprints
+        return [self._remembering(manifest, wanted.get(manifest.manifest_path, frozenset())) for manifest in manifests]
+
+    def _heirs(self, files: set[str], live: Mapping[str, set[str]]) -> set[str]:
+        """Return the new manifests that hold files, or their rows in other files: all of them, for each may be the last that does."""
+        heirs = {location for location, paths in live.items() if not files.isdisjoint(paths)}
+        if self.moves_rows and not files <= set().union(*live.values()):
+            heirs |= {location for location, paths in live.items() if not self._added_paths.isdisjoint(paths)}
+        return heirs
+
+    @property
+    def _added_paths(self) -> set[str]:
+        return {file.file_path for file in self.added_data_files}
+
+    def _remembering(self, manifest: ManifestFile, copied_files: frozenset[bytes]) -> ManifestFile:
+        """Return a manifest that remembers these files: a new one that remembers some was written with those of this commit."""
+        known = self.copied_files if remembers_files(manifest) else frozenset[bytes]()
+        return manifest if copied_files <= known else self._written_again(manifest, copied_files | known)
 
     def _remembering_manifests(self) -> list[ManifestFile]:
         metadata = self.encrypted_metadata

@@ -78,10 +78,10 @@ def remembered(table: EncryptedTable) -> frozenset[bytes]:
     return copied_files_of(table.io, snapshot.manifests(table.io)) if snapshot is not None else frozenset()
 
 
-def rewrite_manifests(table: EncryptedTable) -> None:
+def rewrite_manifests(table: EncryptedTable, target_size: int = 8_000_000) -> None:
     with table.transaction() as transaction:
         updating = cast("EncryptedTransaction", transaction).update_snapshot()
-        updating.producer(EncryptedManifestRewrite, Operation.REPLACE, target_size=8_000_000).commit()
+        updating.producer(EncryptedManifestRewrite, Operation.REPLACE, target_size=target_size).commit()
 
 
 def test_a_file_is_copied_once(table: EncryptedTable) -> None:
@@ -167,6 +167,34 @@ def test_files_are_forgotten_with_the_last_of_their_rows(table: EncryptedTable) 
     assert remembered(table) == frozenset()
     copy(table, SOURCES, 1, 2)
     assert table.refresh().scan().count() == 3
+
+
+@pytest.mark.parametrize(("others", "last"), [("2, 3, 4, 5, 6", 1), ("1, 2, 4, 5, 6", 3)])
+@pytest.mark.parametrize("way", ["one manifest for each file", "one file is rewritten", "others are merged"])
+def test_files_are_remembered_while_there_is_one_row_of_them(table: EncryptedTable, way: str, others: str, last: int) -> None:
+    if way == "others are merged":
+        properties = {"commit.manifest.min-count-to-merge": "2", "commit.manifest.target-size-bytes": "1"}
+        table.transaction().set_properties(properties).commit_transaction()
+    copy(table, SOURCES, 1, 6)
+    table.refresh().append(rows(2, 4))
+    copy(table, SOURCES, 3, is_checked=False)
+    table.refresh()
+    if way == "one manifest for each file":
+        rewrite_manifests(table, 1)
+        assert len(table.refresh().metadata.snapshots[-1].manifests(table.io)) == 3
+    elif way == "one file is rewritten":
+        rewrite_manifests(table)
+        table.refresh().delete("id = 6")
+    else:
+        table.refresh().append(rows(5))
+    known = {fingerprint(each) for each in SOURCES}
+    assert remembered(table) == known
+
+    table.refresh().delete(f"id in ({others})")
+    assert remembered(table) == known
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [last]
+    table.refresh().delete(f"id = {last}")
+    assert remembered(table) == frozenset()
 
 
 def test_a_copy_on_another_branch_says_nothing_of_this_one(table: EncryptedTable) -> None:
