@@ -30,6 +30,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyroaring import BitMap64
 
 from tablecrypt._bytes import ByteReader, frame
+from tablecrypt.arguments import check_text
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.commit import RowChange, is_merge_on_read, numbered, split_whole_files, stage_row_change
 from tablecrypt.spark.executor_job import (
@@ -158,11 +159,12 @@ def delete_where(
     merge-on-read (deletion vectors).
 
     Raises:
-        ConfigurationError: not an encrypted table, or a branch that it does not have.
+        ConfigurationError: not an encrypted table, a branch that it does not have, or properties that UTF-8 cannot hold.
         ValueError: a filter that does not fit the table.
         CommitFailedException, ValidationException: others were faster, or changed rows that match. Nothing is committed.
         KmsError: the KMS refused the table's key to the driver.
     """
+    check_text("snapshot_properties", snapshot_properties)
     check_session(spark)
     located = LocatedTable.of(identifier, catalog_properties)
     refuse_restricted(located.table.io, "delete_where")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
@@ -19,12 +19,16 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.spark.delete import delete_where
 from tablecrypt.spark.write import WriteOptions
 from tablecrypt.table.metadata import write_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 from tests.support.restricting_server import RestrictingServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HALF = "a\ud800"
 KMS = {"encryption.kms-type": "memory", "kms.memory.name": "not-unicode"}
@@ -153,6 +157,8 @@ def test_spark_refuses_it_before_it_starts_a_job() -> None:
     for options in ({"snapshot_properties": {"job": HALF}}, {"branch": HALF}):
         with pytest.raises(ConfigurationError, match=REFUSED):
             WriteOptions(**options)
+    with pytest.raises(ConfigurationError, match=REFUSED):
+        delete_where(cast("SparkSession", None), "c.db.t", "id = 1", snapshot_properties={"job": HALF})
 
 
 def test_the_command_refuses_a_byte_that_is_not_utf_8_in_one_line(tmp_path: Path) -> None:
