@@ -353,7 +353,7 @@ def check_own_properties(given: Mapping[str, Any], scope: str, is_foreign_kms: b
 
 def _check_foreign_name(name: str, value: Any, scope: str, is_foreign_kms: bool) -> None:
     meant = _spelt(name)
-    if isinstance(value, Mapping) and f"{meant}." in _OWN_PREFIXES:
+    if isinstance(value, Mapping) and any(prefix.startswith(f"{meant}.") for prefix in _OWN_PREFIXES):
         inner = next(iter(value), "name")
         raise ConfigurationError(
             f"{name} is a block of properties, which is not read: write each in a line of its own, {name}.{inner}: ..."

@@ -160,11 +160,12 @@ def test_a_misspelt_name_makes_no_catalog(loaded_with: Loader, unwatched_warehou
     assert not list(unwatched_warehouse.rglob("catalog.db"))
 
 
-def test_a_nested_block_of_the_file_is_no_property(home: Path, sql: dict[str, str]) -> None:
-    document = {"catalog": {"prod": {**sql, "encryption": {"required": "true"}}}}
+@pytest.mark.parametrize(("block", "inner"), [("encryption", "required"), ("kms", "endpoint"), ("azure", "keyvault"), ("gcp", "kms")])
+def test_a_nested_block_of_the_file_is_no_property(home: Path, sql: dict[str, str], block: str, inner: str) -> None:
+    document = {"catalog": {"prod": {**sql, block: {inner: "true"}}}}
     (home / ".pyiceberg.yaml").write_text(as_document(document).as_yaml())
 
-    with pytest.raises(ConfigurationError, match=r"encryption is a block of properties.*encryption\.required: \.\.\."):
+    with pytest.raises(ConfigurationError, match=rf"{block} is a block of properties.*{block}\.{inner}: \.\.\."):
         load_catalog("prod")
 
 
