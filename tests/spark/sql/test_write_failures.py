@@ -136,8 +136,9 @@ def test_a_write_that_is_cancelled_leaves_nothing(spark: SparkSession, table: Ta
 
 def test_a_planner_that_is_killed_in_a_write_leaves_nothing_and_the_session_goes_on(spark: SparkSession, table: Table) -> None:
     with endless_write(spark, table) as error_at_its_end:
-        [planner] = planners(spark)
-        os.kill(planner, signal.SIGKILL)
+        killed = planners(spark)
+        for planner in killed:
+            os.kill(planner, signal.SIGKILL)
         assert "the catalog's Python process does not respond" in error_at_its_end()
 
     assert table.refresh().current_snapshot() is None
@@ -145,11 +146,12 @@ def test_a_planner_that_is_killed_in_a_write_leaves_nothing_and_the_session_goes
 
     spark.sql(f"INSERT INTO {name_of(table)} VALUES (1, 'a')")
     assert ids(table) == [1]
-    assert planner not in planners(spark)
+    assert killed
+    assert not set(killed) & set(planners(spark))
 
 
 def planners(spark: SparkSession) -> list[int]:
-    """The process ids of the driver's planners."""
+    """The process ids of the driver's planners: one for the catalogs of this program, and one where sessions configured others."""
     jvm: Any = spark.sparkContext._jvm
     children = jvm.java.lang.ProcessHandle.current().children().toArray()
     return [child.pid() for child in children if b"tablecrypt.spark.sql" in command_line(child.pid())]
