@@ -327,7 +327,7 @@ def check_table_properties(table: str, properties: Mapping[str, Any], client: Ma
             )
 
 
-def check_own_properties(given: Mapping[str, Any], scope: str, is_foreign_kms: bool = False) -> None:
+def check_own_properties(given: Mapping[Any, Any], scope: str, is_foreign_kms: bool = False) -> None:
     """Refuse what looks like a property of this package and is none, and values that cannot be read.
 
     A slip in one would make a table that is not encrypted, or skip a check, and nobody would notice.
@@ -344,6 +344,10 @@ def check_own_properties(given: Mapping[str, Any], scope: str, is_foreign_kms: b
     """
     for name, value in given.items():
         check_text(f"the property {name!r} of a {scope}", name, value)
+        if not isinstance(name, str):
+            # It cannot be a slip in one of our names. PyIceberg and the catalog say in their own words what is wrong with it.
+            continue
+
         known = property_named(name)
         if known is None or not known.is_of(scope):
             _check_foreign_name(name, value, scope, is_foreign_kms)

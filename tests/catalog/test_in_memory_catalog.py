@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from sqlalchemy.exc import IntegrityError
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError, MetadataRollbackError, TamperedFileError
@@ -134,6 +136,15 @@ def test_a_property_without_a_value_is_refused(catalog: EncryptedInMemoryCatalog
     ):
         transaction.set_properties(owner=None)
     assert table.refresh().properties == {**ENCRYPTED, "write.object-storage.enabled": "true"}
+
+
+@pytest.mark.parametrize("properties", [{None: "value"}, {"key": None}])
+def test_a_namespace_whose_property_lacks_a_name_or_value_is_refused_as_pyiceberg_does(
+    catalog: EncryptedInMemoryCatalog, properties: dict[Any, Any]
+) -> None:
+    with pytest.raises(IntegrityError):
+        catalog.create_namespace("null", properties)
+    assert not catalog.namespace_exists("null")
 
 
 def test_a_table_that_is_not_there_is_named_as_pyiceberg_names_it(catalog: EncryptedInMemoryCatalog) -> None:
