@@ -28,7 +28,9 @@ these docstrings.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Self, TypeVar
+
+E = TypeVar("E", bound="TablecryptError")
 
 
 class TablecryptError(Exception):
@@ -275,3 +277,11 @@ class MissingExtraError(TablecryptError, ImportError):
     def named(cls, need: str, extra: str) -> Self:
         """An error that says what needs which package, and how to install the extra that brings it."""
         return cls(f'{need}. Install tablecrypt again from where you installed it, with this extra: pip install "…[{extra}]"')
+
+
+def with_sentence(error: E, sentence: str) -> E:
+    """Return an error of the same kind and contents that says one sentence more: at the end of the last of its arguments that is text."""
+    arguments = list(error.args)
+    last = max(index for index, each in enumerate(arguments) if isinstance(each, str))
+    arguments[last] = f"{arguments[last]}. {sentence}"
+    return type(error)(*arguments)

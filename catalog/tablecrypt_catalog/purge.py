@@ -29,13 +29,13 @@ from tablecrypt.errors import (
     AuthenticationError,
     FormatError,
     KeyIdChangedError,
-    KeyMismatchError,
     KeyNotFoundError,
     KmsAccessDeniedError,
     PlaintextRefusedError,
     PurgeIncompleteError,
     TablecryptError,
     TamperedFileError,
+    with_sentence,
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, read_named_metadata_file
@@ -153,9 +153,7 @@ def _advised(error: TablecryptError, table: EncryptedTable) -> TablecryptError:
         f"catalog.purge_files({'.'.join(table.name())!r}, skip_unreadable=True) leaves what cannot be read, with all that it alone names, "
         "and lists it"
     )
-    if isinstance(error, (TamperedFileError, KeyMismatchError, PlaintextRefusedError)):
-        return type(error)(error.location, f"{error.what}. {advice}")
-    return type(error)(f"{error}. {advice}")
+    return with_sentence(error, advice)
 
 
 class _Named:

@@ -13,9 +13,9 @@ Iceberg REST catalog specification: loadTable, updateTable, createTable (stage-c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import Field, SerializeAsAny, ValidationError
 from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, RestCatalog, ScanPlanningMode, TableResponse
@@ -40,6 +40,7 @@ from tablecrypt.errors import (
     ReadRestrictionError,
     TablecryptError,
     TamperedFileError,
+    with_sentence,
 )
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
@@ -70,7 +71,7 @@ _TAKE_A_SENTENCE: Final = (
     ReadRestrictionError,
     TamperedFileError,
 )
-"""Errors whose last argument is text for people, to which a sentence can be added."""
+"""Errors whose last argument is text for people, so that `with_sentence` suits them."""
 
 
 class LoadAnswer(TableResponse):
@@ -181,8 +182,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             if not isinstance(refusal, _TAKE_A_SENTENCE):
                 refusal.add_note(outcome)
                 raise
-            *first, text = refusal.args
-            raise cast("Callable[..., TablecryptError]", type(refusal))(*first, f"{text}. {outcome}") from refusal
+            raise with_sentence(refusal, outcome) from refusal
 
     def _drop_again(self, identifier: str | Identifier, made: TableMetadata, own: Iterable[Snapshot]) -> str:
         """Drop a table if it is still as this client made it; return what became of it."""
