@@ -6,6 +6,7 @@ list of commands shows it without importing them.
 
 from __future__ import annotations
 
+import builtins
 import datetime as dt
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -339,6 +340,8 @@ def _summary(done: CatalogResult[Any], bad: int) -> str:
 
 
 TABLE_COMMANDS: Final = {
+    "list": "List the tables of a catalog.",
+    "describe": "Describe a table: its columns, keys, snapshots and size.",
     "doctor": "Check whether everything works.",
     "audit": "Find plaintext and neglected keys.",
     "verify": "Authenticate every byte of a table.",
@@ -368,6 +371,7 @@ OTHER_COMMANDS: Final = {
 _MODULES: Final = {
     "audit": ("audit", "verify", "doctor"),
     "cat": ("cat",),
+    "catalog": ("list", "describe"),
     "files": ("encrypt-file", "decrypt-file"),
     "hadoop_kms": ("hadoop-kms", "hadoop-kms-key", "hadoop-kms-token"),
     "inspect": ("inspect",),
@@ -392,7 +396,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"tablecrypt.cli.{_MODULE_OF[cmd_name]}")
-        command = getattr(module, cmd_name.replace("-", "_"))
+        function = cmd_name.replace("-", "_")
+        command = getattr(module, f"{function}_command" if function in dir(builtins) else function)
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

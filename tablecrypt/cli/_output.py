@@ -17,7 +17,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -105,6 +106,32 @@ def _table(items: list[dict[str, Any]]) -> list[str]:
     return ["  ".join(map(_aligned, row, widths, right)).rstrip() for row in (head, *rows)]
 
 
+def say_table(head: Sequence[str] | None, rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> None:
+    """Print rows below a head. Columns in which no row has anything are left out.
+
+    Args:
+        head: the columns' titles; None for none.
+        rows: their cells.
+        right: the numbers of columns that are aligned to the right.
+    """
+    cells = [[printable(cell) for cell in row] for row in rows]
+    kept = [at for at in range(len(cells[0])) if any(row[at] for row in cells)] if cells else []
+    lines = [*([list(head)] if head is not None else ()), *cells]
+    widths = {at: max(_width(line[at]) for line in lines) for at in kept}
+    for line in lines:
+        say("  ".join(_padded(line[at], widths[at], at in right) for at in kept).rstrip())
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text takes: wide characters take two."""
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else not unicodedata.combining(each) for each in text)
+
+
+def _padded(cell: str, width: int, right: bool) -> str:
+    space = " " * (width - _width(cell))
+    return f"{space}{cell}" if right else f"{cell}{space}"
+
+
 def _aligned(cell: str, width: int, right: bool) -> str:
     return f"{cell:>{width}}" if right else f"{cell:<{width}}"
 
@@ -117,13 +144,14 @@ def _shown(name: str, value: Any) -> str:
     """Return a field's value for people: an epoch by the name of the field, a moment by its form."""
     if name.endswith(_EPOCH) and str(value).isdecimal():
         try:
-            return _local(dt.datetime.fromtimestamp(int(value) / 1000, dt.UTC))
+            return local_moment(dt.datetime.fromtimestamp(int(value) / 1000, dt.UTC))
         except (OverflowError, ValueError, OSError):
             return str(value)
     return _one_line(value)
 
 
-def _local(moment: dt.datetime) -> str:
+def local_moment(moment: dt.datetime) -> str:
+    """Return a moment for people: in local time, with its offset."""
     try:
         return moment.astimezone().isoformat(" ", timespec="seconds")
     except (OverflowError, ValueError, OSError):
@@ -149,7 +177,7 @@ def _one_line(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_one_line, value)) or "none"
     if isinstance(value, str) and _MOMENT.fullmatch(value):
-        return _local(dt.datetime.fromisoformat(value))
+        return local_moment(dt.datetime.fromisoformat(value))
     return str(value)
 
 

@@ -56,6 +56,21 @@ class Settings:
         except (ValueError, TypeError) as wrong:
             raise ConfigurationError(f"catalog {self.catalog_name or 'default'} cannot be loaded: {wrong}") from wrong
 
+    def catalog_with(self, namespace: str | None) -> Catalog:
+        """Return the catalog, after checking that it has a namespace, if one is named.
+
+        Raises:
+            NoSuchNamespaceError: it does not; the error lists similar names.
+            ConfigurationError: as `catalog` does.
+        """
+        catalog = self.catalog()
+        if namespace is None or catalog.namespace_exists(namespace):
+            return catalog
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        near = question(_namespaces_near(catalog, namespace))
+        raise NoSuchNamespaceError(f"there is no namespace {namespace} in catalog {catalog.name}{near}")
+
     def table(self, name: str) -> Table:
         """Return a table of the catalog.
 
@@ -108,6 +123,16 @@ class Settings:
 
         configured = Config().get_catalog_config(self.catalog_name) or {}
         return {**{name: str(value) for name, value in configured.items()}, **self.properties}
+
+
+def _namespaces_near(catalog: Catalog, name: str) -> list[str]:
+    """Return the namespaces whose names come near to one, among those below the same namespace."""
+    try:
+        around = catalog.identifier_to_tuple(name)[:-1]
+        return nearest(name, (".".join(each) for each in catalog.list_namespaces(around)))
+    except Exception as error:  # noqa: BLE001  without permission to list, the error says only that there is no such namespace
+        logger.debug("no names near %s: %s", name, error)
+        return []
 
 
 def _tables_near(catalog: Catalog, name: str) -> list[str]:

@@ -17,6 +17,7 @@ from tablecrypt.maintenance._audit import (
     audit,
     changes_since,
 )
+from tablecrypt.maintenance._describe import ListedTable, Listing, TableDescription, describe, list_tables
 from tablecrypt.maintenance._doctor import Check, CheckState, CheckUp, doctor, doctor_without_catalog
 from tablecrypt.maintenance._key_rotation import PrunedKeys, Rewrapped, RotatedKek, prune_keys, rewrap, rotate_kek
 from tablecrypt.maintenance._migrate import Migrated, migrate
@@ -53,6 +54,8 @@ __all__ = [
     "Compacted",
     "Finding",
     "FindingKind",
+    "ListedTable",
+    "Listing",
     "Migrated",
     "OrphanFiles",
     "Progress",
@@ -72,14 +75,17 @@ __all__ = [
     "SortColumn",
     "TableAudit",
     "TableChanges",
+    "TableDescription",
     "Verification",
     "ZOrder",
     "audit",
     "changes_since",
     "compact",
+    "describe",
     "doctor",
     "doctor_without_catalog",
     "inspect",
+    "list_tables",
     "migrate",
     "on_tables",
     "orphans",

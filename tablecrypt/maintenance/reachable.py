@@ -160,6 +160,23 @@ def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
     return found
 
 
+def files_of_snapshot(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> tuple[list[DataFile], list[Unopened]]:
+    """Return the data and delete files of one snapshot, and what could not be opened on the way. Raises as `reachable_files`."""
+    opened = _open_list(metadata, io, snapshot)
+    if opened.error is not None:
+        return [], [Unopened(opened.file.location, FileKind.MANIFEST_LIST, opened.error)]
+    files: list[DataFile] = []
+    unopened: list[Unopened] = []
+    entries = _Entries(metadata, io)
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-walk") as pool:
+        for manifest, result in zip(opened.manifests, pool.map(lambda each: _attempt(entries.of, each), opened.manifests), strict=True):
+            if isinstance(result, Exception):
+                unopened.append(Unopened(manifest.manifest_path, FileKind.MANIFEST, result))
+            else:
+                files += [entry.data_file for entry in result]
+    return files, unopened
+
+
 def _open_list(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> _OpenedList:
     kek, key = None, None
     try:
@@ -285,7 +302,7 @@ def _attempt_key(manifest: ManifestFile) -> tuple[StandardKeyMetadata | None, Ex
 def _add_content(
     found: Reachable, file: DataFile, keks: frozenset[str], partition: str, added_by: int | None, sequence_number: int | None
 ) -> None:
-    kind, key = _kind(file), None
+    kind, key = kind_of(file), None
     if file.key_metadata:
         try:
             key = key_metadata_of(file)
@@ -299,7 +316,8 @@ def _add_content(
     _add(found, stored)
 
 
-def _kind(file: DataFile) -> FileKind:
+def kind_of(file: DataFile) -> FileKind:
+    """Return what a data or delete file is to its table."""
     if is_deletion_vector(file):
         return FileKind.DELETION_VECTOR
     if file.content == DataFileContent.EQUALITY_DELETES:

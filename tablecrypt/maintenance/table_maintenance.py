@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.maintenance import MaintenanceTable
 
 from tablecrypt.maintenance._audit import audit
+from tablecrypt.maintenance._describe import describe
 from tablecrypt.maintenance._doctor import CheckUp, doctor
 from tablecrypt.maintenance._key_rotation import prune_keys, rewrap, rotate_kek
 from tablecrypt.maintenance._orphan_files import remove_orphan_files
@@ -59,6 +60,7 @@ class TableMaintenance(EncryptedMaintenance):
 
     audit = Operation(audit)
     compact = Operation(compact)
+    describe = Operation(describe)
     inspect = Operation(inspect)
     orphans = Operation(remove_orphan_files)
     prune_keys = Operation(prune_keys)

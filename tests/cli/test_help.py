@@ -13,7 +13,7 @@ from tablecrypt.cli._framework import COMMANDS, OTHER_COMMANDS, TABLE_COMMANDS, 
 from tests.support.command import Command, run, run_process
 
 FOLDER = Path(sys.modules["tablecrypt.cli"].__file__ or "").parent
-CHANGING = sorted(set(TABLE_COMMANDS) - {"doctor", "audit", "verify", "inspect", "cat"})
+CHANGING = sorted(set(TABLE_COMMANDS) - {"list", "describe", "doctor", "audit", "verify", "inspect", "cat"})
 DESTROYING = ("migrate", "shred", "orphans", "rescue")
 
 

@@ -16,6 +16,7 @@ from tests.support.key_tables import SCHEMA, rows
 
 ELSEWHERE: Final = {
     "migrate": "is for plaintext tables",
+    "list_tables": "is for catalogs",
     "on_tables": "is for catalogs",
     "doctor": "takes the catalog first",
     "doctor_without_catalog": "is for where no table can be loaded",

@@ -1,0 +1,177 @@
+"""What `list` and `describe` print for people."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from typing import TYPE_CHECKING, Final
+
+from tablecrypt.cli._output import local_moment, say, say_table
+from tablecrypt.printable import bytes_shown, counted
+
+if TYPE_CHECKING:
+    from tablecrypt.maintenance import ListedTable, Listing, TableDescription
+    from tablecrypt.maintenance._describe.table import DescribedColumn, TableSize
+
+_LOCK: Final = "\N{LOCK}"
+_NO_LOCK: Final = "  "
+"""As wide as the lock is on a terminal."""
+
+
+def print_listing(found: Listing) -> None:
+    """Print the tables of a catalog, then what they come to."""
+    if found.tables:
+        say_table(("", "table", "", "master key"), [_listed_cells(each) for each in found.tables])
+    for each in found.tables:
+        if each.problem is not None:
+            say(f"{each.name} could not be loaded: {each.problem}")
+    for namespace, problem in found.unlisted.items():
+        say(f"namespace {namespace} could not be listed: {problem}")
+    say(_listing_summary(found))
+
+
+def _listed_cells(each: ListedTable) -> tuple[str, ...]:
+    if each.kind == "view":
+        return _NO_LOCK, each.name, "view", ""
+    if each.problem is not None:
+        return _NO_LOCK, each.name, "could not be loaded", ""
+    if each.encrypted is None:
+        return _NO_LOCK, each.name, "", ""
+    kind = "encrypted" if each.encrypted else "plain"
+    return _lock(each.encrypted), each.name, kind, (each.table_key_id or "") if each.encrypted else ""
+
+
+def _listing_summary(found: Listing) -> str:
+    tables = [each for each in found.tables if each.kind == "table"]
+    numbers = {
+        "encrypted": sum(each.encrypted is True for each in tables),
+        "plain": sum(each.encrypted is False for each in tables),
+        "could not be loaded": sum(each.problem is not None for each in tables),
+    }
+    shown = ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number)
+    views = len(found.tables) - len(tables)
+    parts = [
+        f"{counted(len(tables), 'table', 'tables')}{f' ({shown})' if shown else ''}",
+        *([counted(views, "view", "views")] if views else ()),
+        counted(len(found.namespaces), "namespace", "namespaces"),
+    ]
+    return ", ".join(parts) + _empty_namespaces(found)
+
+
+def _empty_namespaces(found: Listing) -> str:
+    used = tuple(f"{each.name.rpartition('.')[0]}." for each in found.tables)
+    empty = [name for name in found.namespaces if name not in found.unlisted and not any(each.startswith(f"{name}.") for each in used)]
+    return f"; nothing in {', '.join(empty)}" if empty else ""
+
+
+def _lock(encrypted: bool) -> str:
+    if not encrypted:
+        return _NO_LOCK
+    try:
+        _LOCK.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return "* "
+    return _LOCK
+
+
+def print_description(found: TableDescription) -> None:
+    """Print what is known of a table, part by part."""
+    kind = f"encrypted under master key {found.table_key_id}" if found.encrypted else _plain_kind(found)
+    say(f"{_lock(found.encrypted)} {found.table}: {kind}, format version {found.format_version}".strip())
+    say_table(
+        None,
+        [
+            ("location", found.location),
+            ("metadata", found.metadata_location.removeprefix(f"{found.location}/")),
+            ("changed", local_moment(found.updated)),
+            ("size", "not known" if found.size is None else _size(found.size)),
+            ("partitioned", ", ".join(_transformed(each.transform, each.column) for each in found.partition_fields) or "no"),
+            (
+                "sorted",
+                ", ".join(f"{_transformed(each.transform, each.column)} {each.direction} {each.null_order}" for each in found.sort_fields)
+                or "no",
+            ),
+        ],
+    )
+    for what, problem in found.unread.items():
+        say(f"could not be read: {what}: {problem}")
+    _print_columns(found)
+    _print_history(found)
+    _print_keys(found)
+    if found.properties:
+        say("")
+        say("Properties")
+        say_table(None, list(found.properties.items()))
+
+
+def _plain_kind(found: TableDescription) -> str:
+    return "plain" if found.table_key_id is None else f"plain, although encryption.key-id names {found.table_key_id}"
+
+
+def _print_columns(found: TableDescription) -> None:
+    say("")
+    say("Columns")
+    rows = [
+        (str(each.field_id), each.name, each.type, "required" if each.required else "", _protection(each), each.doc or "")
+        for each in found.columns
+    ]
+    say_table(("id", "column", "type", "", "protected by", "documentation"), rows, right=(0,))
+
+
+def _protection(column: DescribedColumn) -> str:
+    if column.master_key_id is not None:
+        return f"{column.master_key_id}, mask {column.mask}"
+    return "" if column.former_key_id is None else f"no longer; older files: {column.former_key_id}"
+
+
+def _print_history(found: TableDescription) -> None:
+    if found.refs:
+        say("")
+        say("Branches and tags")
+        say_table(None, [(each.name, each.kind, str(each.snapshot_id)) for each in found.refs])
+    if not found.snapshot_count:
+        return
+    left = found.snapshot_count - len(found.snapshots)
+    say("")
+    say(f"Snapshots, the newest first{f' ({left:,} older ones are not shown)' if left else ''}")
+    rows = [
+        (str(each.snapshot_id), local_moment(each.made), each.operation or "", _number(each.rows_added), _number(each.rows_deleted))
+        for each in found.snapshots
+    ]
+    say_table(("id", "made", "operation", "rows added", "deleted"), rows, right=(0, 3, 4))
+
+
+def _print_keys(found: TableDescription) -> None:
+    if not found.keks:
+        return
+    say("")
+    say("KEKs, the oldest first")
+    rows = [
+        (each.key_id, each.master_key_id or "", "unknown" if each.created is None else _age(each.created), ", ".join(each.columns))
+        for each in found.keks
+    ]
+    say_table(("id", "master key", "age", "columns"), rows)
+
+
+def _age(moment: dt.datetime) -> str:
+    days = (dt.datetime.now(dt.UTC) - moment).days
+    return "today" if days == 0 else counted(days, "day", "days") if days > 0 else f"dated in the future: {local_moment(moment)}"
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def _transformed(transform: str, column: str) -> str:
+    return column if transform == "identity" else f"{transform}({column})"
+
+
+def _size(size: TableSize) -> str:
+    if not size.data_files:
+        return "no rows"
+    shown = f"{counted(size.rows, 'row', 'rows')} in {counted(size.data_files, 'data file', 'data files')}, {bytes_shown(size.data_bytes)}"
+    if not size.delete_files:
+        return shown
+    deleted = "an unknown number of these rows" if size.deleted_rows is None else f"{size.deleted_rows:,} of these rows"
+    files = f"{counted(size.delete_files, 'delete file', 'delete files')} ({bytes_shown(size.delete_bytes)})"
+    return f"{shown}; {files} {'hides' if size.delete_files == 1 else 'hide'} {deleted}"
