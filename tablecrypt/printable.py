@@ -13,7 +13,7 @@ import dataclasses
 import datetime as dt
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,6 +58,37 @@ def json_form(value: Any) -> Any:
 def json_fields(value: DataclassInstance) -> dict[str, Any]:
     """Return all fields of a dataclass as JSON's types."""
     return {field.name: json_form(getattr(value, field.name)) for field in dataclasses.fields(value)}
+
+
+_SHOWN: Final = "shown"
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """How people see a field of a result below the sentence that sums it up. Fields that are empty or zero are left out.
+
+    Attributes:
+        label: what stands before the value.
+        unit: "bytes" and "count" for numbers that are so; others are shown as they are, such as ids.
+        is_whole: whether a list is shown to its end, and not only its first items.
+    """
+
+    label: str
+    unit: str = ""
+    is_whole: bool = False
+
+
+def shown(label: str, unit: str = "", is_whole: bool = False) -> dict[str, Shown]:
+    """Return the metadata of a dataclass's field that people see: `field(metadata=shown("new KEK"))`."""
+    return {_SHOWN: Shown(label, unit, is_whole)}
+
+
+def shown_fields(result: DataclassInstance) -> Iterator[tuple[Shown, Any]]:
+    """Yield the fields of a result that people see and that have something to say."""
+    for field in dataclasses.fields(result):
+        value = getattr(result, field.name)
+        if _SHOWN in field.metadata and value:
+            yield field.metadata[_SHOWN], value
 
 
 def counted(number: int, one: str, many: str) -> str:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.printable import bytes_shown, json_form, json_printable, printable
+from tablecrypt.printable import bytes_shown, json_form, json_printable, printable, shown_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +42,8 @@ _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]
 _FEWEST_COLUMNS: Final = 2
 _TENTHS: Final = 10
 _MOST_NAMES: Final = 3
+_MOST_ITEMS: Final = 3
+_SHORT: Final = 60
 
 
 def say(line: str, err: bool = False) -> None:
@@ -60,14 +62,62 @@ def say_warnings() -> None:
         logging.lastResort.setFormatter(_OneLine(_LOGGED))
 
 
-def show(result: Any, as_json: bool) -> None:
-    """Print a command's result: a dataclass, as `name: value` lines or as JSON."""
-    values = json_form(result)
+def show(result: Any, as_json: bool, said: str = "") -> None:
+    """Print a command's result as JSON, or for people.
+
+    Args:
+        result: a result of an operation, which sums itself up in a sentence and says which of its fields people see; or a layout of fields.
+        as_json: whether to print JSON: all fields.
+        said: for people, this instead of the fields.
+    """
     if as_json:
         import json  # here, as --help needs none of it
 
-        click.echo(json.dumps(values, indent=2))
-        return
+        click.echo(json.dumps(json_form(result), indent=2))
+    elif said:
+        say(said)
+    elif hasattr(result, "summary"):
+        say(result.summary())
+        _say_details(result)
+    else:
+        _say_fields(json_form(result))
+
+
+def _say_details(result: Any) -> None:
+    """Print what follows the sentence: what is short beside its label, then lists below theirs."""
+    short: list[tuple[str, str]] = []
+    lists: list[tuple[str, list[str]]] = []
+    for how, value in shown_fields(result):
+        items = _items(value)
+        if items is None:
+            short.append((f"  {how.label}", _shown_number(value, how.unit)))
+        elif len(items) == 1 and len(items[0]) <= _SHORT:
+            short.append((f"  {how.label}", items[0]))
+        elif how.is_whole or len(items) <= _MOST_ITEMS:
+            lists.append((how.label, items))
+        else:
+            short.append((f"  {how.label}", f"{len(items):,} (--json lists them)"))
+    say_table(None, short)
+    for label, items in lists:
+        say(f"  {label}:")
+        for item in items:
+            say(f"    {item}")
+
+
+def _items(value: Any) -> list[str] | None:
+    """Return the items of a list or a mapping; None for what is neither."""
+    if isinstance(value, dict):
+        return [f"{name}: {_one_line(json_form(each))}" for name, each in value.items()]
+    return list(map(str, value)) if isinstance(value, tuple) else None
+
+
+def _shown_number(value: Any, unit: str) -> str:
+    if unit == "bytes":
+        return bytes_shown(value)
+    return f"{value:,}" if unit == "count" else str(value)
+
+
+def _say_fields(values: dict[str, Any]) -> None:
     width = max((len(name) for name in values), default=0)
     for name, value in values.items():
         for at, line in enumerate(_lines(value)):

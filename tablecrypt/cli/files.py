@@ -21,6 +21,7 @@ from tablecrypt.cli._framework import DocumentedCommand, dry_run_option, json_op
 from tablecrypt.cli._output import show
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.printable import bytes_shown
 
 if TYPE_CHECKING:
     from pyiceberg.io import OutputStream
@@ -85,13 +86,15 @@ def encrypt_file(
     }
     keys = file_keys.manager(settings, key_file, key_id, data_key_length)
     if dry_run:
-        show({**described, "bytes": source.stat().st_size}, as_json)
+        size = source.stat().st_size
+        show({**described, "bytes": size}, as_json, f"Would encrypt {source} ({bytes_shown(size)}) into {target}.")
         return
     key_metadata = keys.new_key_metadata()
     with _new_file(file_keys.key_path(target), force) as key_sink, _new_file(target, force) as sink:
         length = (_encrypt_parquet if as_parquet else _encrypt_stream)(source, sink, key_metadata)
         key_sink.write(file_keys.key_json(keys, key_metadata.with_file_length(length)).encode())
-    show({**described, "bytes": length}, as_json)
+    said = f"Encrypted {source} into {target} ({bytes_shown(length)}). Its key is in {described['key']}: keep both files."
+    show({**described, "bytes": length}, as_json, said)
 
 
 @click.command(
@@ -125,13 +128,15 @@ def decrypt_file(
     key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(source))
     described = {"source": str(source), "target": str(target)}
     if dry_run:
-        show({**described, "bytes": source.stat().st_size}, as_json)
+        size = source.stat().st_size
+        show({**described, "bytes": size}, as_json, f"Would decrypt {source} ({bytes_shown(size)}) into {target}.")
         return
     with _stdout() if to_stdout else _new_file(target, force) as sink:
         _decrypt(source, sink, key_metadata)
     if to_stdout:
         return
-    show({**described, "bytes": target.stat().st_size}, as_json)
+    size = target.stat().st_size
+    show({**described, "bytes": size}, as_json, f"Decrypted {source} into {target} ({bytes_shown(size)}).")
 
 
 def _begins_as_parquet(source: Path) -> bool:

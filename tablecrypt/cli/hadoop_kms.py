@@ -127,7 +127,8 @@ def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: st
         version = 0
         create_key(key_file, kms, name, master_key, now_ms, length)
     kms.close()
-    show({"key": name, "version": version, "key_file": str(key_file)}, as_json)
+    said = f"Added version {version} of key {name} to {key_file}." if roll else f"Added key {name} to {key_file}. Keep a copy of the file."
+    show({"key": name, "version": version, "key_file": str(key_file)}, as_json, said)
 
 
 @click.command(
@@ -153,4 +154,6 @@ def hadoop_kms_token(token_file: Path, as_json: bool) -> None:
             file.write(f"{token}\n".encode())
     except OSError as error:
         raise ConfigurationError(f"the token file {token_file} cannot be made ({error.strerror})") from error
-    show({"token_sha256": token_hash(token), "token_file": str(token_file)}, as_json)
+    proof = token_hash(token)
+    said = f'Wrote a token to {token_file}. For the allow list: token-sha256 = ["{proof}"]'
+    show({"token_sha256": proof, "token_file": str(token_file)}, as_json, said)

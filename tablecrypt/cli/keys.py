@@ -72,11 +72,14 @@ def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, a
         raise ConfigurationError("--length belongs to a new key: a new version is as long as the key is")
     if new_version:
         version = add_key_version(path, key_id)
+        said = f"Added version {version} of master key {key_id} to {path}: it wraps from now on."
     elif path.exists():
         add_key(path, key_id, length or DEFAULT_LENGTH)
+        said = f"Added master key {key_id} to {path}. Keep a copy of the file in a safe place."
     else:
         create_key_file(path, key_id, length or DEFAULT_LENGTH)
-    show({"key_id": key_id, "version": version, "key_file": str(path)}, as_json)
+        said = f"Created the key file {path} with master key {key_id}. Keep a copy of it in a safe place."
+    show({"key_id": key_id, "version": version, "key_file": str(path)}, as_json, said)
 
 
 @click.command(

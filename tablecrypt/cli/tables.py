@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -23,14 +23,11 @@ from tablecrypt.cli._framework import (
     table_argument,
     yes_option,
 )
-from tablecrypt.cli._output import say, show
+from tablecrypt.cli._output import show
 from tablecrypt.cli.main import FOUND
 from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.printable import bytes_shown, counted
-
-if TYPE_CHECKING:
-    from tablecrypt.maintenance import OrphanFiles
 
 
 @click.command(
@@ -352,19 +349,6 @@ def orphans(
     if not dry_run and (result.found or result.refused):
         # Also where all are refused: it says why, if nothing tells that the folder is the table's.
         result = remove(dry_run=False)
-    if as_json:
-        show(result, as_json)
-    else:
-        _print_orphans(result)
+    show(result, as_json)
     if result.failed:
         end_with_found()
-
-
-def _print_orphans(result: OrphanFiles) -> None:
-    for file in result.found:
-        say(f"{file.size:>14,}  {file.location}")
-    for location, problem in result.failed.items():
-        say(f"{location}: {problem}")
-    for location, reason in result.refused.items():
-        say(f"refused: {location} {reason}")
-    say(f"{len(result.found):,} found, {len(result.deleted):,} deleted, {len(result.failed):,} could not be deleted")

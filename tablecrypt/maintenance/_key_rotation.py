@@ -51,6 +51,7 @@ from tablecrypt.kms.new_blobs import unwrap_key
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
 from tablecrypt.maintenance._tables import check_own_manifests, encrypted_metadata_of, name_of, reload, table_io
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
+from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -70,10 +71,18 @@ class RotatedKek(OperationResult):
         pruned: how many manifest-list keys went because no snapshot needs them.
     """
 
-    new_kek: str | None
-    old_keks: tuple[str, ...]
+    new_kek: str | None = field(metadata=shown("new KEK"))
+    old_keks: tuple[str, ...] = field(metadata=shown("KEKs that it replaces"))
     manifest_list_keys: int
-    pruned: int
+    pruned: int = field(metadata=shown("manifest-list keys removed, since no snapshot needs them", "count"))
+
+    def summary(self) -> str:
+        """Return what was done in one sentence."""
+        if not self.old_keks and self.new_kek is None:
+            return f"{self.table} has no KEK yet: its next commit makes one."
+        replaced = f"{counted(len(self.old_keks), 'KEK', 'KEKs')} of {self.table}"
+        keys = counted(self.manifest_list_keys, "manifest-list key", "manifest-list keys")
+        return f"{self._did('Replaced', 'Would replace')} {replaced} by a new one, and {self._did('wrapped', 'wrap')} {keys} under it."
 
 
 @dataclass(frozen=True)
@@ -173,8 +182,15 @@ class Rewrapped(OperationResult):
     """
 
     table_key_id: str
-    keks: tuple[str, ...]
-    unneeded: tuple[str, ...]
+    keks: tuple[str, ...] = field(metadata=shown("KEKs"))
+    unneeded: tuple[str, ...] = field(metadata=shown("KEKs that no snapshot needs, left as they are"))
+
+    def summary(self) -> str:
+        """Return what was done in one sentence."""
+        if not self.keks:
+            return f"{self.table} has no KEK that a snapshot needs: nothing {self._did('was', 'would be')} wrapped."
+        keks = f"{counted(len(self.keks), 'KEK', 'KEKs')} of {self.table}"
+        return f"{self._did('Wrapped', 'Would wrap')} {keks} again under the newest version of master key {self.table_key_id}."
 
 
 @dataclass(frozen=True)
@@ -340,9 +356,17 @@ class PrunedKeys(OperationResult):
         kept: how many entries are left.
     """
 
-    keks: tuple[str, ...]
-    manifest_list_keys: tuple[str, ...]
+    keks: tuple[str, ...] = field(metadata=shown("KEKs"))
+    manifest_list_keys: tuple[str, ...] = field(metadata=shown("manifest-list keys"))
     kept: int
+
+    def summary(self) -> str:
+        """Return what was done in one sentence."""
+        left = f"{counted(self.kept, 'entry', 'entries')} of encryption-keys {'stays' if self.kept == 1 else 'stay'}"
+        if not self.keks and not self.manifest_list_keys:
+            return f"Every key of {self.table} is needed: nothing {self._did('was', 'would be')} removed, and {left}."
+        removed = counted(len(self.keks) + len(self.manifest_list_keys), "key", "keys")
+        return f"{self._did('Removed', 'Would remove')} {removed} of {self.table} that no snapshot needs; {left}."
 
 
 @dataclass(frozen=True)

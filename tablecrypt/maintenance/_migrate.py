@@ -45,6 +45,7 @@ from tablecrypt.maintenance._tables import check_new_name, name_of, require_encr
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
+from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, folders_of
@@ -83,11 +84,21 @@ class Migrated(OperationResult):
 
     files: int
     size: int
-    resumed: int = 0
-    snapshot_id: int | None = None
+    resumed: int = field(default=0, metadata=shown("files of an earlier run that was interrupted", "count"))
+    snapshot_id: int | None = field(default=None, metadata=shown("snapshot"))
     deleted: int = 0
-    refused: dict[str, str] = field(default_factory=dict)
-    left: tuple[PlaintextLeft, ...] = ()
+    refused: dict[str, str] = field(default_factory=dict, metadata=shown("plaintext files that were not deleted", is_whole=True))
+    left: tuple[PlaintextLeft, ...] = field(default=(), metadata=shown("plaintext that may still exist", is_whole=True))
+
+    def summary(self) -> str:
+        """Return what was done in one sentence."""
+        deleted = f"{self._did('deleted', 'delete')} {counted(self.deleted, 'plaintext file', 'plaintext files')}"
+        if self.files:
+            files = f"{counted(self.files, 'file', 'files')} of {self.table} ({bytes_shown(self.size)})"
+            return f"{self._did('Encrypted', 'Would encrypt')} {files}{f', and {deleted}' if self.deleted else ''}."
+        if self.deleted:
+            return f"No file of {self.table} {self._did('had', 'has')} to be encrypted; {self._did('', 'would ')}{deleted}."
+        return f"No file of {self.table} {self._did('had', 'has')} to be encrypted."
 
 
 @checked_arguments(formerly={"delete_plaintext": "not keep_plaintext"})
@@ -313,6 +324,10 @@ class PlaintextLeft:
     location: str
     size: int
     what: str
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        return f"{self.location} ({self.what}, {bytes_shown(self.size)})"
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import OperationResult
+from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, deleting_io
@@ -52,11 +53,20 @@ class OrphanFiles(OperationResult):
         known_elsewhere: those of the refused files whose path the table knows in another store, bucket or host.
     """
 
-    found: tuple[StoredFile, ...]
+    found: tuple[StoredFile, ...] = field(metadata=shown("files", is_whole=True))
     deleted: tuple[str, ...] = ()
-    failed: dict[str, str] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict, metadata=shown("could not be deleted", is_whole=True))
+    refused: dict[str, str] = field(default_factory=dict, metadata=shown("not deleted, since they need not be the table's", is_whole=True))
     known_elsewhere: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        """Return what was done in one sentence."""
+        if not self.found:
+            return f"No file was found that does not belong to {self.table}."
+        found = f"{counted(len(self.found), 'file', 'files')} that {'does' if len(self.found) == 1 else 'do'} not belong to {self.table}"
+        if self.dry_run:
+            return f"Found {found} ({bytes_shown(self.size)})."
+        return f"Found {found} ({bytes_shown(self.size)}), and deleted {len(self.deleted):,}."
 
     @property
     def size(self) -> int:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -70,6 +70,7 @@ from tablecrypt.manifests.entry_columns import Column
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.writing import reencrypt as reencrypt_modules
+from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import ScanPlanner
 from tablecrypt.table.replace_files import EncryptedFileSwap
@@ -103,12 +104,20 @@ class Reencrypted(OperationResult):
     data_files: int
     delete_files: int
     size: int
-    resumed: int = 0
-    gone: int = 0
-    snapshot_id: int | None = None
-    unused: tuple[str, ...] = ()
-    in_line: int = 0
-    twins_kept: int = 0
+    resumed: int = field(default=0, metadata=shown("files of an earlier run that was interrupted", "count"))
+    gone: int = field(default=0, metadata=shown("files left out, since others removed them in the meantime", "count"))
+    snapshot_id: int | None = field(default=None, metadata=shown("new snapshot"))
+    unused: tuple[str, ...] = field(default=(), metadata=shown("new files that are not part of the table; orphans deletes them"))
+    in_line: int = field(default=0, metadata=shown("files whose protected columns are now as declared", "count"))
+    twins_kept: int = field(default=0, metadata=shown("files with a protected column left as it is, for lack of its key", "count"))
+
+    def summary(self) -> str:
+        """Return what was done in one sentence."""
+        if not self.data_files and not self.delete_files:
+            return f"No file of {self.table} {self._did('had', 'has')} to be re-encrypted."
+        deletes = f" and {counted(self.delete_files, 'delete file', 'delete files')}" if self.delete_files else ""
+        files = f"{counted(self.data_files, 'data file', 'data files')}{deletes} of {self.table} ({bytes_shown(self.size)})"
+        return f"{self._did('Re-encrypted', 'Would re-encrypt')} {files} under fresh keys."
 
 
 @checked_arguments(but=("where", "older_than"))

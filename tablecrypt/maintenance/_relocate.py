@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyiceberg.exceptions import TableAlreadyExistsError
@@ -44,6 +44,7 @@ from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressL
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list
+from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import read_metadata_file
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
@@ -71,15 +72,20 @@ class Relocated(OperationResult):
     """
 
     location: str
-    metadata_location: str
-    registered_as: str | None
-    table_key_id: str
-    snapshots: int
+    metadata_location: str = field(metadata=shown("metadata"))
+    registered_as: str | None = field(metadata=shown("registered as"))
+    table_key_id: str = field(metadata=shown("master key"))
+    snapshots: int = field(metadata=shown("snapshots", "count"))
     files: int
     bytes: int
-    found: int = 0
+    found: int = field(default=0, metadata=shown("files that an earlier run had copied", "count"))
     manifests: int = 0
-    statistics_left: tuple[str, ...] = ()
+    statistics_left: tuple[str, ...] = field(default=(), metadata=shown("statistics files that were not copied: they are plaintext"))
+
+    def summary(self) -> str:
+        """Return what was done in one sentence."""
+        files = f"{counted(self.files, 'data or delete file', 'data and delete files')}, {bytes_shown(self.bytes)}"
+        return f"{self._did('Copied', 'Would copy')} {self.table} to {self.location} ({files})."
 
 
 @checked_arguments(formerly={"new_location": "location", "all_snapshots": "not current_only", "compare_content": "not trust_lengths"})

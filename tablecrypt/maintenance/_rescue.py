@@ -13,7 +13,7 @@ Nothing is believed that does not open: the KMS authenticates a KEK, the KEK a m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import cast
 
@@ -28,6 +28,7 @@ from tablecrypt.maintenance._key_commit import added_keys, commit_keys, replaced
 from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, table_io
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
+from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 
@@ -47,12 +48,22 @@ class Rescued(OperationResult):
         unreadable: for each metadata file that could not be read, why.
     """
 
-    snapshots: tuple[int, ...]
+    snapshots: tuple[int, ...] = field(metadata=shown("snapshots that can be read again"))
     keys: tuple[str, ...]
-    found_in: tuple[str, ...]
-    expired: tuple[int, ...]
-    damaged: tuple[int, ...]
-    unreadable: dict[str, str]
+    found_in: tuple[str, ...] = field(metadata=shown("keys found in"))
+    expired: tuple[int, ...] = field(metadata=shown("snapshots removed, since their keys are nowhere", is_whole=True))
+    damaged: tuple[int, ...] = field(metadata=shown("snapshots whose manifest lists are damaged, though their keys open", is_whole=True))
+    unreadable: dict[str, str] = field(metadata=shown("metadata files that could not be read", is_whole=True))
+
+    def summary(self) -> str:
+        """Return what was done in one sentence."""
+        if self.keys:
+            keys = counted(len(self.keys), "lost key", "lost keys")
+            return f"{self._did('Put', 'Would put')} {keys} of {self.table} back into its metadata."
+        if self.expired:
+            snapshots = counted(len(self.expired), "snapshot", "snapshots")
+            return f"{self._did('Removed', 'Would remove')} {snapshots} of {self.table} whose keys are nowhere."
+        return f"{self.table} lacks no key: nothing {self._did('was', 'would be')} put back."
 
 
 @dataclass(frozen=True)

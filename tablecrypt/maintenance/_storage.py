@@ -58,6 +58,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, MissingExtraError
 from tablecrypt.files.deletion import store_of
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, table_io
+from tablecrypt.printable import bytes_shown
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 
@@ -76,6 +77,10 @@ class StoredFile:
     location: str
     size: int
     modified: dt.datetime | None
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        return f"{self.location} ({bytes_shown(self.size)})"
 
 
 def stored_files(io: FileIO, location: str) -> Iterator[StoredFile]:

@@ -51,6 +51,7 @@ from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressL
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
 from tablecrypt.maintenance.sorting.orders import SortColumn, SortKey, ZOrder, names_in, sort_keys, sorted_rows
 from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -91,9 +92,18 @@ class Compacted(OperationResult):
     rewritten_bytes: int
     added_files: int = 0
     added_bytes: int = 0
-    removed_delete_files: int = 0
-    snapshot_ids: tuple[int, ...] = ()
-    conflicts: tuple[str, ...] = ()
+    removed_delete_files: int = field(default=0, metadata=shown("delete files that nothing needs any more", "count"))
+    snapshot_ids: tuple[int, ...] = field(default=(), metadata=shown("new snapshots"))
+    conflicts: tuple[str, ...] = field(default=(), metadata=shown("files left as they were, since others committed first", is_whole=True))
+
+    def summary(self) -> str:
+        """Return what was done in one sentence."""
+        if not self.rewritten_files and not self.added_files:
+            return f"Nothing in {self.table} {self._did('was', 'is')} worth rewriting."
+        files = f"{counted(self.rewritten_files, 'data file', 'data files')} of {self.table} ({bytes_shown(self.rewritten_bytes)})"
+        if self.dry_run:
+            return f"Would rewrite {files}, in {counted(self.groups, 'group', 'groups')}."
+        return f"Rewrote {files} as {self.added_files:,} ({bytes_shown(self.added_bytes)})."
 
 
 @checked_arguments(but=("where", "sort_by"))

@@ -13,6 +13,8 @@ from tablecrypt.printable import json_fields
 class OperationResult:
     """What every operation's result says.
 
+    For people a result has a method `summary`, one sentence. Fields that have `printable.shown` follow it as details.
+
     Attributes:
         table: the table's name.
         dry_run: whether the operation only looked: then the rest says what it would have done.
@@ -20,6 +22,10 @@ class OperationResult:
 
     table: str
     dry_run: bool
+
+    def _did(self, done: str, planned: str) -> str:
+        """Return the words for what was done, or for what a dry run says would be."""
+        return planned if self.dry_run else done
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON's types."""

@@ -49,13 +49,6 @@ def test_rotate_kek_changes_nothing_dry_and_the_kek_then(command: Command, table
     assert len(table.scan().to_arrow()) == 39
 
 
-def test_a_result_is_lines_for_people(command: Command, table: Table) -> None:
-    lines = command.run("rotate-kek", "db.rows", "--dry-run").stdout.splitlines()
-
-    assert lines[0].split() == ["table:", "db.rows"]
-    assert lines[1].split() == ["dry", "run:", "yes"]
-
-
 @pytest.mark.parametrize("name", ["rewrap", "prune-keys", "reencrypt", "compact", "rescue"])
 def test_a_command_runs_dry_and_for_real(command: Command, table: Table, name: str) -> None:
     before = table.scan().to_arrow().sort_by("id")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyiceberg.exceptions import NoSuchNamespaceError
@@ -13,6 +14,7 @@ from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, V
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import describe, list_tables
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
@@ -23,7 +25,7 @@ ID = Schema(NestedField(1, "id", LongType()))
 
 
 def test_a_table_describes_itself(tmp_path: Path, aws: AwsServer) -> None:
-    table = table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t")
+    table = cast("EncryptedTable", table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t"))
 
     assert table.maintenance.describe() == describe(table)
     assert describe(table, snapshots=0).snapshots == ()

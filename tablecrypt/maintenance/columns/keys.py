@@ -36,6 +36,7 @@ from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids, look_at_olde
 from tablecrypt.maintenance._shred_scrub import Scrubbed, after_scrub, forget_in_log, holders, scrub
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
+from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
@@ -55,9 +56,17 @@ class RotatedColumnKeks(OperationResult):
         column_keys: how many column keys were wrapped again.
     """
 
-    new_keks: dict[str, str]
-    old_keks: tuple[str, ...]
+    new_keks: dict[str, str] = field(metadata=shown("new KEKs, by master key", is_whole=True))
+    old_keks: tuple[str, ...] = field(metadata=shown("KEKs that they replace"))
     column_keys: int
+
+    def summary(self) -> str:
+        """Return what was done in one sentence."""
+        if not self.old_keks and not self.new_keks:
+            return f"No column of {self.table} has a KEK yet: the next write of a protected column makes one."
+        replaced = f"{counted(len(self.old_keks), 'KEK', 'KEKs')} of columns of {self.table}"
+        keys = counted(self.column_keys, "column key", "column keys")
+        return f"{self._did('Replaced', 'Would replace')} {replaced}, and {self._did('wrapped', 'wrap')} {keys} again."
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,15 @@ class RewrappedColumnKeks(OperationResult):
         keks: key-ids of the column KEKs that were wrapped again, by master key.
     """
 
-    keks: dict[str, tuple[str, ...]]
+    keks: dict[str, tuple[str, ...]] = field(metadata=shown("KEKs, by master key", is_whole=True))
+
+    def summary(self) -> str:
+        """Return what was done in one sentence."""
+        keks = sum(map(len, self.keks.values()))
+        if not keks:
+            return f"No column of {self.table} has a KEK yet: nothing {self._did('was', 'would be')} wrapped."
+        what = f"{counted(keks, 'KEK', 'KEKs')} of columns of {self.table}"
+        return f"{self._did('Wrapped', 'Would wrap')} {what} again under the newest versions of their master keys."
 
 
 @dataclass(frozen=True)
