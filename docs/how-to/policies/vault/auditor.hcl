@@ -1,0 +1,4 @@
+# vault policy write auditor auditor.hcl
+path "transit/decrypt/orders" {
+  capabilities = ["update"]
+}

@@ -1,0 +1,4 @@
+# vault policy write masked-analyst masked-analyst.hcl
+path "transit/decrypt/orders" {
+  capabilities = ["update"]
+}
