@@ -37,8 +37,9 @@ def _listed_cells(each: ListedTable) -> tuple[str, ...]:
         return _NO_LOCK, each.name, "could not be loaded", ""
     if each.encrypted is None:
         return _NO_LOCK, each.name, "", ""
-    kind = "encrypted" if each.encrypted else "plain"
-    return _lock(each.encrypted), each.name, kind, (each.table_key_id or "") if each.encrypted else ""
+    if each.encrypted:
+        return _lock(True), each.name, "encrypted", each.table_key_id or ""
+    return _NO_LOCK, each.name, "plain", "" if each.table_key_id is None else f"{each.table_key_id}, not used"
 
 
 def _listing_summary(found: Listing) -> str:
@@ -83,7 +84,7 @@ def print_description(found: TableDescription) -> None:
         [
             ("location", found.location),
             ("metadata", found.metadata_location.removeprefix(f"{found.location}/")),
-            ("changed", local_moment(found.updated)),
+            ("changed", _moment(found.updated)),
             ("size", "not known" if found.size is None else _size(found.size)),
             ("partitioned", ", ".join(_transformed(each.transform, each.column) for each in found.partition_fields) or "no"),
             (
@@ -135,7 +136,7 @@ def _print_history(found: TableDescription) -> None:
     say("")
     say(f"Snapshots, the newest first{f' ({left:,} older ones are not shown)' if left else ''}")
     rows = [
-        (str(each.snapshot_id), local_moment(each.made), each.operation or "", _number(each.rows_added), _number(each.rows_deleted))
+        (str(each.snapshot_id), _moment(each.made), each.operation or "", _number(each.rows_added), _number(each.rows_deleted))
         for each in found.snapshots
     ]
     say_table(("id", "made", "operation", "rows added", "deleted"), rows, right=(0, 3, 4))
@@ -156,6 +157,10 @@ def _print_keys(found: TableDescription) -> None:
 def _age(moment: dt.datetime) -> str:
     days = (dt.datetime.now(dt.UTC) - moment).days
     return "today" if days == 0 else counted(days, "day", "days") if days > 0 else f"dated in the future: {local_moment(moment)}"
+
+
+def _moment(moment: dt.datetime | None) -> str:
+    return "unknown" if moment is None else local_moment(moment)
 
 
 def _number(number: int | None) -> str:

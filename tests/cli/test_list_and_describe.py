@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
@@ -251,6 +252,17 @@ def test_a_plain_table_is_described_too(command: Command) -> None:
 
     assert lines[0] == "db.plain: plain, format version 2"
     assert any(line.startswith("size         10 rows in 1 data file, ") for line in lines)
+
+
+def test_a_plain_table_that_names_a_master_key_is_not_taken_for_an_encrypted_one(command: Command, unwatched_warehouse: Path) -> None:
+    properties = properties_of(unwatched_warehouse)
+    bare = SqlCatalog("prod", uri=properties["uri"], warehouse=properties["warehouse"])
+    bare.create_table("empty.deceptive", SCHEMA, properties={"encryption.key-id": "orders"})
+    bare.close()
+
+    assert command.run("list", "empty").stdout.splitlines()[1] == "    empty.deceptive  plain  orders, not used"
+    first = command.run("describe", "empty.deceptive").stdout.splitlines()[0]
+    assert first == "empty.deceptive: plain, although encryption.key-id names orders, format version 2"
 
 
 def test_a_table_that_is_misspelt_is_refused_with_the_nearest(command: Command) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from pyiceberg.exceptions import NoSuchNamespaceError
@@ -18,7 +18,8 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.key_tables import SCHEMA, table_with_history
+from tests.support.edited_metadata import edited, read_metadata, unpinned_catalog
+from tests.support.key_tables import SCHEMA, rows, table_with_history
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
 
 ID = Schema(NestedField(1, "id", LongType()))
@@ -61,6 +62,34 @@ def test_a_catalog_in_memory_is_listed_although_its_database_belongs_to_one_thre
 def test_a_namespace_that_is_not_there_is_refused(tmp_path: Path, aws: AwsServer) -> None:
     with pytest.raises(NoSuchNamespaceError, match="there is no namespace nowhere in catalog prod"):
         list_tables(encrypted_sql_catalog(tmp_path, aws), "nowhere")
+
+
+def test_moments_and_counts_that_somebody_made_up_end_no_description(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    """metadata.json is not authenticated: whoever writes to the store may put any number into it."""
+    table = unpinned_catalog(unwatched_warehouse, aws).create_table("db.plain", SCHEMA)
+    table.append(rows(0))
+
+    def edit(metadata: dict[str, Any]) -> None:
+        metadata["last-updated-ms"] = 2**62
+        for snapshot in metadata["snapshots"]:
+            snapshot["timestamp-ms"] = 2**62
+            snapshot["summary"].update({"added-records": "9" * 5000, "total-records": "many"})
+
+    found = describe(edited(table, edit))
+    assert (found.updated, {each.made for each in found.snapshots}) == (None, {None})
+    assert {(each.rows_added, each.rows) for each in found.snapshots} == {(None, None)}
+    assert found.size is not None
+
+
+def test_protection_that_somebody_removed_from_the_properties_is_reported(tmp_path: Path, aws: AwsServer) -> None:
+    catalog = unpinned_catalog(tmp_path, aws)
+    declared = {"encryption.key-id": MASTER_KEY, "encryption.column-keys": "alias/people: note"}
+    table = catalog.create_table("db.t", SCHEMA, properties=declared)
+    table.append(rows(0))
+    protected = next(name for name in read_metadata(table)["properties"] if name.endswith(".key-id") and ".column." in name)
+    found = describe(edited(table, lambda metadata: metadata["properties"].pop(protected)))
+
+    assert "protected columns" in found.unread
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ and the manifests of the current snapshot are opened. Where that is refused or f
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ from tablecrypt.table.table import is_encrypted
 
 NOT_SHOWN: Final = "(not shown: it looks like a secret)"
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_COUNT: Final = re.compile("[0-9]{1,18}")
 _COUNTS: Final = {"rows_added": "added-records", "rows_deleted": "deleted-records", "rows": "total-records"}
 
 
@@ -96,7 +98,7 @@ class DescribedSnapshot:
 
     Attributes:
         snapshot_id, parent_id: its own and its parent's.
-        made: when.
+        made: when; None where the metadata says what is no time.
         operation: append, overwrite, delete or replace.
         rows_added, rows_deleted: by this snapshot.
         rows: of the table then.
@@ -105,7 +107,7 @@ class DescribedSnapshot:
 
     snapshot_id: int
     parent_id: int | None
-    made: dt.datetime
+    made: dt.datetime | None
     operation: str | None
     rows_added: int | None
     rows_deleted: int | None
@@ -158,7 +160,7 @@ class TableDescription:
         encrypted: whether all that is written into it is encrypted.
         table_key_id: the master key that encryption.key-id names. A plain table that names one has never been migrated.
         format_version, table_uuid, location, metadata_location: as in its metadata.
-        updated: when its metadata was last written.
+        updated: when its metadata was last written; None where it says what is no time.
         columns: of the current schema, fields of structs, lists and maps too.
         partition_fields, sort_fields: empty where it is not partitioned or sorted.
         properties: with a note in place of each value that looks like a secret.
@@ -177,7 +179,7 @@ class TableDescription:
     table_uuid: str
     location: str
     metadata_location: str
-    updated: dt.datetime
+    updated: dt.datetime | None
     columns: tuple[DescribedColumn, ...]
     partition_fields: tuple[DescribedPartitionField, ...]
     sort_fields: tuple[DescribedSortField, ...]
@@ -235,8 +237,11 @@ def describe(table: Table, snapshots: int = 10) -> TableDescription:
     )
 
 
-def _moment(milliseconds: int) -> dt.datetime:
-    return _EPOCH + dt.timedelta(milliseconds=milliseconds)
+def _moment(milliseconds: int) -> dt.datetime | None:
+    try:
+        return _EPOCH + dt.timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
 
 
 def _policy(metadata: TableMetadata, unread: dict[str, str]) -> ColumnPolicy:
@@ -306,7 +311,7 @@ def _snapshots(metadata: TableMetadata, newest: list[Snapshot]) -> Iterator[Desc
 
 
 def _count(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() and text.isascii() else None
+    return int(text) if text is not None and _COUNT.fullmatch(text) else None
 
 
 def _keks(metadata: TableMetadata) -> Iterator[DescribedKek]:
