@@ -17,7 +17,7 @@ MAY: Final = {
     "reader": {("orders", "unwrap"), ("pii", "unwrap")},
     "masked-analyst": {("orders", "unwrap")},
     "writer": {(key, what) for key in ("orders", "pii") for what in ("wrap", "unwrap")},
-    "operator": {(key, what) for key in ("orders", "pii") for what in ("wrap", "unwrap")},
+    "operator": {(key, what) for key in ("orders", "pii") for what in ("wrap", "unwrap", "rewrap")},
     "auditor": {("orders", "unwrap")},
 }
 
@@ -34,7 +34,8 @@ def test_a_role_may_do_what_its_file_grants_and_no_more(transit: Transit, role: 
     for key, blob in wrapped.items():
         for what, call in (
             ("wrap", lambda key=key: client.wrap_key(bytes(16), key)),
-            ("unwrap", lambda k=key, b=blob: client.unwrap_key(b, k)),
+            ("unwrap", lambda key=key, blob=blob: client.unwrap_key(blob, key)),
+            ("rewrap", lambda key=key, blob=blob: client.rewrap_key(blob, key, key)),
         ):
             assert is_allowed(call) == ((key, what) in MAY[role]), (key, what)
     transit.forbidden = set()
