@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import secrets
@@ -21,12 +22,14 @@ from tablecrypt.errors import ColumnKeyDeniedError, KmsAccessDeniedError
 from tablecrypt.maintenance import (
     CheckState,
     audit,
+    compact,
     describe,
     doctor,
     reencrypt,
     remove_orphan_files,
     rotate_column_keks,
     rotate_kek,
+    shred,
     verify,
 )
 from tablecrypt.table.table_files import TableFileIO
@@ -115,9 +118,11 @@ def test_an_operator_rotates_rewrites_and_cleans_up(lake: Lake) -> None:
         assert rotate_kek(table).new_kek
         assert rotate_column_keks(table).new_keks
         assert reencrypt(table).data_files == 1
-        before = {each.location for each in remove_orphan_files(table, dry_run=False).found}
-        assert not before
-        assert table.scan().to_arrow() == ROWS
+        assert compact(table, rewrite_all=True).rewritten_files == 1
+        shredded = shred(table, [each.snapshot_id for each in table.refresh().snapshots()[:-1]], replace_heads=True)
+        assert shredded.is_complete, shredded
+        assert remove_orphan_files(table, dt.datetime(2999, 1, 1, tzinfo=dt.UTC), dry_run=False).failed == {}
+        assert table.refresh().scan().to_arrow().sort_by("id").to_pydict() == ROWS.to_pydict()
 
 
 def test_an_auditor_audits_and_sees_no_protected_value(lake: Lake) -> None:
