@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     needs="Permission to unwrap with the table's master key, to read its files and to list its folder.",
     codes={FOUND: "there are findings of at least the severity that --fail-on names; plaintext always counts"},
 )
-@click.argument("table", metavar="[TABLE]", required=False)
+@optional_table_argument
 @click.option(
     "--html",
     "html_file",
@@ -96,14 +96,15 @@ def audit(
     from tablecrypt.maintenance import Severity, changes_since
     from tablecrypt.maintenance import audit as look_through
 
-    Chosen(table, include, exclude).refuse_both()
+    chosen = Chosen.of(table, include, exclude)
+    chosen.refuse_both()
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
     # Read before the audit is made, which may take minutes and may be written over it.
     earlier = None if since_file is None else _text_of(since_file)
-    target = settings.catalog() if table is None else settings.plain_table(table)
+    target = settings.catalog() if chosen.table is None else settings.plain_table(chosen.table)
     with progress_shown(settings) as heard:
-        found = look_through(target, include=include, exclude=exclude, progress=heard)
+        found = look_through(target, include=chosen.include, exclude=chosen.exclude, progress=heard)
     changes = None if earlier is None else changes_since(found, earlier)
     if html_file is not None:
         from tablecrypt.maintenance.report import html_page
@@ -115,6 +116,7 @@ def audit(
         _print_audit(found, changes)
     if found.worst is not None and found.worst >= Severity[fail_on.upper()]:
         end_with_found()
+    found.refuse_empty()
 
 
 def _text_of(file: Path) -> str:
@@ -135,9 +137,15 @@ def _print_audit(found: Audit, changes: AuditChanges | None) -> None:
 def _verdict(found: Audit) -> str:
     from tablecrypt.maintenance import Severity
 
+    seen = sum(bool(table.location) for table in found.tables)
+    looked_at = f"{counted(seen, 'table', 'tables')} looked at"
+    if seen < len(found.tables):
+        looked_at += f", {len(found.tables) - seen:,} could not be opened"
     if found.has_plaintext:
-        return "plaintext was found"
-    return "no plaintext was found" + (", but there are critical findings" if found.worst == Severity.CRITICAL else "")
+        return f"{looked_at}: plaintext was found"
+    if found.is_empty:
+        return looked_at
+    return f"{looked_at}: no plaintext was found" + (", but there are critical findings" if found.worst == Severity.CRITICAL else "")
 
 
 def _print_changes(changes: AuditChanges) -> None:
@@ -213,7 +221,7 @@ def verify(
     """
     from tablecrypt.maintenance import verify as authenticate
 
-    chosen = Chosen(table, include, exclude)
+    chosen = Chosen.of(table, include, exclude)
     if chosen.is_several and resume_from is not None:
         raise ConfigurationError("--resume-from records the good files of one table: name it instead of --include and --exclude")
     runner = spark_runner(use_spark)

@@ -118,6 +118,7 @@ def verify(
     Raises:
         ConfigurationError: the table is not encrypted, `resume_from` is not a state file of this table, or the key service cannot be asked.
         KmsError, KeyNotFoundError: the key service refused every KEK, or failed.
+        MasterKeyMismatchError: no KEK of the table, or of a protected column, opens: another master key wrapped them.
         OSError: the store failed. With `resume_from`, the next run continues from there.
     """
     table = require_encrypted(table, "there is nothing to authenticate")
