@@ -242,17 +242,10 @@ def _print_verification(done: Verification) -> None:
             say(f"    {problem.part}: {problem.message}")
     for column, files in done.unchecked_columns.items():
         say(f"  protected column {column}: not authenticated in {counted(files, 'file', 'files')}, for lack of its key")
-    if done.is_empty:
-        say("nothing was verified: the table has no files")
-        return
-    if not done.is_good:
-        say(counted(len(done.bad), "file is bad", "files are bad"))
-        return
-    what = "every file" if done.full else "every head, length and footer"
-    say(f"{what} is intact{', but for the protected columns that were not authenticated' if done.unchecked_columns else ''}")
+    say(done.verdict)
 
 
-_MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
+_MARKS: Final = {"works": "ok", "noted": "--", "untried": "--", "fails": "FAILS"}
 
 
 @click.command(
@@ -305,7 +298,12 @@ def _print_check_up(found: CheckUp) -> None:
         for check in checks:
             _print_check(check)
     failing = sum(check.state.value == "fails" for check in found.checks)
-    say("all checks pass" if found.is_well else f"{failing:,} of {counted(len(found.checks), 'check', 'checks')} failed")
+    if failing:
+        say(f"{failing:,} of {counted(len(found.checks), 'check', 'checks')} failed")
+    elif found.untried:
+        say(f"nothing fails, but {counted(len(found.untried), 'check was', 'checks were')} not tried")
+    else:
+        say("all checks pass")
 
 
 def _print_check(check: Check) -> None:

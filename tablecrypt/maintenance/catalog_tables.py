@@ -160,6 +160,8 @@ def _matching(names: Iterable[str], glob: str) -> list[str]:
 def _near(glob: str, names: Iterable[str]) -> str:
     """Return the glob or the name that may have been meant, as a question; nothing where none comes near."""
     known = list(names)
+    if not known:
+        return ": is it the catalog that you mean?"
     if glob in known:
         return f": to name this one table, write {escape(glob)}"
     namespaces = {f"{name.rpartition('.')[0]}.*" for name in known}

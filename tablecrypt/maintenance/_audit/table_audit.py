@@ -473,9 +473,8 @@ def file_key_findings(
         message = f"{counted(len(short), 'file has', 'files have')} a key of under {wanted_length} bytes: {_some(short)}"
         yield Finding(FindingKind.SHORT_KEY, "data keys", message)
     if old:
-        yield Finding(
-            FindingKind.DEK_PAST_LIFE, "data keys", f"{counted(len(old), 'file is', 'files are')} over five years old: {_some(old)}"
-        )
+        message = f"{counted(len(old), 'file is', 'files are')} over five years old: {_some(old)}"
+        yield Finding(FindingKind.DEK_PAST_LIFE, "data keys", message)
     if without_length:
         message = f"{counted(len(without_length), 'file', 'files')}: {_some(without_length)}"
         yield Finding(FindingKind.NO_LENGTH, "key metadata", message)

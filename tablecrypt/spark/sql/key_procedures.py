@@ -226,6 +226,8 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             bad=_BAD,
             complete=pa.bool_(),
             unchecked_columns=_COUNT_BY_NAME,
+            unchecked_files=pa.int64(),
+            verdict=pa.string(),
         ),
         _verify,
         runs_jobs=True,

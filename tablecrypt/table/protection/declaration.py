@@ -190,7 +190,7 @@ def check_master_keys(manager: EncryptionManager, before: Mapping[str, Any], aft
             wrap_unopened(manager.kms, Secret(secrets.token_bytes(manager.data_key_length)), key_id)
         except (KeyNotFoundError, KmsAccessDeniedError) as error:
             name = schema.find_column_name(field_id) or str(field_id)
-            raise with_sentence(error, f"It is to be the master key of column {name!r}, which was not protected") from error
+            raise with_sentence(error, f"It is named for column {name!r}; nothing was changed") from error
 
 
 def _declared(
