@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TABLE_FAILED: Final = "with --include or --exclude, a table failed; the report says which and why"
+TABLE_FAILED: Final = "of several tables, one failed; the report says which and why"
 _BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
 GLOB_CHARACTERS: Final = frozenset("*?[")
 _CODES: Final = {

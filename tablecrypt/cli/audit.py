@@ -23,7 +23,7 @@ from tablecrypt.cli._framework import (
     workers_option,
 )
 from tablecrypt.cli._output import progress_shown, say, show
-from tablecrypt.cli.main import FOUND, is_external_error
+from tablecrypt.cli.main import FOUND, REFUSED, is_external_error
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.printable import bytes_shown, counted
@@ -43,10 +43,14 @@ if TYPE_CHECKING:
             "tablecrypt --catalog prod audit --html may.html --json > may.json",
         ),
         ("A month later, with what changed", "tablecrypt --catalog prod audit --since may.json --html june.html"),
+        ("The tables of a namespace", "tablecrypt --catalog prod audit 'tpch.*'"),
         ("In a nightly job, failing on warnings too", "tablecrypt --catalog prod audit db.orders --json --fail-on warning"),
     ],
     needs="Permission to unwrap with the table's master key, to read its files and to list its folder.",
-    codes={FOUND: "there are findings of at least the severity that --fail-on names; plaintext always counts"},
+    codes={
+        FOUND: "there are findings of at least the severity that --fail-on names; plaintext always counts",
+        REFUSED: "refused or failed, or no table was looked at; stderr says why",
+    },
 )
 @optional_table_argument
 @click.option(
@@ -86,10 +90,10 @@ def audit(
 ) -> None:
     """Find plaintext and neglected keys.
 
-    Examines TABLE, or every table of the catalog: its metadata, manifests and files, older metadata, and everything else in its folder.
-    Reports for each file how it is encrypted, under which KEK, and the length and age of its key. Finds plaintext in data, statistics,
-    orphans and older metadata, keys near or past the end of their life, snapshots without a key, keys without a snapshot, and tables
-    without a pin.
+    Examines TABLE, the tables that a GLOB such as 'db.*' matches, or every table of the catalog: its metadata, manifests and files, older
+    metadata, and everything else in its folder. Reports for each file how it is encrypted, under which KEK, and the length and age of its
+    key. Finds plaintext in data, statistics, orphans and older metadata, keys near or past the end of their life, snapshots without a key,
+    keys without a snapshot, and tables without a pin.
 
     Of data files, only the first bytes and the end of Parquet files are read; verify authenticates whole files. Nothing is changed.
     """
@@ -266,9 +270,10 @@ _MARKS: Final = {"works": "ok", "noted": "--", "untried": "--", "fails": "FAILS"
 def doctor(settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool, as_json: bool) -> None:
     """Check whether everything works.
 
-    Loads the catalog, lets the key service wrap and unwrap a random probe under each master key, and opens TABLE's newest key. Lists and
-    reads the table's folder, and writes, reads back and deletes a probe there, an encrypted file of random bytes. Also checks pins,
-    versions and Java. Reports what works, what does not, and what to do about it. No table is changed.
+    Loads the catalog and says first whether it refuses plaintext. Lets the key service wrap and unwrap a random probe under each master
+    key that TABLE or the configuration names, those of columns too, and opens TABLE's newest KEKs. Lists and reads the table's folder, and
+    writes, reads back and deletes a probe there, an encrypted file of random bytes. Also checks pins, versions and Java. Reports what
+    works, what does not, what was not tried, and what to do about it. No table is changed.
     """
     found = _check_up(settings, table, key_ids, read_only)
     if as_json:
