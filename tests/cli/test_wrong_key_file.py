@@ -126,6 +126,7 @@ def test_every_call_in_python_raises_and_leaves_every_file(wrong: dict[str, str]
         lambda: m.shred(table, [oldest]),
         lambda: m.shred(table, [oldest], dry_run=True),
         lambda: m.rescue(table, expire_lost=True),
+        lambda: table.catalog.purge_table("db.orders"),
     ):
         with pytest.raises(TablecryptError, match=said):
             call()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -15,6 +15,7 @@ from pyiceberg.types import StringType
 from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError, TablecryptError
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table.replacement import stage_replacement
+from tablecrypt.table.transaction import EncryptedTransaction
 from tests.support.protected_tables import SCHEMA, Clients, clients, protected_table, write_only
 
 TYPO: Final = {"encryption.key-id": "orders", "encryption.column-keys": "pi: ssn"}
@@ -83,7 +84,7 @@ def test_a_tag_and_a_replacement_are_declarations_too(both: Clients) -> None:
     with table.transaction() as transaction:
         transaction.set_properties({"encryption.column-keys": "pii: ssn, person.email"})
     with pytest.raises(KeyNotFoundError, match="'pi'"), table.transaction() as transaction:
-        stage_replacement(transaction, SCHEMA, table.spec(), {"encryption.column-keys": "pi: note"})
+        stage_replacement(cast("EncryptedTransaction", transaction), SCHEMA, table.spec(), {"encryption.column-keys": "pi: note"})
     tagging = both.payroll.create_table(
         "db.tagged", SCHEMA, properties={"encryption.key-id": "orders", "encryption.column-tags": "pii: pi"}
     )

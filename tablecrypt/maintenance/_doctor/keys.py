@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from pyiceberg.table import Table
@@ -17,6 +18,7 @@ from pyiceberg.table import Table
 from tablecrypt import properties as names
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import load_kms
@@ -133,8 +135,12 @@ def _column_kek_checks(client: KeyManagementClient, metadata: EncryptedTableMeta
     for key_id, kek in {kek.encrypted_by_id: kek for kek in metadata.key_ring.column_keks}.items():
         if key_id is not None:
             named = columns.get(key_id) or "that is gone"
-            name = f"open the KEK of column {named} with {key_id}"
-            yield _opens(name, lambda kek=kek, key_id=key_id: unwrap_kek(client, kek.wrapped_bytes(), key_id, f"KEK {kek.key_id}"), named)
+            open_kek = partial(_unwrap, client, kek, key_id)
+            yield _opens(f"open the KEK of column {named} with {key_id}", open_kek, named)
+
+
+def _unwrap(client: KeyManagementClient, kek: EncryptedKey, key_id: str) -> Secret:
+    return unwrap_kek(client, kek.wrapped_bytes(), key_id, f"column KEK {kek.key_id}")
 
 
 def _opens(name: str, open_key: Callable[[], object], columns: str) -> Check:

@@ -183,8 +183,10 @@ def check_master_keys(manager: EncryptionManager, before: Mapping[str, Any], aft
         KmsError: the KMS failed.
     """
     known = {column.column_key_id for column in ColumnPolicy.from_properties(before).columns.values()}
-    columns = ColumnPolicy.from_properties(after).columns.values()
-    added = {column.column_key_id: column.field_id for column in reversed(columns) if column.column_key_id not in known}
+    added: dict[str, int] = {}
+    for column in ColumnPolicy.from_properties(after).columns.values():
+        if column.column_key_id not in known:
+            added.setdefault(column.column_key_id, column.field_id)
     for key_id, field_id in added.items():
         try:
             wrap_unopened(manager.kms, Secret(secrets.token_bytes(manager.data_key_length)), key_id)

@@ -115,7 +115,7 @@ def test_the_row_of_a_procedure_says_all_that_the_result_says(name: str) -> None
     said = set(result.__dataclass_fields__) | {
         attribute.removeprefix("is_")
         for attribute in dir(result)
-        if isinstance(getattr(result, attribute), property) and attribute[:3] == "is_"
+        if isinstance(getattr(result, attribute), property) and (attribute[:3] == "is_" or attribute == "verdict")
     }
     assert set(PROCEDURES[name].columns.names) == said - NOT_IN_ROWS.get(name, set())
 
@@ -224,3 +224,15 @@ class TestProtectedColumns:
 def command(both: Clients, who: str) -> Command:
     properties = {name: str(value) for name, value in getattr(both, who).properties.items()}
     return Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **properties})
+
+
+def test_all_three_say_that_no_table_was_looked_at(tmp_path: Path) -> None:
+    both = clients(tmp_path)
+
+    assert m.audit(both.payroll).is_empty
+    with pytest.raises(ConfigurationError, match="0 tables of catalog prod were looked at"):
+        list(PROCEDURES["audit"].run(Call(both.payroll, "prod", (), {})))
+    done = command(both, "payroll").run("audit")
+    assert (done.code, done.stdout) == (2, "0 tables looked at\n")
+    protected_table(both.payroll)
+    assert command(both, "payroll").run("audit").code == 0
