@@ -3,7 +3,8 @@
     TablecryptError
     ├── AuthenticationError      bytes or a key are wrong: do not use what was read
     │   ├── TamperedFileError    … and the error names the file and the reason
-    │   └── KeyMismatchError     a key that the caller gave decrypts nothing of a file: it is the wrong key, or the file was changed
+    │   ├── KeyMismatchError     a key that the caller gave decrypts nothing of a file: it is the wrong key, or the file was changed
+    │   └── MasterKeyMismatchError   a master key did not wrap the KEK that it is asked to unwrap, or the KEK's entry was changed
     ├── PlaintextRefusedError    plaintext was found, or would have been written, where only ciphertext is allowed
     ├── KeyNotFoundError         a key that the metadata names does not exist
     ├── KeyIdChangedError        somebody changed or removed the table's master key id
@@ -81,6 +82,18 @@ class KeyMismatchError(_OfAFile, AuthenticationError):
     Attributes:
         location: the file.
         what: the part that failed, and under which key.
+    """
+
+
+class MasterKeyMismatchError(AuthenticationError):
+    """A KEK does not unwrap with its master key: another master key of the same id wrapped it, or somebody changed its entry.
+
+    This happens if the key file or the key service is that of another environment, for example staging instead of production. It says
+    nothing about the table's files. If it is raised for a whole table, no KEK of the table unwraps. If only some KEKs do not unwrap,
+    `verify` and `audit` report the files below them.
+
+    What to do: Configure the key service, the account or the key file with which the table was written. If you did, compare
+    `encryption-keys` in metadata.json with an older version of it.
     """
 
 

@@ -31,7 +31,7 @@ from tablecrypt.keys.manager import KeySettings
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata, read_metadata_file
-from tablecrypt.table.protection.declaration import declared_at_creation, declares
+from tablecrypt.table.protection.declaration import check_master_keys, declared_at_creation, declares
 from tablecrypt.table.protection.policy import check_layout
 from tablecrypt.table.protection.tags import tagged_columns, tags_of, written_tags
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
@@ -48,6 +48,7 @@ from tablecrypt_catalog.table_encryption import (
     check_metadata,
     check_updates,
     creation_properties,
+    encryption_manager,
     opened_table,
     refuse_plain_table,
     refusing_unreadable,
@@ -107,6 +108,7 @@ class EncryptingCatalog(Catalog):
                 S3 table bucket, whose service rewrites tables by itself and cannot read encrypted ones.
             KeyIdChangedError: an encrypted table is pinned there, and this one would not be encrypted, or not with its key.
             KeyIdChangedError, TamperedFileError: a catalog's server did not make the table that was asked for.
+            KeyNotFoundError, KmsError: the KMS does not use the master key of the table, or does not wrap under that of a column.
         """
         return self.created_table(*self._creation(NewTable(identifier, schema, location, partition_spec, sort_order, properties)))
 
@@ -286,6 +288,7 @@ class EncryptingCatalog(Catalog):
         if policy := ColumnPolicy.from_properties(properties):
             layout = new_table_metadata(iceberg_schema(new.schema), new.partition_spec, new.sort_order, new.location or "", properties)
             check_layout(policy, layout)
+            check_master_keys(encryption_manager(self.client_properties, properties), {}, properties, new.fresh_schema)
         return new._replace(properties=properties)
 
     def _creation(self, asked: NewTable) -> tuple[NewTable, PinCheck]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 import click
 
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TABLE_FAILED: Final = "with --include or --exclude, a table failed; the report says which and why"
+TABLE_FAILED: Final = "of several tables, one failed; the report says which and why"
 _BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
+GLOB_CHARACTERS: Final = frozenset("*?[")
 _CODES: Final = {
     0: "success",
     REFUSED: "refused or failed, or wrong arguments; stderr says why",
@@ -87,7 +88,7 @@ class DocumentedCommand(click.Command):
 
 
 table_argument = click.argument("table", metavar="TABLE")
-optional_table_argument = click.argument("table", metavar="[TABLE]", required=False)
+optional_table_argument = click.argument("table", metavar="[TABLE|GLOB]", required=False)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")
@@ -238,6 +239,13 @@ class Chosen:
     table: str | None
     include: tuple[str, ...]
     exclude: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...]) -> Self:
+        """Return what the arguments say; a glob in the place of a table is one of those to include."""
+        if table is None or not GLOB_CHARACTERS.intersection(table):
+            return cls(table, include, exclude)
+        return cls(None, (table, *include), exclude)
 
     @property
     def is_several(self) -> bool:

@@ -23,7 +23,7 @@ from tablecrypt.cli._framework import (
     workers_option,
 )
 from tablecrypt.cli._output import progress_shown, say, show
-from tablecrypt.cli.main import FOUND, is_external_error
+from tablecrypt.cli.main import FOUND, REFUSED, is_external_error
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.printable import bytes_shown, counted
@@ -43,12 +43,16 @@ if TYPE_CHECKING:
             "tablecrypt --catalog prod audit --html may.html --json > may.json",
         ),
         ("A month later, with what changed", "tablecrypt --catalog prod audit --since may.json --html june.html"),
+        ("The tables of a namespace", "tablecrypt --catalog prod audit 'tpch.*'"),
         ("In a nightly job, failing on warnings too", "tablecrypt --catalog prod audit db.orders --json --fail-on warning"),
     ],
     needs="Permission to unwrap with the table's master key, to read its files and to list its folder.",
-    codes={FOUND: "there are findings of at least the severity that --fail-on names; plaintext always counts"},
+    codes={
+        FOUND: "there are findings of at least the severity that --fail-on names; plaintext always counts",
+        REFUSED: "refused or failed, or no table was looked at; stderr says why",
+    },
 )
-@click.argument("table", metavar="[TABLE]", required=False)
+@optional_table_argument
 @click.option(
     "--html",
     "html_file",
@@ -86,24 +90,25 @@ def audit(
 ) -> None:
     """Find plaintext and neglected keys.
 
-    Examines TABLE, or every table of the catalog: its metadata, manifests and files, older metadata, and everything else in its folder.
-    Reports for each file how it is encrypted, under which KEK, and the length and age of its key. Finds plaintext in data, statistics,
-    orphans and older metadata, keys near or past the end of their life, snapshots without a key, keys without a snapshot, and tables
-    without a pin.
+    Examines TABLE, the tables that a GLOB such as 'db.*' matches, or every table of the catalog: its metadata, manifests and files, older
+    metadata, and everything else in its folder. Reports for each file how it is encrypted, under which KEK, and the length and age of its
+    key. Finds plaintext in data, statistics, orphans and older metadata, keys near or past the end of their life, snapshots without a key,
+    keys without a snapshot, and tables without a pin.
 
     Of data files, only the first bytes and the end of Parquet files are read; verify authenticates whole files. Nothing is changed.
     """
     from tablecrypt.maintenance import Severity, changes_since
     from tablecrypt.maintenance import audit as look_through
 
-    Chosen(table, include, exclude).refuse_both()
+    chosen = Chosen.of(table, include, exclude)
+    chosen.refuse_both()
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
     # Read before the audit is made, which may take minutes and may be written over it.
     earlier = None if since_file is None else _text_of(since_file)
-    target = settings.catalog() if table is None else settings.plain_table(table)
+    target = settings.catalog() if chosen.table is None else settings.plain_table(chosen.table)
     with progress_shown(settings) as heard:
-        found = look_through(target, include=include, exclude=exclude, progress=heard)
+        found = look_through(target, include=chosen.include, exclude=chosen.exclude, progress=heard)
     changes = None if earlier is None else changes_since(found, earlier)
     if html_file is not None:
         from tablecrypt.maintenance.report import html_page
@@ -115,6 +120,7 @@ def audit(
         _print_audit(found, changes)
     if found.worst is not None and found.worst >= Severity[fail_on.upper()]:
         end_with_found()
+    found.refuse_empty()
 
 
 def _text_of(file: Path) -> str:
@@ -135,9 +141,15 @@ def _print_audit(found: Audit, changes: AuditChanges | None) -> None:
 def _verdict(found: Audit) -> str:
     from tablecrypt.maintenance import Severity
 
+    seen = sum(bool(table.location) for table in found.tables)
+    looked_at = f"{counted(seen, 'table', 'tables')} looked at"
+    if seen < len(found.tables):
+        looked_at += f", {len(found.tables) - seen:,} could not be opened"
     if found.has_plaintext:
-        return "plaintext was found"
-    return "no plaintext was found" + (", but there are critical findings" if found.worst == Severity.CRITICAL else "")
+        return f"{looked_at}: plaintext was found"
+    if found.is_empty:
+        return looked_at
+    return f"{looked_at}: no plaintext was found" + (", but there are critical findings" if found.worst == Severity.CRITICAL else "")
 
 
 def _print_changes(changes: AuditChanges) -> None:
@@ -213,7 +225,7 @@ def verify(
     """
     from tablecrypt.maintenance import verify as authenticate
 
-    chosen = Chosen(table, include, exclude)
+    chosen = Chosen.of(table, include, exclude)
     if chosen.is_several and resume_from is not None:
         raise ConfigurationError("--resume-from records the good files of one table: name it instead of --include and --exclude")
     runner = spark_runner(use_spark)
@@ -234,17 +246,10 @@ def _print_verification(done: Verification) -> None:
             say(f"    {problem.part}: {problem.message}")
     for column, files in done.unchecked_columns.items():
         say(f"  protected column {column}: not authenticated in {counted(files, 'file', 'files')}, for lack of its key")
-    if done.is_empty:
-        say("nothing was verified: the table has no files")
-        return
-    if not done.is_good:
-        say(counted(len(done.bad), "file is bad", "files are bad"))
-        return
-    what = "every file" if done.full else "every head, length and footer"
-    say(f"{what} is intact{', but for the protected columns that were not authenticated' if done.unchecked_columns else ''}")
+    say(done.verdict)
 
 
-_MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
+_MARKS: Final = {"works": "ok", "noted": "--", "untried": "--", "fails": "FAILS"}
 
 
 @click.command(
@@ -265,9 +270,10 @@ _MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
 def doctor(settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool, as_json: bool) -> None:
     """Check whether everything works.
 
-    Loads the catalog, lets the key service wrap and unwrap a random probe under each master key, and opens TABLE's newest key. Lists and
-    reads the table's folder, and writes, reads back and deletes a probe there, an encrypted file of random bytes. Also checks pins,
-    versions and Java. Reports what works, what does not, and what to do about it. No table is changed.
+    Loads the catalog and says first whether it refuses plaintext. Lets the key service wrap and unwrap a random probe under each master
+    key that TABLE or the configuration names, those of columns too, and opens TABLE's newest KEKs. Lists and reads the table's folder, and
+    writes, reads back and deletes a probe there, an encrypted file of random bytes. Also checks pins, versions and Java. Reports what
+    works, what does not, what was not tried, and what to do about it. No table is changed.
     """
     found = _check_up(settings, table, key_ids, read_only)
     if as_json:
@@ -297,7 +303,12 @@ def _print_check_up(found: CheckUp) -> None:
         for check in checks:
             _print_check(check)
     failing = sum(check.state.value == "fails" for check in found.checks)
-    say("all checks pass" if found.is_well else f"{failing:,} of {counted(len(found.checks), 'check', 'checks')} failed")
+    if failing:
+        say(f"{failing:,} of {counted(len(found.checks), 'check', 'checks')} failed")
+    elif found.untried:
+        say(f"nothing fails, but {counted(len(found.untried), 'check was', 'checks were')} not tried")
+    else:
+        say("all checks pass")
 
 
 def _print_check(check: Check) -> None:

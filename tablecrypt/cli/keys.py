@@ -109,7 +109,7 @@ def rotate_kek(run: Run, table: str | None, include: tuple[str, ...], exclude: t
     def one(table: Table, heard: ProgressListener) -> RotatedKek | RotatedColumnKeks:
         return (rotate_column_keks if columns else rotate)(table, dry_run=run.dry_run, progress=heard)
 
-    run_on(run.settings, Chosen(table, include, exclude), one, run.as_json)
+    run_on(run.settings, Chosen.of(table, include, exclude), one, run.as_json)
 
 
 @click.command(
@@ -155,7 +155,7 @@ def rewrap(
             return rewrap_column_keks(table, dry_run=run.dry_run, progress=heard)
         return wrap_again(table, from_key_id, dry_run=run.dry_run, progress=heard, manifests_below=manifests_below)
 
-    run_on(run.settings, Chosen(table, include, exclude), one, run.as_json)
+    run_on(run.settings, Chosen.of(table, include, exclude), one, run.as_json)
 
 
 @click.command(

@@ -61,7 +61,7 @@ from tablecrypt.keys.key_ring import (
 from tablecrypt.keys.refusals import refusals
 from tablecrypt.keys.write_only_keys import own_keys, wrap_write_only
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.new_blobs import rewrap_key, unwrap_key, wrap_key
+from tablecrypt.kms.new_blobs import rewrap_key, unwrap_kek, wrap_key
 
 _AAD: Final = b"tablecrypt column key"
 _AAD_OF_MASK_KEY: Final = b"tablecrypt mask key"
@@ -300,8 +300,9 @@ class ColumnKeyMaker:
     def open(self, ring: KeyRing, entry: EncryptedKey) -> Secret:
         """Return the key in a column key's entry. Raises as `column_key`."""
         kek = self._kek(ring, entry)
+        opened = AesGcm(self.open_kek(kek, entry.field_id))
         try:
-            return Secret(AesGcm(self.open_kek(kek, entry.field_id)).decrypt(entry.wrapped_bytes(), _aad_of(kek, entry)))
+            return Secret(opened.decrypt(entry.wrapped_bytes(), _aad_of(kek, entry)))
         except AuthenticationError as error:
             raise AuthenticationError(
                 f"{entry.kind} {entry.key_id} does not open under column KEK {kek.key_id}: one of the two entries was changed"
@@ -317,6 +318,7 @@ class ColumnKeyMaker:
         Raises:
             ColumnKeyDeniedError: the KMS refuses, or has refused within REFUSAL_SECONDS.
             KeyIdChangedError: the entry says that the table's own master key wraps it.
+            MasterKeyMismatchError: another master key of that id wrapped it, or the entry was changed.
         """
         master_key_id = self.check_column_kek(kek)
         known, now = refusals(), self.clock()
@@ -324,7 +326,7 @@ class ColumnKeyMaker:
         if (reason := known.known(self.kms, blob, master_key_id, now)) is not None:
             raise ColumnKeyDeniedError(field_id, master_key_id, reason)
         try:
-            return unwrap_key(self.kms, blob, master_key_id)
+            return unwrap_kek(self.kms, blob, master_key_id, f"column KEK {kek.key_id} of column {field_id}")
         except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
             known.add(self.kms, blob, master_key_id, now, str(error))
             raise ColumnKeyDeniedError(field_id, master_key_id, str(error)) from error
@@ -375,7 +377,7 @@ class ColumnKeyMaker:
         """
         master_key_id = self.check_column_kek(kek)
         old, from_key_id = kek.wrapped_bytes(), from_key_id or master_key_id
-        key = unwrap_key(self.kms, old, from_key_id)
+        key = unwrap_kek(self.kms, old, from_key_id, f"column KEK {kek.key_id}")
         for entry in (entry for entry in ring.column_keys if entry.encrypted_by_id == kek.key_id):
             AesGcm(key).decrypt(entry.wrapped_bytes(), _aad_of(kek, entry))
         wrapped = rewrap_key(self.kms, old, master_key_id, from_key_id, key)

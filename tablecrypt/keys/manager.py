@@ -33,7 +33,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChan
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.key_ring import KEY_TIMESTAMP, EncryptedKey, KeyChain, KeyRing, may_wrap
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.new_blobs import rewrap_key, unwrap_key, wrap_key
+from tablecrypt.kms.new_blobs import rewrap_key, unwrap_kek, wrap_key
 
 DEFAULT_DATA_KEY_LENGTH: Final = names.DATA_KEY_LENGTH.whole_number({})
 DEFAULT_KEK_LIFESPAN_MS: Final = names.KEK_LIFESPAN_MS.whole_number({})
@@ -193,7 +193,7 @@ class EncryptionManager:
         """
         self._check_master_key(chain.kek)
         old, from_key_id = chain.kek.wrapped_bytes(), from_key_id or self.table_key_id
-        key = unwrap_key(self.kms, old, from_key_id)
+        key = unwrap_kek(self.kms, old, from_key_id, f"KEK {chain.kek.key_id}")
         _encoded_key_metadata(chain, key)
         wrapped = rewrap_key(self.kms, old, self.table_key_id, from_key_id, key)
         return chain.kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
@@ -247,7 +247,7 @@ class EncryptionManager:
 
     def _unwrap(self, kek: EncryptedKey) -> Secret:
         self._check_master_key(kek)
-        return unwrap_key(self.kms, kek.wrapped_bytes(), self.table_key_id)
+        return unwrap_kek(self.kms, kek.wrapped_bytes(), self.table_key_id, f"KEK {kek.key_id}")
 
     def _check_master_key(self, kek: EncryptedKey) -> None:
         if kek.encrypted_by_id != self.table_key_id:

@@ -10,7 +10,8 @@ the tables are lost. Wrapped keys have the layout that tablecrypt/kms/client.py 
 Its mode is 0600 or narrower: a file that its group or others can read or write is refused, and so is one on a system without such modes.
 It changes whole or not at all, by one process at a time (tablecrypt/_atomic_file.py).
 
-Raises: ConfigurationError when the file is absent, too open, being changed, or when a key is added twice; FormatError for other content.
+Raises ConfigurationError when the file is absent, too open, being changed or no key file, or when a key is added twice. What is wrong with
+it is no FormatError, which would be said of the table's files.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import BinaryIO, Final
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, with_sentence
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, unwrap_with_master_key, wrap_with_master_key
 from tablecrypt.properties import KMS_LOCAL_KEY_FILE
 
@@ -128,26 +129,26 @@ def _decode(path: Path, content: bytes) -> KeyFile:
         document = json.loads(content)
     except (ValueError, RecursionError):
         # Not chained: json's error holds the whole text, keys included.
-        raise FormatError(f"the key file {path} is not JSON") from None
+        raise ConfigurationError(f"the key file {path} is not JSON") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise FormatError(f"{path} is not a key file of tablecrypt")
+        raise ConfigurationError(f"{path} is not a key file of tablecrypt")
     if document.get("version") != VERSION:
-        raise FormatError(f"the key file {path} has a version other than {VERSION}, the only one that this release reads")
+        raise ConfigurationError(f"the key file {path} has a version other than {VERSION}, the only one that this release reads")
     keys = document.get("keys")
     if not isinstance(keys, dict):
-        raise FormatError(f"the key file {path} has no keys")
+        raise ConfigurationError(f"the key file {path} has no keys")
     return {key_id: _decode_versions(path, key_id, versions) for key_id, versions in keys.items()}
 
 
 def _decode_versions(path: Path, key_id: str, versions: object) -> dict[int, Secret]:
     if not isinstance(versions, Mapping) or not versions:
-        raise FormatError(f"the key file {path}: key {key_id!r} has no versions")
+        raise ConfigurationError(f"the key file {path}: key {key_id!r} has no versions")
     return {_decode_version(path, key_id, number): _decode_key(path, key_id, text) for number, text in versions.items()}
 
 
 def _decode_version(path: Path, key_id: str, number: object) -> int:
     if not isinstance(number, str) or not number.isascii() or not number.isdigit() or not 1 <= int(number[:11]) <= _HIGHEST_KEY_VERSION:
-        raise FormatError(f"the key file {path}: a version of key {key_id!r} is not a number from 1 to {_HIGHEST_KEY_VERSION}")
+        raise ConfigurationError(f"the key file {path}: a version of key {key_id!r} is not a number from 1 to {_HIGHEST_KEY_VERSION}")
     return int(number[:11])
 
 
@@ -157,7 +158,7 @@ def _decode_key(path: Path, key_id: str, text: object) -> Secret:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) not in KEY_LENGTHS:
-        raise FormatError(f"the key file {path}: a version of key {key_id!r} is not base64 of 16, 24 or 32 bytes")
+        raise ConfigurationError(f"the key file {path}: a version of key {key_id!r} is not base64 of 16, 24 or 32 bytes")
     return Secret(key)
 
 
@@ -182,7 +183,11 @@ class LocalFileKeyManagementClient:
         return wrap_with_master_key(key, self._versions(wrapping_key_id), wrapping_key_id, self._random)
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
-        return unwrap_with_master_key(wrapped_key, self._versions(wrapping_key_id), wrapping_key_id)
+        versions = self._versions(wrapping_key_id)
+        try:
+            return unwrap_with_master_key(wrapped_key, versions, wrapping_key_id)
+        except (AuthenticationError, FormatError, KeyNotFoundError) as error:
+            raise with_sentence(error, f"The key file is {self._path.absolute()}") from error
 
     def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
         return generate_by_wrapping(self, wrapping_key_id, length, self._random)

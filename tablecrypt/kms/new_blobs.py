@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError, KmsAccessDeniedError, KmsError
+from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError, KmsAccessDeniedError, KmsError, MasterKeyMismatchError
 from tablecrypt.kms import client as calls
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.redaction import without_locals
@@ -105,6 +105,28 @@ def unwrap_key(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id:
     except BaseException as error:
         without_locals(error)
         raise
+
+
+def unwrap_kek(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id: str, what: str) -> Secret:
+    """Return the KEK inside a blob of `encryption-keys`.
+
+    Args:
+        client: asked to unwrap it.
+        wrapped_key: the blob.
+        wrapping_key_id: the master key that should have wrapped it.
+        what: names the KEK in the message.
+
+    Raises:
+        MasterKeyMismatchError: the service has a master key of that id, and it does not open the blob.
+        KmsError, KeyNotFoundError: as the client raises them.
+    """
+    try:
+        return unwrap_key(client, wrapped_key, wrapping_key_id)
+    except (AuthenticationError, FormatError) as error:
+        raise MasterKeyMismatchError(
+            f"{wrapping_key_id!r} is not the master key that wrapped {what}, or the entry of the KEK was changed: {error}. "
+            "Use the key service or the key file with which the table was written"
+        ) from error
 
 
 def check_blob(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id: str, key: Secret) -> None:

@@ -22,7 +22,15 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, KmsError
+from tablecrypt.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    FormatError,
+    KeyIdChangedError,
+    KeyNotFoundError,
+    KmsError,
+    MasterKeyMismatchError,
+)
 from tablecrypt.keys.key_ring import EncryptedKey, KeyChain, KeyRing
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, replaced_key
 from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
@@ -115,6 +123,7 @@ def rescue(
         ConfigurationError: the table is not encrypted, or a given file is not metadata of this table.
         KeyNotFoundError: the key of a snapshot is nowhere, and `expire_lost` is not set or a branch or tag needs it; nothing has changed.
         KmsError: the KMS was not reached, or refused a key without which a snapshot does not open; nothing has changed.
+        MasterKeyMismatchError: no KEK opens, since another master key wrapped them; nothing has changed.
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     given, counted = list(metadata or ()), Counted("rescue", "snapshots", progress)
@@ -142,6 +151,8 @@ def _plan(table: EncryptedTable, given: list[str], expire_lost: bool, counted: C
     lost = [each for each in found.broken if each.snapshot_id not in damaged]
     if lost and opener.refusal is not None:
         raise opener.refusal
+    if lost and opener.mismatch is not None and not opener.has_opened:
+        raise opener.mismatch
     _refuse_to_lose(table, lost, expire_lost)
     known = {entry.key_id: entry for entry in current.encryption_keys}
     entries = [entry for entry in found.entries.values() if known.get(entry.key_id) != entry]
@@ -178,11 +189,15 @@ class _Opener:
     Attributes:
         refusal: what the KMS said when it refused a key. An old version of the master key may be gone, or a permission may be missing:
             that is told apart by whether every snapshot opens in the end.
+        mismatch: what was said of a KEK that its master key does not open. If another one opens, somebody changed that KEK's entry.
+        has_opened: whether any KEK has opened.
     """
 
     def __init__(self, table: EncryptedTable) -> None:
         self._table = table
         self.refusal: KmsError | None = None
+        self.mismatch: MasterKeyMismatchError | None = None
+        self.has_opened = False
 
     def broken(self, counted: Counted) -> list[EncryptedSnapshot]:
         """Return the snapshots that have a key-id and whose manifest lists do not open."""
@@ -203,6 +218,9 @@ class _Opener:
     def _succeeds(self, attempt: Callable[[], object]) -> bool:
         try:
             attempt()
+        except MasterKeyMismatchError as error:
+            self.mismatch = error
+            return False
         except (*_DOES_NOT_OPEN, FileNotFoundError):
             return False
         except KmsError as error:
@@ -210,6 +228,7 @@ class _Opener:
                 raise
             self.refusal = error
             return False
+        self.has_opened = True
         return True
 
 

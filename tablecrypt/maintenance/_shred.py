@@ -145,6 +145,7 @@ def shred(
         ConfigurationError: the table is not encrypted, an id is no number, a branch or tag points to a snapshot, a whole table is not
             confirmed; or the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies.
         KeyNotFoundError, AuthenticationError: a live snapshot cannot be read: nothing has changed; `rescue` may help.
+        MasterKeyMismatchError: nothing opens, since another master key wrapped the table's KEKs; nothing has changed.
         KmsError: the KMS refused; nothing has changed.
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """

@@ -28,6 +28,7 @@ from tablecrypt.errors import (
     KeyIdChangedError,
     KeyNotFoundError,
     KmsError,
+    MasterKeyMismatchError,
     PlaintextRefusedError,
 )
 from tablecrypt.keys.key_ring import KeyRing
@@ -206,6 +207,8 @@ class _InventoryTaker:
         self._deleted: dict[str, set[int]] = {}
         self._selected: dict[str, None] = {}
         self._unknown: list[int] = []
+        self._mismatch: MasterKeyMismatchError | None = None
+        self._has_opened = False
 
     def add_live(self, snapshot: EncryptedSnapshot) -> None:
         """Note the files of a snapshot that stays. What cannot be read is raised."""
@@ -219,6 +222,9 @@ class _InventoryTaker:
         """Note the files of a snapshot that goes, or that it cannot be read."""
         try:
             entries = self._entries_of(snapshot)
+        except MasterKeyMismatchError as error:
+            self._mismatch = error
+            self._unknown.append(snapshot.snapshot_id)
         except _OUT_OF_REACH:
             self._unknown.append(snapshot.snapshot_id)
         except KmsError as error:
@@ -230,7 +236,13 @@ class _InventoryTaker:
             self._selected.update({entry.path: None for entry in entries if not entry.is_deleted})
 
     def inventory(self) -> Inventory:
-        """Say what becomes of the files, once all snapshots were added."""
+        """Say what becomes of the files, once all snapshots were added.
+
+        Raises:
+            MasterKeyMismatchError: nothing opens, since the table's master key is another than the one that wrapped its KEKs.
+        """
+        if self._mismatch is not None and not self._has_opened:
+            raise self._mismatch
         not_live = [path for path in self._selected if path not in self._live]
         return Inventory(
             shredded=tuple(path for path in not_live if path not in self._deleted),
@@ -241,6 +253,7 @@ class _InventoryTaker:
 
     def _entries_of(self, snapshot: EncryptedSnapshot) -> list[_Entry]:
         manifests = snapshot.manifests(self._io)
+        self._has_opened = True
         missing = [manifest for manifest in manifests if manifest.manifest_path not in self._entries]
         read = ExecutorFactory.get_or_create().map(self._read, missing)
         self._entries.update({manifest.manifest_path: entries for manifest, entries in zip(missing, read, strict=True)})

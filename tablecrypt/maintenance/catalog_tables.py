@@ -3,15 +3,18 @@
     include     globs of whole names, `db.*`; none: all
     exclude     globs of names that are left out, before include is asked
 
-A glob that matches no table is refused: it is a slip more often than a wish, and "nothing failed" would be true of it.
+A glob that matches no table is refused, and so are globs that leave none: it is a slip more often than a wish, and "nothing failed" would
+be true of it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from glob import escape
 from typing import Any, Generic, Protocol, TypeVar
 
 from pyiceberg.catalog import Catalog
@@ -21,7 +24,7 @@ from pyiceberg.typedef import Identifier
 from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.progress import Progress, ProgressListener
-from tablecrypt.printable import json_form
+from tablecrypt.printable import counted, json_form
 from tablecrypt.table.table import is_encrypted
 
 logger = logging.getLogger(__name__)
@@ -112,16 +115,17 @@ def identifiers_of(catalog: Catalog, include: Sequence[str] = (), exclude: Seque
     """Return the tables of a catalog that the globs leave.
 
     Raises:
-        ConfigurationError: a glob matches no table, or is no text.
+        ConfigurationError: a glob matches no table, or is no text; or the globs leave none.
     """
     included, excluded = names_of("include", include), names_of("exclude", exclude)
     names = {".".join(each): each for each in _identifiers(catalog)}
     for argument, glob in (*(("include", each) for each in included), *(("exclude", each) for each in excluded)):
-        if not any(fnmatchcase(name, glob) for name in names):
-            raise ConfigurationError(
-                f"{argument} {glob!r} matches none of the {len(names):,} tables of catalog {catalog.name}: write a glob such as db.*"
-            )
-    chosen = (name for name in names if _matches(name, included or ("*",)) and not _matches(name, excluded))
+        if not _matching(names, glob):
+            tables = counted(len(names), "table", "tables")
+            raise ConfigurationError(f"{argument} {glob!r} matches none of the {tables} of catalog {catalog.name}{_near(glob, names)}")
+    chosen = [name for name in names if _matches(name, included or ("*",)) and not _matches(name, excluded)]
+    if excluded and not chosen:
+        raise ConfigurationError(f"exclude leaves out every table of catalog {catalog.name} that was meant")
     return [names[name] for name in chosen]
 
 
@@ -142,6 +146,27 @@ def _outcome(catalog: Catalog, identifier: Identifier, operation: Callable[[Tabl
     except Exception as error:
         logger.debug("%s failed", name, exc_info=True)
         return TableOutcome(name, error=error)
+
+
+def first_table(catalog: Catalog) -> Identifier | None:
+    """Return one of a catalog's tables; None where it has none."""
+    return next(_identifiers(catalog), None)
+
+
+def _matching(names: Iterable[str], glob: str) -> list[str]:
+    return [name for name in names if fnmatchcase(name, glob)]
+
+
+def _near(glob: str, names: Iterable[str]) -> str:
+    """Return the glob or the name that may have been meant, as a question; nothing where none comes near."""
+    known = list(names)
+    if not known:
+        return ": is it the catalog that you mean?"
+    if glob in known:
+        return f": to name this one table, write {escape(glob)}"
+    namespaces = {f"{name.rpartition('.')[0]}.*" for name in known}
+    near = get_close_matches(glob, [*sorted(namespaces), *known], n=1)
+    return f"; did you mean {near[0]}?" if near else ": write a glob such as db.*"
 
 
 def _matches(name: str, globs: Sequence[str]) -> bool:

@@ -5,9 +5,9 @@
 What cannot be opened on the way is told and not raised, so that the rest is still found. A snapshot from before the table was encrypted has
 no key; its plaintext files are found too, and have none either.
 
-Raises KmsError where the key service fails, ConfigurationError or MissingExtraError where it cannot be asked, KmsAccessDeniedError or
-KeyNotFoundError where it refuses every KEK: then nothing can be said about the files. A refusal of some keys, such as those of a disabled
-key version, is told like anything else that cannot be opened.
+Raises KmsError where the key service fails, ConfigurationError or MissingExtraError where it cannot be asked, KmsAccessDeniedError,
+KeyNotFoundError or MasterKeyMismatchError where no KEK opens: then nothing can be said about the files. If some KEKs open, those that do
+not, such as those of a disabled key version or with a forged entry, are told like anything else that cannot be opened.
 
 `inspect` sums it up: keys, snapshots and files, layer by layer.
 """
@@ -15,7 +15,7 @@ key version, is told like anything else that cannot be opened.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -36,6 +36,7 @@ from tablecrypt.errors import (
     KeyNotFoundError,
     KmsAccessDeniedError,
     KmsError,
+    MasterKeyMismatchError,
     MissingExtraError,
     TablecryptError,
 )
@@ -129,7 +130,7 @@ class _OpenedList:
     manifests: tuple[ManifestFile, ...] = ()
     error: Exception | None = None
     is_refused: bool = False
-    """Whether the key service refused the KEK, or does not know its master key."""
+    """Whether the KEK did not open: the key service refused it, does not know its master key, or has another one under that id."""
 
 
 def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
@@ -141,12 +142,13 @@ def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
 
     Raises:
         KmsError, KeyNotFoundError: the key service failed, or refused every KEK.
+        MasterKeyMismatchError: another master key wrapped the KEKs.
         ConfigurationError, MissingExtraError: the key service cannot be asked as it is configured.
     """
     found = Reachable()
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-walk") as pool:
         lists = list(pool.map(lambda each: _open_list(metadata, io, each), metadata.snapshots))
-        _raise_if_all_are_refused(lists)
+        _raise_if_no_kek_opens(metadata.snapshots, lists)
         for snapshot, opened in zip(metadata.snapshots, lists, strict=True):
             _add(found, opened.file)
             if opened.error is not None:
@@ -185,7 +187,7 @@ def _open_list(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> _Open
             kek = chain.kek.key_id
             try:
                 key = _manager_io(io).manager.decrypt_manifest_list_key_metadata(chain)
-            except (KmsAccessDeniedError, KeyNotFoundError) as refused:
+            except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyMismatchError) as refused:
                 return _OpenedList(_list_file(snapshot, None, kek), error=refused, is_refused=True)
             manifests = snapshot.manifests(io)
         else:
@@ -204,9 +206,12 @@ def _is_made_up(io: FileIO, snapshot: Snapshot, error: Exception) -> bool:
     return io.own_folders.reason_against(snapshot.manifest_list) is not None
 
 
-def _raise_if_all_are_refused(lists: list[_OpenedList]) -> None:
-    if lists and all(each.is_refused for each in lists) and lists[0].error is not None:
-        raise lists[0].error
+def _raise_if_no_kek_opens(snapshots: Sequence[Snapshot], lists: list[_OpenedList]) -> None:
+    """Raise what was said of the first KEK where none opens. A snapshot in plaintext, which is a finding, is never hidden that way."""
+    asked = [opened for snapshot, opened in zip(snapshots, lists, strict=True) if opened.file.keks or not getattr(snapshot, "key_id", None)]
+    first = asked[0].error if asked and all(each.is_refused for each in asked) else None
+    if first is not None:
+        raise first
 
 
 def _list_file(snapshot: Snapshot, key: StandardKeyMetadata | None, kek: str | None) -> ReachableFile:

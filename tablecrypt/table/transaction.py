@@ -56,7 +56,13 @@ from tablecrypt.table._pyiceberg.producers import FastAppendFiles
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, UpdateSpecAdapter, parse_row_filter
 from tablecrypt.table.filters import partitions_filter, with_nanoseconds, with_sql_null_semantics
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.declaration import Declaration, declared_by_removal, declared_by_schema, declared_by_update
+from tablecrypt.table.protection.declaration import (
+    Declaration,
+    check_master_keys,
+    declared_by_removal,
+    declared_by_schema,
+    declared_by_update,
+)
 from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
@@ -304,9 +310,11 @@ class EncryptedTransaction(TransactionAdapter):
             KeyIdChangedError: encryption.key-id is among them with another value.
             ConfigurationError: another property of encryption is among them with a value that cannot be used, or columns cannot be
                 protected as declared.
+            KeyNotFoundError, KmsError: the key service does not wrap under the master key of a column that is declared.
         """
         declared = declared_by_update(self.table_metadata, {**properties, **kwargs}, self._of_catalog)
         check_table_properties(self.table_metadata.properties, {**self.table_metadata.properties, **declared.updates})
+        self._check_master_keys(self.table_metadata, declared.updates)
         return self._set_and_remove(declared)
 
     def remove_properties(self, *removals: str) -> Transaction:
@@ -355,8 +363,14 @@ class EncryptedTransaction(TransactionAdapter):
         """Return the update that protects columns which a new schema tags."""
         if not any(isinstance(update, SetCurrentSchemaUpdate) for update in updates):
             return ()
-        declared = declared_by_schema(update_table_metadata(self.table_metadata, updates), self._of_catalog)
+        metadata = update_table_metadata(self.table_metadata, updates)
+        declared = declared_by_schema(metadata, self._of_catalog)
+        self._check_master_keys(metadata, declared)
         return (SetPropertiesUpdate(updates=declared),) if declared else ()
+
+    def _check_master_keys(self, metadata: TableMetadata, updates: Properties) -> None:
+        after = {**metadata.properties, **updates}
+        check_master_keys(self.table_io.manager, metadata.properties, after, metadata.schema())
 
     def belongs_to_attempt(self, update: TableUpdate) -> bool:
         """Key entries of an abandoned attempt must not reach the metadata."""

@@ -112,21 +112,22 @@ def test_quiet_says_nothing_of_retries_and_all_of_errors(tmp_path: Path) -> None
 def test_the_last_line_of_an_audit_tells_plaintext_from_other_critical_findings(capsys: pytest.CaptureFixture[str]) -> None:
     def last_line(*kinds: FindingKind) -> str:
         findings = tuple(Finding(kind, "here", "so") for kind in kinds)
-        table = TableAudit("db.t", "", "", None, None, None, (), (), (), (), findings)
+        table = TableAudit("db.t", "file:///t", "", None, None, None, (), (), (), (), findings)
         _print_audit(Audit("c", True, dt.datetime.now(dt.UTC), (table,)), None)
         return capsys.readouterr().out.splitlines()[-1]
 
-    assert last_line(FindingKind.MISSING_FILE) == "no plaintext was found"
-    assert last_line(FindingKind.REUSED_KEY) == "no plaintext was found, but there are critical findings"
-    assert last_line(FindingKind.REUSED_KEY, FindingKind.PLAINTEXT_FILE) == "plaintext was found"
+    assert last_line(FindingKind.MISSING_FILE) == "1 table looked at: no plaintext was found"
+    assert last_line(FindingKind.REUSED_KEY) == "1 table looked at: no plaintext was found, but there are critical findings"
+    assert last_line(FindingKind.REUSED_KEY, FindingKind.PLAINTEXT_FILE) == "1 table looked at: plaintext was found"
 
 
 def test_a_terminal_sees_no_bar_when_it_is_to_be_quiet(tmp_path: Path) -> None:
-    """The catalog is empty, so that the audit of it ends with what it found."""
+    """The catalog is empty, so that the audit of it ends with that it looked at nothing."""
     catalog = ("-p", "type=tablecrypt", "-p", f"uri=sqlite:///{tmp_path}/catalog.db", "-p", f"warehouse=file://{tmp_path}")
     code, shown = run_terminal(*catalog, "-p", "encryption.kms-type=memory", "audit", "--quiet")
 
-    assert (code, shown) == (0, "no plaintext was found\r\n")
+    assert code == 2
+    assert [line.partition(" ")[0] for line in shown.splitlines()] == ["0", "tablecrypt:"]
 
 
 def test_rows_as_csv_have_no_control_character_in_the_names_of_columns() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TablecryptError
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
 from tablecrypt.kms.client import unwrap_with_master_key
 from tablecrypt.kms.local_file import LocalFileKeyManagementClient, add_key, add_key_version, create_key_file, read_key_file
 from tests.support.mutations import mutated
@@ -168,7 +168,7 @@ def test_a_master_key_is_an_aes_key(path: Path, length: int) -> None:
 )
 def test_a_file_that_is_not_a_key_file_is_refused_without_showing_it(path: Path, content: str) -> None:
     _write(path, content)
-    with pytest.raises(FormatError) as refusal:
+    with pytest.raises(ConfigurationError) as refusal:
         read_key_file(path)
     assert KEY[:-8] not in "".join(traceback.format_exception(refusal.value))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
@@ -19,6 +20,7 @@ from tests.support import refusing_services
 from tests.support.catalogs import MASTER_KEY
 from tests.support.command import Command, run
 from tests.support.maintained_table import SCHEMA, rows
+from tests.support.protected_tables import Clients, clients, protected_table, write_only
 
 
 @pytest.fixture
@@ -111,11 +113,86 @@ def test_keys_that_the_configuration_names_are_tried(catalog: Catalog, propertie
     assert failing(doctor(load_catalog("prod", **properties, **allowed))) == {"wrap with late", "wrap with soon"}
 
 
-def test_a_catalog_that_makes_plain_tables_is_told(catalog: Catalog, properties: dict[str, str]) -> None:
-    name = "plain tables are refused"
+def said_of_plaintext(properties: dict[str, str], table: str | None = None, **more: str) -> str:
+    """What the first check says, which is on plaintext."""
+    found = doctor(load_catalog("prod", **properties, **more), table)
+    first = found.checks[0]
+    assert first.name == "this catalog refuses plaintext"
+    assert found.refuses_plaintext is (more.get("encryption.required") == "true")
+    return first.found
 
-    assert name in {each.name for each in doctor(catalog).checks}
-    assert name not in {each.name for each in doctor(load_catalog("prod", **properties, **{"encryption.required": "true"})).checks}
+
+def test_it_begins_with_whether_the_catalog_refuses_plaintext_and_why(catalog: Catalog, properties: dict[str, str]) -> None:
+    allowed = {"encryption.allowed-key-ids": "*"}
+    catalog.update_namespace_properties("db", updates={"encryption.default-key-id": "of-namespace"})
+
+    assert said_of_plaintext(properties).startswith("no: encryption.required is not true")
+    assert "is a plain one" in said_of_plaintext(properties)
+    assert said_of_plaintext(properties, **{"encryption.required": "true"}).startswith("yes: encryption.required=true")
+    assert "gets of-catalog" in said_of_plaintext(properties, **{"encryption.default-key-id": "of-catalog"})
+    assert "gets of-namespace" in said_of_plaintext(properties, "db.rows", **allowed)
+    lines = Command(properties | allowed).run("doctor").stdout.splitlines()
+    assert lines[1].strip().startswith("--     this catalog refuses plaintext: no: ")
+    assert json.loads(Command(properties | allowed).run("doctor", "--json").stdout)["refuses_plaintext"] is False
+
+
+def test_a_default_key_that_the_client_does_not_allow_fails(catalog: Catalog) -> None:
+    catalog.update_namespace_properties("db", updates={"encryption.default-key-id": "of-namespace"})
+
+    assert failing(doctor(catalog, "db.rows")) == {"this catalog refuses plaintext"}
+
+
+def test_the_key_service_that_nobody_contacted_is_not_well(catalog: Catalog) -> None:
+    found = doctor(catalog)
+    service = next(each for each in found.checks if each.name == "the key service")
+
+    assert (service.state.value, "nothing was contacted" in service.found) == ("untried", True)
+    assert refusing_services.asked.total() == 0
+    assert service in found.untried
+    assert next(each for each in doctor(catalog, "db.rows").checks if each.name == "the key service").state.value == "works"
+
+
+def test_an_empty_catalog_does_not_pass_all_checks(properties: dict[str, str]) -> None:
+    done = Command(properties).run("doctor")
+
+    assert "the catalog has tables: there is no table in it" in done.stdout
+    assert "all checks pass" not in done.stdout
+    assert done.stdout.splitlines()[-1] == "nothing fails, but 3 checks were not tried"
+
+
+class TestColumnKeys:
+    """A table with the column `ssn` under a master key of its own."""
+
+    @pytest.fixture
+    def both(self, tmp_path: Path) -> Clients:
+        made = clients(tmp_path)
+        protected_table(made.payroll).append(pa.table({"id": [1], "ssn": ["SSN-1"]}))
+        return made
+
+    def test_each_is_tried_once(self, both: Clients) -> None:
+        found = doctor(both.payroll, "db.people")
+
+        assert found.is_well
+        tried = [each.name for each in found.checks if each.area == "keys"]
+        assert tried.count("wrap with pii") == tried.count("unwrap with pii") == tried.count("wrap with orders") == 1
+        assert "open the KEK of column ssn, person.email with pii" in tried
+
+    def test_an_analyst_hears_which_column_has_a_key_that_he_lacks(self, both: Clients) -> None:
+        found = doctor(both.analyst, "db.people")
+
+        assert failing(found) == {"wrap with pii", "open the KEK of column ssn, person.email with pii"}
+        assert any("who see masks without it" in each.advice for each in found.checks)
+        assert failing(doctor(both.analyst, "db.people", read_only=True)) == {"open the KEK of column ssn, person.email with pii"}
+
+    def test_who_may_only_wrap_hears_that_he_may_not_read(self, both: Clients) -> None:
+        fails = {"unwrap with pii", "open the KEK of column ssn, person.email with pii"}
+
+        assert failing(doctor(write_only(both), "db.people")) == fails
+
+    def test_a_key_of_a_column_that_is_declared_and_not_yet_written_is_tried(self, both: Clients) -> None:
+        protected_table(both.payroll, "db.new", **{"encryption.column-keys": "fin: salary"})
+
+        assert failing(doctor(both.analyst, "db.new")) == {"wrap with fin"}
 
 
 def test_a_table_whose_metadata_was_edited_fails(catalog: Catalog) -> None:

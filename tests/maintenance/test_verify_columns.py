@@ -19,7 +19,7 @@ from tablecrypt.parquet.twins import field_of_twin
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, key_metadata_of
-from tests.support.protected_tables import EMAIL, SSN, Clients, clients, metadata_of, protected_table
+from tests.support.protected_tables import EMAIL, SSN, Clients, clients, metadata_of, protected_table, write_only
 from tests.support.twin_files import ProtectedFile
 
 ROWS: Final = pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "note": ["a", "b", "c"]})
@@ -144,3 +144,29 @@ def test_whoever_continues_a_run_looks_at_twins_that_the_one_before_could_not(
     done = m.verify(people, resume_from=state)
     assert done.resumed == done.files - 2
     assert done.unchecked_columns == {}
+
+
+def test_the_verdict_counts_columns_and_files(both: Clients, people: EncryptedTable) -> None:
+    assert m.verify(people).verdict == "every file is intact"
+    seen = m.verify(_of_analyst(both, people))
+    assert (seen.unchecked_files, seen.to_json()["verdict"]) == (2, "2 columns in 2 files were not authenticated; all else is intact")
+    assert m.verify(_of_analyst(both, people), quick=True).verdict == "every head, length and footer is intact"
+    path = _path(_files(people)[0])
+    path.write_bytes(path.read_bytes()[:-9])
+    assert m.verify(_of_analyst(both, people)).verdict == "1 file is bad; 2 columns in 1 file were not authenticated"
+
+
+def test_one_of_two_column_keks_that_does_not_open_makes_a_bad_file(both: Clients, people: EncryptedTable) -> None:
+    """Somebody changed one entry; that the other opens shows that it is not the master key."""
+    write_only(both).load_table("db.people").append(ROWS)
+    table = cast("EncryptedTable", both.payroll.load_table("db.people"))
+    metadata = metadata_of(table)
+    first, last = metadata.key_ring.column_keks
+    forged = last.model_copy(update={"encrypted_key_metadata": first.encrypted_key_metadata[:-8] + "AAAAAAA="})
+    kept = [entry for entry in metadata.encryption_keys if entry.key_id != last.key_id]
+    table.metadata = metadata.model_copy(update={"encryption_keys": [*kept, forged]})
+
+    (bad,) = m.verify(table).bad
+
+    assert {problem.part for problem in bad.problems} == {"protected columns"}
+    assert "'pii' is not the master key that wrapped column KEK" in bad.problems[0].message

@@ -92,7 +92,7 @@ COMMANDS_THAT_KEEP: Final = {"doctor", "audit", "verify", "inspect", "cat", "com
 WHERE_FILES_ARE_DELETED: Final = {
     "tablecrypt/files/encrypting_file_io.py": "the one way to the store; it asks which files are the table's",
     "tablecrypt/files/raw_output.py": "a file of its own that it did not finish",
-    "tablecrypt/maintenance/_doctor.py": "its own probe",
+    "tablecrypt/maintenance/_doctor/check_up.py": "its own probe",
     "tablecrypt/maintenance/_journal.py": "its own journal, which is committed",
     "tablecrypt/maintenance/_storage.py": "checksums of a file that is gone, or another one now",
     "tablecrypt/spark/jvm/coordinator.py": "files of a write that is not committed",

@@ -16,6 +16,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError
+from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.protection.guard import GUARD, changed_guard
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
@@ -101,6 +102,7 @@ def test_a_rename_keeps_the_protection_and_an_older_metadata_does_too(table: Enc
 
 def test_a_key_id_with_colons_ends_at_the_last_one(both: Clients) -> None:
     arn = "arn:aws:kms:eu-central-1:111122223333:key/abc"
+    MemoryKeyManagementClient(both.payroll.properties).create_key(arn)
     made = both.payroll.create_table("db.arn", SCHEMA, properties=keys(f"{arn}: ssn ; {COLUMN_KEY}:note"))
     assert [each[0] for each in policy(cast("EncryptedTable", made)).values()] == [arn, COLUMN_KEY]
 

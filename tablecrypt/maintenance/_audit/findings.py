@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple
 
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._audit.file_signatures import Signature
 from tablecrypt.printable import json_form
 
@@ -75,6 +76,12 @@ class FindingKind(Enum):
         Severity.ERROR,
         "The key service refuses the table's key",
         "Grant the permission or enable the key; if the key is gone for good, so is the table.",
+    )
+    MASTER_KEY_MISMATCH = _Meaning(
+        "master-key-mismatch",
+        Severity.ERROR,
+        "Another master key wrapped the table's KEKs",
+        "Use the key service or the key file with which the table was written. If you did, somebody changed encryption-keys: restore it.",
     )
     KEY_NOT_ALLOWED = _Meaning(
         "key-not-allowed",
@@ -446,6 +453,21 @@ class Audit:
         """Whether rows or statistics are, or may be, readable without a key."""
         return any(finding.kind.is_plaintext for finding in self.findings)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no table was looked into: there is none, or none could be opened. Then nothing is known to be encrypted."""
+        return not any(table.location for table in self.tables)
+
+    def refuse_empty(self) -> None:
+        """Refuse to say that all is well where no table was looked into.
+
+        Raises:
+            ConfigurationError: none was.
+        """
+        if self.is_empty:
+            why = f"none of the {len(self.tables):,} could be opened" if self.tables else "there is none: is it the catalog that you mean?"
+            raise ConfigurationError(f"0 tables of catalog {self.catalog} were looked at: {why}")
+
     def to_json(self) -> dict[str, Any]:
         """Return the audit as JSON's types."""
         counts = {severity.label: sum(each.severity == severity for each in self.findings) for severity in reversed(Severity)}
@@ -453,6 +475,7 @@ class Audit:
             "catalog": self.catalog,
             "whole_catalog": self.is_whole,
             "moment": self.moment.isoformat(),
+            "empty": self.is_empty,
             "plaintext": self.has_plaintext,
             "findings": counts,
             "tables": [table.to_json(self.moment) for table in self.tables],

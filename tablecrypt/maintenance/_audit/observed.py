@@ -119,6 +119,11 @@ class Observed:
         """Every file that the table's snapshots lead to."""
         return self.reachable.files.values()
 
+    @property
+    def hides_files(self) -> bool:
+        """Whether a manifest list or manifest could not be read, so that live files below it are not known."""
+        return any(each.kind.is_metadata for each in self.reachable.unopened)
+
     def is_encrypted(self, file: ReachableFile) -> bool:
         """Whether a file has a key, and begins as one that is encrypted."""
         return file.key is not None and self.starts[file.location].signature == wanted_signature(file)
@@ -132,7 +137,7 @@ def observe(table: Table, counted: Counted) -> Observed:
         counted: hears of the files that were looked at.
 
     Raises:
-        KmsError: the key service refused or failed.
+        KmsError, KeyNotFoundError, MasterKeyMismatchError: the key service failed, or no KEK opens.
     """
     metadata = table.metadata
     store = table.io.inner if isinstance(table.io, EncryptingFileIO) else table.io
@@ -287,8 +292,15 @@ def unfinished_operation(file: StoredFile, io: FileIO) -> str | None:
     return match["operation"] if holds_keys_alone else None
 
 
-def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], folder: Folder) -> Iterator[Finding]:
-    """Yield what files are that the table does not know, by how they begin."""
+def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], folder: Folder, knows_all: bool = True) -> Iterator[Finding]:
+    """Yield what files are that the table does not know, by how they begin.
+
+    Args:
+        files: which the table does not know.
+        starts: how they begin, by location.
+        folder: what is beside them.
+        knows_all: whether every manifest was read. If not, ciphertext that nothing names may be live, and nobody is to delete it.
+    """
     ciphertext: list[StoredFile] = []
     for file in files:
         start = starts[file.location]
@@ -300,7 +312,7 @@ def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], f
             yield Finding(FindingKind.PLAINTEXT_ORPHAN, file.location, f"{start.shown}, {file.size} bytes")
         elif start.signature in (Signature.UNKNOWN, Signature.UNREADABLE, Signature.CHECKSUMS):
             yield Finding(FindingKind.UNKNOWN_CONTENT, file.location, f"{start.shown}, {file.size} bytes")
-    if ciphertext:
+    if ciphertext and knows_all:
         shown = ", ".join(file.location for file in ciphertext[:_SHOWN])
         message = f"{len(ciphertext)} with {sum(file.size for file in ciphertext)} bytes, such as {shown}"
         yield Finding(FindingKind.ORPHANS, "the table's folder", message)

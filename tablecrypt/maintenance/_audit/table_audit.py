@@ -40,6 +40,7 @@ from tablecrypt.errors import (
     KeyNotFoundError,
     KmsAccessDeniedError,
     KmsError,
+    MasterKeyMismatchError,
     MasterKeyRefusedError,
     TablecryptError,
 )
@@ -63,6 +64,7 @@ from tablecrypt.maintenance._tables import checked_moment, name_of
 from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
+from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning.missing_main import cut_off_head, described
 from tablecrypt.table.table import plain_tables_opened
@@ -117,21 +119,29 @@ def audit(
             it is configured.
         KmsError, KeyNotFoundError: the key service failed, or refused every KEK of the table: without it nothing below the metadata can be
             seen. Of a catalog, a table that it refuses is a finding.
+        MasterKeyMismatchError: another master key wrapped the KEKs of the table, or of all tables of the catalog. Of some, it is a finding.
     """
     moment = dt.datetime.now(dt.UTC) if now is None else checked_moment("now", now)
     if isinstance(target, Table):
         if include or exclude:
             raise ConfigurationError(f"include and exclude choose among the tables of a catalog, but {name_of(target)} is one table")
         return Audit(target.catalog.name, False, moment, (_audited(target, moment, progress),))
-    tables = [_of_catalog(target, identifier, moment, progress) for identifier in identifiers_of(target, include, exclude)]
-    return Audit(target.name, not (include or exclude), moment, tuple(table for table in tables if table is not None))
+    mismatches: list[MasterKeyMismatchError] = []
+    found = [_of_catalog(target, identifier, moment, progress, mismatches) for identifier in identifiers_of(target, include, exclude)]
+    tables = tuple(table for table in found if table is not None)
+    if mismatches and len(mismatches) == len(tables):
+        # One wrong key file, said once. It hides no other finding.
+        raise mismatches[0]
+    return Audit(target.name, not (include or exclude), moment, tables)
 
 
 def _audited(table: Table, moment: dt.datetime, progress: ProgressListener) -> TableAudit:
     return audit_table(observe(table, Counted("audit", "files", progress)), moment, _pins_findings(table))
 
 
-def _of_catalog(catalog: Catalog, identifier: Identifier, moment: dt.datetime, progress: ProgressListener) -> TableAudit | None:
+def _of_catalog(
+    catalog: Catalog, identifier: Identifier, moment: dt.datetime, progress: ProgressListener, mismatches: list[MasterKeyMismatchError]
+) -> TableAudit | None:
     try:
         with plain_tables_opened():
             table = catalog.load_table(identifier)
@@ -148,6 +158,9 @@ def _of_catalog(catalog: Catalog, identifier: Identifier, moment: dt.datetime, p
         return _audited(table, moment, progress)
     except (KmsAccessDeniedError, KeyNotFoundError) as error:
         return _unseen(identifier, FindingKind.KEY_REFUSED, error)
+    except MasterKeyMismatchError as error:
+        mismatches.append(error)
+        return _unseen(identifier, FindingKind.MASTER_KEY_MISMATCH, error)
 
 
 def _unseen(identifier: Identifier, kind: FindingKind, error: Exception) -> TableAudit:
@@ -208,7 +221,7 @@ def _findings(seen: Observed, now: dt.datetime) -> Iterator[Finding]:
         yield from _statistics_findings(seen, location)
     yield from seen.older.findings
     yield from _reached_from_older(seen)
-    yield from orphan_findings(seen.orphans, seen.starts, seen.folder)
+    yield from orphan_findings(seen.orphans, seen.starts, seen.folder, knows_all=not seen.hides_files)
     for location, operation in seen.journals.items():
         yield Finding(FindingKind.UNFINISHED_OPERATION, location, f"{operation} is running, or was interrupted")
     if seen.folder.problem is not None:
@@ -425,7 +438,7 @@ def entry_findings(metadata: EncryptedTableMetadata) -> Iterator[Finding]:
     needed = ring.needed_by(named)
     unused = [key.key_id for key in metadata.encryption_keys if key.key_id not in needed]
     if unused:
-        yield Finding(FindingKind.UNUSED_KEY, "encryption-keys", f"{_count(unused, 'entry', 'entries')} not needed: {_some(unused)}")
+        yield Finding(FindingKind.UNUSED_KEY, "encryption-keys", f"{counted(len(unused), 'entry', 'entries')} not needed: {_some(unused)}")
 
 
 def _missing_entry(metadata: EncryptedTableMetadata, key_id: str) -> str | None:
@@ -457,12 +470,13 @@ def file_key_findings(
         if file.location in written and now - written[file.location] > DEK_LIFE:
             old.append(file.location)
     if short:
-        message = f"{_count(short, 'file has', 'files have')} a key of under {wanted_length} bytes: {_some(short)}"
+        message = f"{counted(len(short), 'file has', 'files have')} a key of under {wanted_length} bytes: {_some(short)}"
         yield Finding(FindingKind.SHORT_KEY, "data keys", message)
     if old:
-        yield Finding(FindingKind.DEK_PAST_LIFE, "data keys", f"{_count(old, 'file is', 'files are')} over five years old: {_some(old)}")
+        message = f"{counted(len(old), 'file is', 'files are')} over five years old: {_some(old)}"
+        yield Finding(FindingKind.DEK_PAST_LIFE, "data keys", message)
     if without_length:
-        message = f"{_count(without_length, 'file', 'files')}: {_some(without_length)}"
+        message = f"{counted(len(without_length), 'file', 'files')}: {_some(without_length)}"
         yield Finding(FindingKind.NO_LENGTH, "key metadata", message)
 
 
@@ -474,16 +488,12 @@ def partition_value_findings(metadata: EncryptedTableMetadata) -> Iterator[Findi
         count[snapshot.snapshot_id] += sum(name.startswith("partitions.") for name in properties)
     having = [str(snapshot_id) for snapshot_id, values in count.items() if values]
     if having:
-        message = f"summaries of {_count(having, 'snapshot', 'snapshots')} name partitions: {_some(having)}"
+        message = f"summaries of {counted(len(having), 'snapshot', 'snapshots')} name partitions: {_some(having)}"
         yield Finding(FindingKind.PARTITION_VALUES, "snapshots", message)
 
 
 def _milliseconds(moment: dt.datetime) -> int:
     return (moment - _EPOCH) // dt.timedelta(milliseconds=1)
-
-
-def _count(items: list[str], one: str, many: str) -> str:
-    return f"{len(items)} {one if len(items) == 1 else many}"
 
 
 def _some(items: list[str], shown: int = 3) -> str:

@@ -34,7 +34,7 @@ from tablecrypt.maintenance.columns.verification import TwinKeys, twins_to_verif
 from tablecrypt.maintenance.progress import Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
-from tablecrypt.printable import json_fields
+from tablecrypt.printable import counted, json_fields
 from tablecrypt.table.table import EncryptedTable
 
 
@@ -62,6 +62,7 @@ class Verification:
         bad: every file that failed.
         unchecked_columns: by protected column, in how many of the files that were looked at its values were not authenticated, because
             this user may not use the column's key, or it was shredded.
+        unchecked_files: how many files have such a column.
     """
 
     table: str
@@ -73,6 +74,22 @@ class Verification:
     parts: int
     bad: tuple[BadFile, ...]
     unchecked_columns: dict[str, int] = field(default_factory=dict)
+    unchecked_files: int = 0
+
+    @property
+    def verdict(self) -> str:
+        """What it came to, in one sentence that claims no more than was checked."""
+        if self.is_empty:
+            return "nothing was verified: the table has no files"
+        unchecked = ""
+        if self.unchecked_columns:
+            columns = counted(len(self.unchecked_columns), "column", "columns")
+            verb = "was" if len(self.unchecked_columns) == 1 else "were"
+            unchecked = f"{columns} in {counted(self.unchecked_files, 'file', 'files')} {verb} not authenticated"
+        if self.bad:
+            return "; ".join(filter(None, (counted(len(self.bad), "file is bad", "files are bad"), unchecked)))
+        what = "every file" if self.full else "every head, length and footer"
+        return f"{unchecked}; all else is intact" if unchecked else f"{what} is intact"
 
     @property
     def is_good(self) -> bool:
@@ -91,7 +108,8 @@ class Verification:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON's types."""
-        return {**json_fields(self), "good": self.is_good, "complete": self.is_complete, "empty": self.is_empty}
+        verdict = {"good": self.is_good, "complete": self.is_complete, "empty": self.is_empty, "verdict": self.verdict}
+        return {**json_fields(self), **verdict}
 
 
 @checked_arguments(formerly={"full": "not quick"})
@@ -118,6 +136,7 @@ def verify(
     Raises:
         ConfigurationError: the table is not encrypted, `resume_from` is not a state file of this table, or the key service cannot be asked.
         KmsError, KeyNotFoundError: the key service refused every KEK, or failed.
+        MasterKeyMismatchError: no KEK of the table, or of a protected column, opens: another master key wrapped them.
         OSError: the store failed. With `resume_from`, the next run continues from there.
     """
     table = require_encrypted(table, "there is nothing to authenticate")
@@ -184,6 +203,7 @@ class _Run:
             parts=self._parts,
             bad=tuple(self._bad_files()),
             unchecked_columns=unchecked_columns(self._table, self._twins.values()),
+            unchecked_files=sum(bool(twins.hidden) for twins in self._twins.values()),
         )
 
     def _work(self, file: ReachableFile, key: StandardKeyMetadata) -> FileWork[LookAt]:

@@ -11,8 +11,8 @@ in which a twin is under the table's key.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
@@ -22,6 +22,7 @@ from tablecrypt.errors import (
     FormatError,
     KeyIdChangedError,
     KeyNotFoundError,
+    MasterKeyMismatchError,
     PlaintextRefusedError,
     TamperedFileError,
 )
@@ -45,11 +46,13 @@ class TwinKeys:
         opened: field id and key metadata of each twin that can be checked, and its DEK.
         hidden: the field ids of those that cannot: their keys may not be used, or were shredded.
         problems: what is wrong with the file's twins already.
+        mismatches: by field id, what was said of a column KEK that its master key does not open; among the problems too.
     """
 
     opened: Mapping[tuple[int, bytes], Secret]
     hidden: frozenset[int] = frozenset()
     problems: tuple[str, ...] = ()
+    mismatches: Mapping[int, MasterKeyMismatchError] = field(default_factory=dict)
 
 
 def twins_to_verify(table: EncryptedTable, files: Mapping[str, StandardKeyMetadata], runner: Runner) -> dict[str, TwinKeys]:
@@ -62,6 +65,7 @@ def twins_to_verify(table: EncryptedTable, files: Mapping[str, StandardKeyMetada
 
     Raises:
         KmsError: the KMS failed otherwise than by refusing a column's key.
+        MasterKeyMismatchError: no key of a column opens, since another master key wrapped its KEKs.
     """
     metadata = encrypted_metadata_of(table)
     if not has_column_keys(metadata):
@@ -72,7 +76,17 @@ def twins_to_verify(table: EncryptedTable, files: Mapping[str, StandardKeyMetada
     for index, done in runner.run(table, look_at_footer, works):
         location = works[index].work
         found[location] = _opened(keys, done.result, files[location].aad_prefix)
+    _raise_if_no_key_opens(table, list(found.values()))
     return found
+
+
+def _raise_if_no_key_opens(table: EncryptedTable, found: Sequence[TwinKeys]) -> None:
+    opened = {field_id for each in found for field_id, _ in each.opened}
+    for each in found:
+        for field_id, error in each.mismatches.items():
+            if field_id not in opened:
+                column = table.metadata.schema().find_column_name(field_id) or str(field_id)
+                raise MasterKeyMismatchError(f"no value of protected column {column!r} can be verified: {error}") from error
 
 
 def look_at_footer(io: EncryptingFileIO, work: str, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredTwins | str]:
@@ -119,6 +133,7 @@ def _opened(keys: ColumnKeys, look: StoredTwins | str, aad_prefix: bytes) -> Twi
     opened: dict[tuple[int, bytes], Secret] = {}
     hidden: set[int] = set()
     problems: list[str] = []
+    mismatches: dict[int, MasterKeyMismatchError] = {}
     for field_id, stored in look.keys:
         try:
             if stored:
@@ -128,4 +143,6 @@ def _opened(keys: ColumnKeys, look: StoredTwins | str, aad_prefix: bytes) -> Twi
         except (AuthenticationError, FormatError, KeyIdChangedError) as error:
             problems.append(f"the key metadata of protected column {field_id}: {error}")
             hidden.add(field_id)
-    return TwinKeys(opened, frozenset(hidden), tuple(problems))
+            if isinstance(error, MasterKeyMismatchError):
+                mismatches[field_id] = error
+    return TwinKeys(opened, frozenset(hidden), tuple(problems), mismatches)

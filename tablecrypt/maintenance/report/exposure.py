@@ -14,7 +14,9 @@ from tablecrypt.maintenance._audit.findings import AuditedFile, FindingKind, Tab
 from tablecrypt.printable import bytes_shown, counted
 
 SHOWN_TABLES: Final = 8
-UNSEEN: Final = frozenset({FindingKind.REFUSED_TABLE, FindingKind.KEY_REFUSED, FindingKind.KEY_NOT_ALLOWED})
+UNSEEN: Final = frozenset(
+    {FindingKind.REFUSED_TABLE, FindingKind.KEY_REFUSED, FindingKind.MASTER_KEY_MISMATCH, FindingKind.KEY_NOT_ALLOWED}
+)
 """Kinds of findings of tables that nothing more is known of."""
 
 

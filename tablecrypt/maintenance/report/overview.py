@@ -41,9 +41,10 @@ class Verdict:
 def verdict(audit: Audit) -> Verdict:
     """Return the verdict on all tables together."""
     worst = audit.worst
+    if not audit.tables:
+        return Verdict("warning", "No table was looked at.", "The catalog has none. Check that it is the one that you mean.")
     if worst is None or worst == Severity.INFO:
-        text = "Everything that was looked at is encrypted."
-        return Verdict("good", "No plaintext was found.", text if audit.tables else "There are no tables.")
+        return Verdict("good", "No plaintext was found.", "Everything that was looked at is encrypted.")
     kinds = {finding.kind for finding in audit.findings}
     meant = {kind for kind in kinds if kind.is_plaintext} or {kind for kind in kinds if kind.severity == worst}
     concerned = sum(any(finding.kind in meant for finding in table.findings) for table in audit.tables)

@@ -73,6 +73,8 @@ def _audit(call: Call) -> Iterator[Row]:
     for table in audited.tables:
         for finding in table.findings:
             yield {"table": table.table, **finding.to_json()}
+    if not audited.findings:
+        audited.refuse_empty()  # no row would say that nothing was found
 
 
 def _verify(call: Call) -> Iterator[Row]:
@@ -224,6 +226,8 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             bad=_BAD,
             complete=pa.bool_(),
             unchecked_columns=_COUNT_BY_NAME,
+            unchecked_files=pa.int64(),
+            verdict=pa.string(),
         ),
         _verify,
         runs_jobs=True,

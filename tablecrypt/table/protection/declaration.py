@@ -22,6 +22,7 @@ Raises ConfigurationError: a column is unknown or named twice, the text cannot b
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -31,8 +32,11 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from tablecrypt import properties as names
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, with_sentence
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.kms.new_blobs import wrap_unopened
 from tablecrypt.table.protection.guard import GUARD, METRICS_PREFIX, guard_properties, is_guarded
 from tablecrypt.table.protection.tags import tagged_columns, tags_of
 
@@ -161,6 +165,34 @@ def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_cat
     declaration = declared_by_update(metadata, updates, of_catalog)
     others = tuple(name for name in asked if not _is_consumed(name))
     return Declaration(declaration.updates, (*declaration.removals, *others))
+
+
+def check_master_keys(manager: EncryptionManager, before: Mapping[str, Any], after: Mapping[str, Any], schema: Schema) -> None:
+    """Have the KMS wrap a key under each master key that a declaration brings, once: better here than at the first append.
+
+    Nobody unwraps it, so that a writer who may only wrap can declare columns.
+
+    Args:
+        manager: the table's.
+        before, after: the table's properties.
+        schema: the table's, for messages.
+
+    Raises:
+        KeyNotFoundError, KmsAccessDeniedError: there is no such master key, or this user may not wrap with it; nothing has changed.
+        MasterKeyRefusedError: this client does not allow it.
+        KmsError: the KMS failed.
+    """
+    known = {column.column_key_id for column in ColumnPolicy.from_properties(before).columns.values()}
+    added: dict[str, int] = {}
+    for column in ColumnPolicy.from_properties(after).columns.values():
+        if column.column_key_id not in known:
+            added.setdefault(column.column_key_id, column.field_id)
+    for key_id, field_id in added.items():
+        try:
+            wrap_unopened(manager.kms, Secret(secrets.token_bytes(manager.data_key_length)), key_id)
+        except (KeyNotFoundError, KmsAccessDeniedError) as error:
+            name = schema.find_column_name(field_id) or str(field_id)
+            raise with_sentence(error, f"It is named for column {name!r}; nothing was changed") from error
 
 
 def _declared(

@@ -115,7 +115,7 @@ def test_the_row_of_a_procedure_says_all_that_the_result_says(name: str) -> None
     said = set(result.__dataclass_fields__) | {
         attribute.removeprefix("is_")
         for attribute in dir(result)
-        if isinstance(getattr(result, attribute), property) and attribute[:3] == "is_"
+        if isinstance(getattr(result, attribute), property) and (attribute[:3] == "is_" or attribute == "verdict")
     }
     assert set(PROCEDURES[name].columns.names) == said - NOT_IN_ROWS.get(name, set())
 
@@ -182,8 +182,9 @@ class TestProtectedColumns:
         assert (of_payroll["good"], of_payroll["complete"], of_payroll["unchecked_columns"]) == (True, True, {})
         assert not call(both.payroll, "verify", table="db.people", quick=True)["complete"]
 
+        sentence = "2 columns in 1 file were not authenticated; all else is intact"
         printed = command(both, "analyst").run("verify", "db.people").stdout
-        assert printed.splitlines()[-1] == "every file is intact, but for the protected columns that were not authenticated"
+        assert printed.splitlines()[-1] == in_python.verdict == in_sql["verdict"] == sentence
         assert command(both, "payroll").run("verify", "db.people").stdout.splitlines()[-1] == "every file is intact"
         assert json.loads(command(both, "analyst").run("verify", "db.people", "--json").stdout)["complete"] is False
 
@@ -223,3 +224,15 @@ class TestProtectedColumns:
 def command(both: Clients, who: str) -> Command:
     properties = {name: str(value) for name, value in getattr(both, who).properties.items()}
     return Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **properties})
+
+
+def test_all_three_say_that_no_table_was_looked_at(tmp_path: Path) -> None:
+    both = clients(tmp_path)
+
+    assert m.audit(both.payroll).is_empty
+    with pytest.raises(ConfigurationError, match="0 tables of catalog prod were looked at"):
+        list(PROCEDURES["audit"].run(Call(both.payroll, "prod", (), {})))
+    done = command(both, "payroll").run("audit")
+    assert (done.code, done.stdout) == (2, "0 tables looked at\n")
+    protected_table(both.payroll)
+    assert command(both, "payroll").run("audit").code == 0
