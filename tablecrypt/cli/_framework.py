@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar
 
 import click
 
-from tablecrypt.cli._output import did_you_mean, progress_shown, retries_shown, say, show
+from tablecrypt.cli._output import did_you_mean, nearest, progress_shown, question, retries_shown, say, show
 from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED
 from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
 from tablecrypt.errors import ConfigurationError, MissingExtraError
@@ -33,8 +33,8 @@ TABLE_FAILED: Final = "with --include or --exclude, a table failed; the report s
 _BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
 _CODES: Final = {
     0: "success",
-    REFUSED: "refused or failed, or wrong arguments; stderr says why",
-    INTERRUPTED: "interrupted, or not confirmed",
+    REFUSED: "refused or failed, wrong arguments, or not confirmed; stderr says why",
+    INTERRUPTED: "interrupted",
 }
 
 
@@ -66,10 +66,18 @@ class DocumentedCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as wrong:
             if wrong.option_name not in _BEFORE_COMMAND:
-                raise
+                raise click.UsageError(f"No such option {wrong.option_name}{self._option_meant(wrong.option_name)}", ctx) from None
             raise click.UsageError(
                 f"{wrong.option_name} belongs before the command: tablecrypt {wrong.option_name} … {self.name}", ctx
             ) from None
+
+    def _option_meant(self, name: str) -> str:
+        """Return the question which option was meant; of --help only if it was misspelt."""
+        own = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
+        if name == "--filter" and "--where" in own:
+            return question(["--where"])
+        bare = {option.removeprefix("--"): option for option in (*own, "--help")}
+        return question([bare[near] for near in nearest(name.removeprefix("--"), bare)[:1]])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write examples, needs and exit codes after the options."""
@@ -212,22 +220,33 @@ def end_with_found() -> NoReturn:
     click.get_current_context().exit(FOUND)
 
 
-def confirm(question: str, yes: bool) -> None:
-    """Return if the answer is yes.
+def confirm(losses: str, yes: bool) -> None:
+    """Return if the answer is yes. Any other, and the end of the input, end the command with "nothing was done" and code 2.
 
     Args:
-        question: what will be gone, as a question.
+        losses: what will be lost, as a question.
         yes: whether --yes was given.
 
     Raises:
         ConfigurationError: there is no terminal to ask on.
-        click.Abort: the answer is no.
     """
     if yes:
         return
-    if not sys.stdin.isatty():
-        raise ConfigurationError(f"{question} There is no terminal on which to confirm: add --yes, or try --dry-run first")
-    click.confirm(printable(question), abort=True, err=True)
+    if not _is_terminal(sys.stdin):
+        raise ConfigurationError(f"{losses} There is no terminal on which to confirm: add --yes, or try --dry-run first")
+    click.echo(f"{printable(losses)} [y/N]: ", nl=False, err=True)
+    answer = sys.stdin.readline()
+    if answer.strip().lower() in ("y", "yes"):
+        return
+    if not answer:
+        click.echo(err=True)
+    say("nothing was done", err=True)
+    click.get_current_context().exit(REFUSED)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    # Python has no stdin where the process was started with it closed.
+    return stream is not None and stream.isatty()
 
 
 @dataclass(frozen=True)
@@ -374,7 +393,7 @@ _MODULES: Final = {
     "keys": ("keygen", "rotate-kek", "rewrap", "prune-keys", "rescue"),
     "spark": ("spark-jar",),
     "tables": ("reencrypt", "migrate", "compact", "relocate", "shred", "orphans"),
-    "_framework": ("completion",),
+    "completion": ("completion",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 COMMANDS: Final = {**TABLE_COMMANDS, **OTHER_COMMANDS}
@@ -407,29 +426,6 @@ class LazyGroup(click.Group):
         for title, commands in (("Commands on tables", TABLE_COMMANDS), ("Other commands", OTHER_COMMANDS)):
             with formatter.section(title):
                 formatter.write_dl(list(commands.items()))
-
-
-@click.command(
-    cls=DocumentedCommand,
-    examples=[
-        ("bash", 'eval "$(tablecrypt completion bash)"'),
-        ("zsh, in ~/.zshrc", 'eval "$(tablecrypt completion zsh)"'),
-        ("fish", "tablecrypt completion fish > ~/.config/fish/completions/tablecrypt.fish"),
-    ],
-)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(context: click.Context, shell: str) -> None:
-    """Print the shell's completion script.
-
-    Evaluate the output in your shell's startup file, and TAB completes commands and options.
-    """
-    from click.shell_completion import get_completion_class
-
-    source = get_completion_class(shell)
-    if source is None:
-        raise ConfigurationError(f"this version of click has no completion for {shell}")
-    click.echo(source(context.find_root().command, {}, "tablecrypt", "_TABLECRYPT_COMPLETE").source())
 
 
 def _show_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:

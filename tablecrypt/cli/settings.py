@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from tablecrypt.cli._output import did_you_mean, nearest, question
+from tablecrypt.cli._output import nearest, question
 from tablecrypt.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
+
+_OF_FILES: Final = frozenset({".parquet", ".orc", ".avro", ".ags1", ".json", ".puffin", ".bin"})
+"""Ends of names that look like files."""
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +68,10 @@ class Settings:
         """
         if self.catalog_name is None and Path(name).is_file():
             raise ConfigurationError(f"{name} is understood as a table: write ./{name} for the file, or --catalog NAME before the command")
+        if Path(name).suffix in _OF_FILES and self.catalog_name is None:
+            raise ConfigurationError(
+                f"there is no file {name} in {Path.cwd()}; if it is a table's name, put --catalog NAME before the command"
+            )
         if "." not in name:
             raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name")
         from pyiceberg.exceptions import NoSuchTableError
@@ -73,7 +80,8 @@ class Settings:
         try:
             return catalog.load_table(name)
         except NoSuchTableError as error:
-            raise NoSuchTableError(f"{error}{question(_tables_near(catalog, name))}") from error
+            path = f". If it is a file, write its path with a /: ./{name}" if Path(name).suffix in _OF_FILES else ""
+            raise NoSuchTableError(f"{error}{question(_tables_near(catalog, name))}{path}") from error
 
     def plain_table(self, name: str) -> Table:
         """Return a table of the catalog, also one that has encryption.key-id and is not encrypted. Raises as `table` does."""
@@ -85,20 +93,12 @@ class Settings:
     def _check_is_configured(self) -> None:
         from pyiceberg.utils.config import Config
 
-        from tablecrypt_catalog.configuration import is_configured
+        from tablecrypt_catalog.configuration import is_configured, not_configured
 
         if is_configured(self.catalog_name, self.properties):
             return
-        name = self.catalog_name or Config().get_default_catalog_name()
-        near = did_you_mean(name, Config().config.get("catalog") or ())
-        chosen = (
-            f"no catalog {name!r} is configured{near}"
-            if self.catalog_name
-            else "no catalog is named: put --catalog NAME before the command"
-        )
-        raise ConfigurationError(
-            f"{chosen}. Configure it in .pyiceberg.yaml, or in the environment as PYICEBERG_CATALOG__{name.upper()}__…"
-        )
+        missing = not_configured(self.catalog_name or Config().get_default_catalog_name())
+        raise missing if self.catalog_name else ConfigurationError(f"no catalog is named: put --catalog NAME before the command; {missing}")
 
     def kms_properties(self) -> Mapping[str, str]:
         """Return the properties of the key service: those given, before those configured for the catalog where one is named."""

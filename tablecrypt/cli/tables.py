@@ -121,21 +121,29 @@ def migrate(
     as they are, unless --delete-below names their folder.
     """
     from tablecrypt.maintenance import migrate as encrypt_table
+    from tablecrypt.table.table import EncryptedTable
 
+    loaded = run.settings.plain_table(table)
+    options: dict[str, Any] = {
+        "into": into,
+        "location": location,
+        "properties": parse_properties(properties, "--set"),
+        "drop_refs": drop_refs,
+        "keep_plaintext": keep_plaintext,
+        "delete_below": delete_below,
+    }
     if not run.dry_run and into is None:
         losses = "its history is lost" if keep_plaintext else "its history is lost and its plaintext files are deleted"
-        confirm(f"Encrypt {table} under {key_id}: {losses}. Go on?", yes)
-    run.show(
-        encrypt_table,
-        run.settings.plain_table(table),
-        key_id,
-        into=into,
-        location=location,
-        properties=parse_properties(properties, "--set"),
-        drop_refs=drop_refs,
-        keep_plaintext=keep_plaintext,
-        delete_below=delete_below,
-    )
+        question = f"Encrypt {table} under {key_id}: {losses}. Go on?"
+        if isinstance(loaded, EncryptedTable):
+            left = encrypt_table(loaded, key_id, **options, dry_run=True)
+            if not left.deleted:
+                show(left, True) if run.as_json else say(f"{table} is encrypted already; nothing was done")
+                return
+            files = counted(left.deleted, "plaintext file", "plaintext files")
+            question = f"{table} is encrypted already; {files} of an earlier migration will be deleted. Go on?"
+        confirm(question, yes)
+    run.show(encrypt_table, loaded, key_id, **options)
 
 
 @click.command(
