@@ -204,7 +204,7 @@ class ColumnKeyDeniedError(KmsAccessDeniedError):
         return (
             f"{column_shown(self.field_id, self.column_name)} is protected by master key {self.column_key_id!r}, which the key service "
             "does not let you use: "
-            f"{self.message}. {self.ways_out}"
+            f"{self.message}{'' if self.message.endswith('?') else '.'} {self.ways_out}"
         )
 
 

@@ -29,7 +29,7 @@ _WHOLE_NUMBER: Final = re.compile("[0-9]{1,18}")
 _MOST_SHOWN: Final = 80
 _ALIKE: Final = 0.8
 OWN_NAMES_ALIKE: Final = 0.6
-"""How much alike names are that users choose themselves, which are short: a key's, a catalog's."""
+"""How much alike names are that users choose themselves and that are short, as a catalog's."""
 
 
 def truth(name: str, value: object) -> bool:

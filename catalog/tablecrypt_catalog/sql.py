@@ -82,10 +82,12 @@ def _refusals_named(name: str, uri: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        need = f"catalog {name!r} is at {scheme} and needs the package {error.name}"
+        need = f"catalog {name!r} is at {scheme} and needs the package"
         if scheme in ("postgresql://", "postgresql+psycopg2://"):
-            raise MissingExtraError.named(need, "sql-postgres") from error
-        raise MissingExtraError(f"{need}, which no extra brings: install it, or name another driver, as in mysql+pymysql://") from error
+            raise MissingExtraError.named(f"{need} psycopg2", "sql-postgres") from error
+        raise MissingExtraError(
+            f"{need} {error.name}, which no extra brings: install it, or name another driver, as in mysql+pymysql://"
+        ) from error
     except (NoSuchModuleError, SQLArgumentError):
         raise ConfigurationError(
             f"the uri of catalog {name!r} ({scheme}) is no database that SQLAlchemy knows; sqlite:///folder/catalog.db and "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
@@ -18,7 +18,7 @@ import click
 
 from tablecrypt.cli._output import did_you_mean, nearest, progress_shown, question, retries_shown, say, show
 from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED
-from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
+from tablecrypt.cli.settings import Settings, is_glob, parse_properties, pass_settings
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.printable import counted, printable
 
@@ -76,8 +76,7 @@ class DocumentedCommand(click.Command):
         own = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
         if name == "--filter" and "--where" in own:
             return question(["--where"])
-        bare = {option.removeprefix("--"): option for option in (*own, "--help")}
-        return question([bare[near] for near in nearest(name.removeprefix("--"), bare)[:1]])
+        return _option_near(name, (*own, "--help"))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write examples, needs and exit codes after the options."""
@@ -91,6 +90,12 @@ class DocumentedCommand(click.Command):
                 formatter.write_text(self.needs)
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in self.codes.items()])
+
+
+def _option_near(name: str, options: Iterable[str]) -> str:
+    """Return the question whether an option was meant. Its hyphens are not compared: all options have them."""
+    bare = {option.lstrip("-"): option for option in options}
+    return question([bare[near] for near in nearest(name.lstrip("-"), bare)[:1]])
 
 
 table_argument = click.argument("table", metavar="TABLE")
@@ -265,6 +270,8 @@ class Chosen:
             ConfigurationError: neither a table nor a glob is given, or both are.
         """
         self.refuse_both()
+        if self.table is not None and is_glob(self.table):
+            raise ConfigurationError(f"{self.table!r} is a glob and not a table's name: write --include '{self.table}'")
         if not self._has_globs and self.table is None:
             raise ConfigurationError("name a table, or choose several with --include 'db.*', or all with --include '*'")
         return self._has_globs
@@ -402,6 +409,15 @@ COMMANDS: Final = {**TABLE_COMMANDS, **OTHER_COMMANDS}
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are asked for."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what stands before the command; say of another option where it belongs."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as wrong:
+            near = _option_near(wrong.option_name, ("--help", "--version", *_BEFORE_COMMAND))
+            advice = near or ": only --catalog, --property, --quiet and --progress stand before the command"
+            raise click.UsageError(f"No such option {wrong.option_name}{advice}", ctx) from None
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         return list(COMMANDS)
@@ -418,7 +434,8 @@ class LazyGroup(click.Group):
         """Find the command that is named first; for a name that none has, say which names come near it."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in COMMANDS:
-            ctx.fail(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")
+            advice = ": a table's name stands after the command" if "." in name else did_you_mean(name, COMMANDS)
+            ctx.fail(f"No such command {name!r}{advice}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -37,7 +37,7 @@ _FEWEST_COLUMNS: Final = 2
 _TENTHS: Final = 10
 _FIRST_RATE: Final = 1.0
 """Seconds from which on a rate is shown: before, it says how fast the first file was opened."""
-_MOST_NAMES: Final = 3
+MOST_NAMES: Final = 3
 
 
 def say(line: str, err: bool = False) -> None:
@@ -235,7 +235,7 @@ def _amounts(step: Progress, seconds: float) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Return the names that come near to a name, the nearest first."""
-    return get_close_matches(name, list(known), n=_MOST_NAMES)
+    return get_close_matches(name, list(known), n=MOST_NAMES)
 
 
 def question(names: Sequence[str]) -> str:

@@ -81,7 +81,7 @@ def cat(
         return
     if where is not None or snapshot is not None or masked is not None:
         raise ConfigurationError("--where, --snapshot and --masked are for tables")
-    path = Path(source)
+    path = file_keys.present(source)
     key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path))
     _print_file(path, key_metadata, names, limit, wanted)
 
@@ -113,7 +113,8 @@ def _table_rows(
             if snapshot is not None
             else f"its columns are {', '.join(table.schema().column_names)}"
         )
-        raise ConfigurationError(f"{name}: {wrong}; {advice}") from wrong
+        said = str(wrong).removesuffix(", case_sensitive=True")
+        raise ConfigurationError(f"{name}: {said}; {advice}") from wrong
     return rows if columns is None else _in_order(rows, columns)
 
 

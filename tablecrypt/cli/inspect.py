@@ -57,7 +57,7 @@ def inspect(settings: Settings, source: str, location: str | None, key_file: Pat
         return
     if location is not None:
         raise ConfigurationError("--file is for tables")
-    path = Path(source)
+    path = file_keys.present(source)
     key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path)) if key_id else None
     with path.open("rb") as raw:
         keys = None if key_metadata is None else file_keys.parquet_keys(key_metadata)

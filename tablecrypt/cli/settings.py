@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from tablecrypt.cli._output import nearest, question
+from tablecrypt.cli._output import MOST_NAMES, nearest, question
 from tablecrypt.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -72,8 +72,10 @@ class Settings:
             raise ConfigurationError(
                 f"there is no file {name} in {Path.cwd()}; if it is a table's name, put --catalog NAME before the command"
             )
+        if is_glob(name):
+            raise ConfigurationError(f"{name!r} is a glob, and this command takes the name of one table: write namespace.name")
         if "." not in name:
-            raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name")
+            raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name{question(self._tables_named(name))}")
         from pyiceberg.exceptions import NoSuchTableError
 
         catalog = self.catalog()
@@ -82,6 +84,18 @@ class Settings:
         except NoSuchTableError as error:
             path = f". If it is a file, write its path with a /: ./{name}" if Path(name).suffix in _OF_FILES else ""
             raise NoSuchTableError(f"{error}{question(_tables_near(catalog, name))}{path}") from error
+
+    def _tables_named(self, name: str) -> list[str]:
+        """Return the tables that have a name of their own, or are in a namespace of it; none where the catalog cannot be asked."""
+        if self.catalog_name is None:
+            return []
+        try:
+            catalog = self.catalog()
+            tables = [each for place in catalog.list_namespaces() for each in catalog.list_tables(place)]
+        except Exception as error:  # noqa: BLE001  the error that follows says what is wrong without it
+            logger.debug("no tables to suggest for %s: %s", name, error)
+            return []
+        return [".".join(each) for each in tables if name in (each[-1], ".".join(each[:-1]))][:MOST_NAMES]
 
     def plain_table(self, name: str) -> Table:
         """Return a table of the catalog, also one that has encryption.key-id and is not encrypted. Raises as `table` does."""
@@ -123,6 +137,11 @@ def _tables_near(catalog: Catalog, name: str) -> list[str]:
         return []
 
 
+def is_glob(name: str) -> bool:
+    """Whether a table's name has a character of globs, as no name has."""
+    return any(each in name for each in "*?[")
+
+
 def parse_properties(pairs: tuple[str, ...], option: str = "--property") -> dict[str, str]:
     """Return name=value pairs as a mapping.
 
@@ -138,6 +157,8 @@ def parse_properties(pairs: tuple[str, ...], option: str = "--property") -> dict
         name, separator, value = pair.partition("=")
         if not separator or not name:
             raise ConfigurationError(f"{option} {name}: write name=value")
+        if not value and option == "--property":
+            raise ConfigurationError(f"{option} {name} has no value, and an empty one would leave the configured one in force")
         properties[name] = value
     return properties
 

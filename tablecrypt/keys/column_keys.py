@@ -96,9 +96,9 @@ class Mask:
             "constant": isinstance(self.argument, str),
         }
         if not right.get(self.kind, self.argument is None) or _MASK_TEXT.fullmatch(self.kind) is None:
+            given = self.kind if self.argument is None else f"{self.kind}({self.argument})"
             raise ConfigurationError(
-                f"a column cannot be masked by {self.kind!r} with {self.argument!r}: write null, error, redact, hash, "
-                f"truncate(n) with n from 1 to {_LONGEST_PREFIX}, or constant(value)"
+                f"unknown mask {given!r}; use null, error, redact, hash, truncate(n) with n from 1 to {_LONGEST_PREFIX}, or constant(value)"
             )
 
     def __str__(self) -> str:

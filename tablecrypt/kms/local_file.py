@@ -32,7 +32,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, unwrap_with_master_key, wrap_with_master_key
 from tablecrypt.properties import KMS_LOCAL_KEY_FILE
-from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean
+from tablecrypt.setting_kinds import did_you_mean
 
 FORMAT: Final = "tablecrypt-key-file"
 VERSION: Final = 1
@@ -105,7 +105,8 @@ def changed_key_file(path: Path) -> Iterator[BinaryIO]:
         except FileExistsError as error:
             raise ConfigurationError(f"{error.filename} exists: another process is changing the key file; if none is, remove it") from error
         except OSError as error:
-            raise ConfigurationError(f"the key file {path} cannot be written ({error.strerror})") from error
+            advice = f": there is no folder {path.parent}" if isinstance(error, FileNotFoundError) else f" ({error.strerror})"
+            raise ConfigurationError(f"the key file {path} cannot be written{advice}") from error
         yield file
 
 
@@ -130,7 +131,7 @@ def _no_key(path: Path, key_id: str, keys: KeyFile) -> str:
     shown = [repr(each) for each in sorted(keys)[:_MOST_NAMES]]
     more = [f"{len(keys) - _MOST_NAMES} more"] if len(keys) > _MOST_NAMES else []
     has = f"it has {', '.join([*shown, *more])}" if keys else "it has none"
-    return f"the key file {path} has no key {key_id!r}; {has}{did_you_mean(key_id, keys, OWN_NAMES_ALIKE)}"
+    return f"the key file {path} has no key {key_id!r}; {has}{did_you_mean(key_id, keys)}"
 
 
 def _check_key_id(key_id: str) -> None:

@@ -45,7 +45,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.new_blobs import generate_key, unwrap_key
-from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean
+from tablecrypt.setting_kinds import did_you_mean
 
 LOCAL_KEY_LENGTHS: Final = (16, 32)
 _IV_LENGTH: Final = 16
@@ -131,9 +131,7 @@ class LocalKeys:
         versions = self._keys.get(name)
         if not versions:
             has = ", ".join(map(repr, sorted(self._keys))) or "none"
-            raise KeyNotFoundError(
-                f"there is no master key {name!r} among the local keys; there is {has}{did_you_mean(name, self._keys, OWN_NAMES_ALIKE)}"
-            )
+            raise KeyNotFoundError(f"there is no master key {name!r} among the local keys; there is {has}{did_you_mean(name, self._keys)}")
         return MasterKeyVersion(name, len(versions) - 1, len(versions[-1]))
 
     def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
