@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -53,7 +54,7 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
     """
     config = Config()
     name = name or config.get_default_catalog_name()
-    configured = config.get_catalog_config(name) or {}
+    configured = configuration_of(name)
     if not configured and not properties:
         raise not_configured(name)
     merged = merge_config(configured, cast("RecursiveDict", properties))
@@ -72,7 +73,22 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
 def is_configured(name: str | None, properties: Mapping[str, str]) -> bool:
     """Whether the arguments, the environment or the file say anything of a catalog."""
     config = Config()
-    return bool({TYPE, PY_CATALOG_IMPL} & properties.keys() or config.get_catalog_config(name or config.get_default_catalog_name()))
+    return bool({TYPE, PY_CATALOG_IMPL} & properties.keys() or configuration_of(name or config.get_default_catalog_name()))
+
+
+def configuration_of(name: str) -> RecursiveDict:
+    """Return the properties that the environment and the file have of a catalog; none where they have none.
+
+    Raises:
+        ConfigurationError: what stands there is no properties.
+    """
+    try:
+        return Config().get_catalog_config(name) or {}
+    except ValueError as error:
+        raise ConfigurationError(
+            f"catalog {name!r} has a value in {PYICEBERG_YML} or the environment where its properties belong: write them below its name, "
+            "each as name: value"
+        ) from error
 
 
 def not_configured(name: str) -> ConfigurationError:
@@ -134,7 +150,8 @@ def _catalog_class(path: str) -> type[Catalog]:
     except MissingExtraError:
         raise
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} cannot be imported: {error}") from error
+        near = did_you_mean(name, getattr(sys.modules.get(module), "__all__", ()))
+        raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} cannot be imported: {error}{near}") from error
     if not isinstance(found, type) or not issubclass(found, Catalog):
         raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} is not a catalog class")
     if not hasattr(found, "as_encrypted"):

@@ -25,8 +25,8 @@ from tablecrypt.printable import printable
 FOUND: Final = 1
 REFUSED: Final = 2
 INTERRUPTED: Final = 130
-_OF_CATALOGS: Final = ("pyiceberg", "sqlalchemy", "botocore", "hive_metastore", "thrift")
-"""Packages whose errors are a catalog's, its database's or its server's."""
+_OF_CATALOGS: Final = ("pyiceberg", "sqlalchemy", "botocore", "hive_metastore", "thrift", "strictyaml")
+"""Packages whose errors are a catalog's, its database's, its server's or its configuration's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -82,6 +82,8 @@ def _said(error: Exception) -> str:
     driver = getattr(error, "orig", None)
     if isinstance(driver, Exception):
         return f"the catalog's database refused ({type(driver).__name__}: {driver}): check the catalog's uri"
+    if (mark := getattr(error, "problem_mark", None)) is not None:  # the rest of its text shows the line, which may be a password
+        return f".pyiceberg.yaml is not YAML that PyIceberg reads: line {mark.line + 1}: {getattr(error, 'problem', None)}"
     if type(error).__name__ == "TTransportException":
         return f"the Hive metastore cannot be reached ({error}): check that it runs, and the catalog's uri"
     return f"{type(error).__name__}: {error}"

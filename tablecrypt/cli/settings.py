@@ -118,10 +118,9 @@ class Settings:
         """Return the properties of the key service: those given, before those configured for the catalog where one is named."""
         if self.catalog_name is None:
             return self.properties
-        from pyiceberg.utils.config import Config
+        from tablecrypt_catalog.configuration import configuration_of
 
-        configured = Config().get_catalog_config(self.catalog_name) or {}
-        return {**{name: str(value) for name, value in configured.items()}, **self.properties}
+        return {**{name: str(value) for name, value in configuration_of(self.catalog_name).items()}, **self.properties}
 
 
 def _tables_near(catalog: Catalog, name: str) -> list[str]:

@@ -94,6 +94,10 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         "encryption.kms-type is 'awss'; it must be aws, gcp, azure, vault, local",
     ),
     ((*PROD, "-p", "type=sql", "cat", "db.orders"), "catalog 'prod' has 'type: sql', which does not encrypt: write 'type: tablecrypt'"),
+    (
+        (*PROD, "-p", "py-catalog-impl=tablecrypt_catalog.EncryptedSqlCatlog", "cat", "db.orders"),
+        "has no attribute 'EncryptedSqlCatlog'. Did you mean EncryptedSqlCatalog?",
+    ),
     # a database, a server
     (
         (*PROD, "-p", "uri=http://127.0.0.1:9/", "audit"),
@@ -228,6 +232,28 @@ def test_migrate_of_an_encrypted_table_asks_nothing_and_does_nothing(home: Path)
     assert run(*PROD, "migrate", "db.orders", "--key-id", "orders").stdout == "db.orders is encrypted already; nothing was done\n"
     assert json.loads(run(*PROD, "migrate", "db.orders", "--key-id", "orders", "--json").stdout)["files"] == 0
     assert load_catalog("prod").load_table("db.orders").metadata_location == before
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("catalog: [secret", ".pyiceberg.yaml is not YAML that PyIceberg reads: line 1: Found ugly disallowed JSONesque flow"),
+        ("catalog:\n  prod:\n    uri: x\n\tsecret: 1\n", ".pyiceberg.yaml is not YAML that PyIceberg reads: line 4: found character"),
+        ("catalog:\n  prod: secret\n", "catalog 'prod' has a value in .pyiceberg.yaml or the environment where its properties belong"),
+        ("catalogs:\n  prod:\n    uri: secret\n", "no catalog 'prod' is configured: {folder}/.pyiceberg.yaml does not name it"),
+        ("catalog:\n  prod:\n    type: tablecrypt\n", "the uri of catalog 'prod' is not set: sqlite:// and postgresql:// are SQL"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / ".pyiceberg.yaml").write_text(content)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")]), "PYICEBERG_HOME": str(tmp_path)}
+    arguments = [sys.executable, "-m", "tablecrypt.cli", *PROD, "cat", "db.orders"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=100, env=environment, cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"tablecrypt: {said.format(folder=tmp_path)}")
+    assert done.stderr.count("\n") == 1
+    assert "secret" not in done.stderr
 
 
 SHRED: Final = (*PROD, "shred", "db.orders", "--whole-table", "db.orders")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import secrets
+from typing import Any
 
 import pytest
 
@@ -160,4 +161,5 @@ def test_what_others_wrote_under_zeros_is_read(monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as others:
         others.setattr(Secret, "is_zero", False)
         data = encrypted(plain_file(sample_table()), zeros)
-    assert read_table(data, zeros, columns="id") == sample_table().select(["id"])
+    one_name: Any = "id"
+    assert read_table(data, zeros, columns=one_name) == sample_table().select(["id"])
