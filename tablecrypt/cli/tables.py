@@ -138,7 +138,10 @@ def migrate(
         if isinstance(loaded, EncryptedTable):
             left = encrypt_table(loaded, key_id, **options, dry_run=True)
             if not left.deleted:
-                show(left, True) if run.as_json else say(f"{table} is encrypted already; nothing was done")
+                if run.as_json or left.refused or left.left:
+                    show(replace(left, dry_run=False), run.as_json)
+                if not run.as_json:
+                    say(f"{table} is encrypted already; nothing was done")
                 return
             files = counted(left.deleted, "plaintext file", "plaintext files")
             question = f"{table} is encrypted already; {files} of an earlier migration will be deleted. Go on?"

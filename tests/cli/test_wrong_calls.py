@@ -234,6 +234,23 @@ def test_migrate_of_an_encrypted_table_asks_nothing_and_does_nothing(home: Path)
     assert load_catalog("prod").load_table("db.orders").metadata_location == before
 
 
+def test_migrate_says_of_an_encrypted_table_what_is_left_of_the_plain_one(unwatched_warehouse: Path, home: Path) -> None:
+    rows = pa.table({"id": [1]})
+    free = ("-p", "encryption.required=false", "-p", f"warehouse=file://{unwatched_warehouse}")
+    catalog = load_catalog("prod", **{"encryption.required": "false", "warehouse": f"file://{unwatched_warehouse}"})
+    catalog.create_table("db.plain", rows.schema).append(rows)
+    migrate = (*PROD, *free, "migrate", "db.plain", "--key-id", "orders")
+    assert run(*migrate, "--keep-plaintext", "--yes").code == 0
+
+    code, shown = run_terminal(*migrate, answer="n\n")
+    assert code == 2
+    assert (
+        "db.plain is encrypted already; 3 plaintext files of an earlier migration will be deleted. Go on? [y/N]: nothing was done" in shown
+    )
+    assert json.loads(run(*migrate, "--yes", "--json").stdout)["deleted"] == 3
+    assert run(*migrate).stdout == "db.plain is encrypted already; nothing was done\n"
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
