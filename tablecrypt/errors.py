@@ -34,6 +34,11 @@ from typing import Self, TypeVar
 E = TypeVar("E", bound="TablecryptError")
 
 
+def column_shown(field_id: int, name: str | None) -> str:
+    """Return how messages name a column of a table: by its name, where the schema has one, and its field id."""
+    return f"the column with field id {field_id}" if name is None else f"column {name!r} (field {field_id})"
+
+
 class TablecryptError(Exception):
     """Base class of every error that tablecrypt raises on purpose."""
 
@@ -120,7 +125,7 @@ class KeyIdChangedError(TablecryptError):
     column.
 
     What to do: Leave the property as it is. If it is gone from the metadata, restore metadata.json and find out how that happened. If
-    somebody recreated the table on purpose, call `catalog.forget_pin(identifier)`. To change the master key, `relocate` the table. If
+    someone recreated the table deliberately, call `catalog.forget_pin(identifier)`. To change the master key, `relocate` the table. If
     somebody you trust has changed protected columns, call `catalog.accept_rollback(identifier)`.
     """
 
@@ -150,8 +155,8 @@ class MasterKeyRefusedError(TablecryptError):
 class MetadataRollbackError(TablecryptError):
     """The catalog returned older metadata, or an older head of a branch or tag, than this client has seen.
 
-    What to do: Find out who changed the catalog, and let its entry point to the newest metadata.json again. If somebody moved a branch back
-    or restored a backup on purpose, call `catalog.accept_rollback(identifier)`.
+    What to do: Find out who changed the catalog, and let its entry point to the newest metadata.json again. If someone moved a branch back
+    or restored a backup deliberately, call `catalog.accept_rollback(identifier)`.
     """
 
 
@@ -190,21 +195,29 @@ class ColumnKeyDeniedError(KmsAccessDeniedError):
         field_id: the column's.
         column_key_id: the master key's.
         ways_out: what the caller can do, in sentences.
+        column_name: the column's, where the schema has it.
     """
 
     def __init__(
-        self, field_id: int, column_key_id: str, reason: str, ways_out: str = "Leave the column out, or ask for the right to that key"
+        self,
+        field_id: int,
+        column_key_id: str,
+        reason: str,
+        ways_out: str = "Leave the column out, or ask for permission to use that key",
+        column_name: str | None = None,
     ) -> None:
         super().__init__(reason)
-        self.args = (field_id, column_key_id, reason, ways_out)
+        self.args = (field_id, column_key_id, reason, ways_out, column_name)
         self.field_id = field_id
         self.column_key_id = column_key_id
         self.ways_out = ways_out
+        self.column_name = column_name
 
     def __str__(self) -> str:
         return (
-            f"column {self.field_id} is protected by master key {self.column_key_id!r}, which the key service does not let you use: "
-            f"{self.message}. {self.ways_out}"
+            f"{column_shown(self.field_id, self.column_name)} is protected by master key {self.column_key_id!r}, which the key service "
+            "does not let you use: "
+            f"{self.message}{'' if self.message.endswith('?') else '.'} {self.ways_out}"
         )
 
 

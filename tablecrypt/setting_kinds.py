@@ -28,6 +28,8 @@ OFF: Final = ("false", "no", "off", "0")
 _WHOLE_NUMBER: Final = re.compile("[0-9]{1,18}")
 _MOST_SHOWN: Final = 80
 _ALIKE: Final = 0.8
+OWN_NAMES_ALIKE: Final = 0.6
+"""How much alike names are that users choose themselves and that are short, as a catalog's."""
 
 
 def truth(name: str, value: object) -> bool:
@@ -73,14 +75,14 @@ def whole_number(name: str, value: object, least: int = 0) -> int:
     return int(text)
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that a misspelt one comes nearest to; None where none comes near."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=_ALIKE)), None)
+def nearest(name: str, known: Iterable[str], cutoff: float = _ALIKE) -> str | None:
+    """Return the known name that a misspelt one comes nearest to; None where none is alike enough, 1 being the same name."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = _ALIKE) -> str:
     """Return the end of a message that asks whether a known name was meant; an empty text where none comes near."""
-    near = nearest(name, known)
+    near = nearest(name, known, cutoff)
     return "" if near is None else f". Did you mean {near}?"
 
 

@@ -60,6 +60,13 @@ def test_the_python_of_the_readme_runs_and_leaves_only_ciphertext(readme_folder:
     assert not [found for location in files for found in findings(location, store.read(location))]
 
 
+def test_the_python_of_the_readme_runs_twice(readme_folder: Path) -> None:
+    for _ in range(2):
+        exec(compile("\n".join(PYTHON), "README.md", "exec"), {})
+
+    assert load_catalog("prod", **_catalog_properties()).load_table("db.orders").scan().to_arrow()["id"].to_pylist() == [1, 2, 1, 2]
+
+
 def _catalog_properties() -> dict[str, str]:
     found = re.search(r"load_catalog\(\"prod\", \*\*(\{.*?\})\)", PYTHON[0], re.DOTALL)
     assert found

@@ -14,15 +14,19 @@ properties and the rows in plaintext. It refuses a type that it does not know, s
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Final, cast
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, Catalog, CatalogType, infer_catalog_type
 from pyiceberg.typedef import RecursiveDict
-from pyiceberg.utils.config import Config, merge_config
+from pyiceberg.utils.config import CATALOG, PYICEBERG_HOME, PYICEBERG_YML, Config, merge_config
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, MissingExtraError
+from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +48,15 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
         properties: take precedence over the environment, which takes precedence over the configuration file.
 
     Raises:
-        ConfigurationError: the catalog's type is not tablecrypt, nothing says which catalog it is, or its class cannot be used.
+        ConfigurationError: no catalog of that name is configured, its type is not tablecrypt, nothing says which catalog it is, or its
+            class cannot be used.
+        MissingExtraError: its class, or the driver of its database, needs a package that is not installed.
     """
     config = Config()
     name = name or config.get_default_catalog_name()
-    configured = config.get_catalog_config(name) or {}
+    configured = configuration_of(name)
+    if not configured and not properties:
+        raise not_configured(name)
     merged = merge_config(configured, cast("RecursiveDict", properties))
     class_path = _class_path(name, merged)
     if TYPE not in merged and PY_CATALOG_IMPL in configured:
@@ -65,7 +73,33 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
 def is_configured(name: str | None, properties: Mapping[str, str]) -> bool:
     """Whether the arguments, the environment or the file say anything of a catalog."""
     config = Config()
-    return bool({TYPE, PY_CATALOG_IMPL} & properties.keys() or config.get_catalog_config(name or config.get_default_catalog_name()))
+    return bool({TYPE, PY_CATALOG_IMPL} & properties.keys() or configuration_of(name or config.get_default_catalog_name()))
+
+
+def configuration_of(name: str) -> RecursiveDict:
+    """Return the properties that the environment and the file have of a catalog; none where they have none.
+
+    Raises:
+        ConfigurationError: what stands there is no properties.
+    """
+    try:
+        return Config().get_catalog_config(name) or {}
+    except ValueError as error:
+        raise ConfigurationError(
+            f"catalog {name!r} has a value in {PYICEBERG_YML} or the environment where its properties belong: write them below its name, "
+            "each as name: value"
+        ) from error
+
+
+def not_configured(name: str) -> ConfigurationError:
+    """Return the error for a catalog of which neither the file nor the environment says anything: where both were looked for."""
+    known = sorted(set(Config().config.get(CATALOG) or ()))
+    variables = f"the environment has no PYICEBERG_CATALOG__{name.upper().replace('-', '_')}__…"
+    folders = [folder for folder in (os.environ.get(PYICEBERG_HOME), os.path.expanduser("~"), os.getcwd()) if folder]
+    found = next((path for folder in folders if (path := Path(folder, PYICEBERG_YML)).is_file()), None)
+    where = f"there is no {PYICEBERG_YML} in {', '.join(dict.fromkeys(folders))}" if found is None else f"{found} does not name it"
+    near = did_you_mean(name, known, OWN_NAMES_ALIKE) or (f". Configured are: {', '.join(known)}" if known else "")
+    return ConfigurationError(f"no catalog {name!r} is configured: {where}, and {variables}{near}")
 
 
 def _class_path(name: str, merged: RecursiveDict) -> str:
@@ -84,7 +118,8 @@ def _class_path(name: str, merged: RecursiveDict) -> str:
         return str(class_path)
     if kind is None:
         raise ConfigurationError(
-            f"catalog {name!r} has neither 'type: {TABLECRYPT}' nor {PY_CATALOG_IMPL} in its configuration, so it would not encrypt. "
+            f"catalog {name!r} has neither 'type: {TABLECRYPT}' nor {PY_CATALOG_IMPL} in its configuration or arguments, so it would not "
+            "encrypt. "
             f"Write 'type: {TABLECRYPT}', or load the catalog with pyiceberg.catalog.load_catalog"
         )
     try:
@@ -93,18 +128,30 @@ def _class_path(name: str, merged: RecursiveDict) -> str:
         inferred = None
     if inferred is None:
         raise ConfigurationError(
-            f"the {URI} of catalog {name!r} does not say which catalog it is: name its class in {PY_CATALOG_IMPL}, "
-            "for example tablecrypt_catalog.EncryptedGlueCatalog"
+            f"the {URI} of catalog {name!r} {_scheme_of(merged.get(URI))}: sqlite:// and postgresql:// are SQL catalogs, http:// and "
+            f"https:// REST, thrift:// Hive. For another, name its class in {PY_CATALOG_IMPL}, for example "
+            "tablecrypt_catalog.EncryptedGlueCatalog"
         )
     return _BY_TYPE[inferred]
+
+
+def _scheme_of(uri: object) -> str:
+    # The scheme alone: what follows may hold a password.
+    scheme, separator, _ = str(uri or "").partition("://")
+    if not uri:
+        return "is not set"
+    return f"begins with {scheme}://" if separator else "has no scheme"
 
 
 def _catalog_class(path: str) -> type[Catalog]:
     module, _, name = path.rpartition(".")
     try:
         found = getattr(import_module(module), name)
+    except MissingExtraError:
+        raise
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} cannot be imported: {error}") from error
+        near = did_you_mean(name, getattr(sys.modules.get(module), "__all__", ()))
+        raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} cannot be imported: {error}{near}") from error
     if not isinstance(found, type) or not issubclass(found, Catalog):
         raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} is not a catalog class")
     if not hasattr(found, "as_encrypted"):

@@ -9,9 +9,12 @@ What SqlCatalog does with tables that are not encrypted, with namespaces and wit
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import URI, Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -26,10 +29,12 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 from pyiceberg.types import strtobool
 from sqlalchemy import and_, select
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import ArgumentError as SQLArgumentError
+from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
 from tablecrypt.arguments import check_text
+from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file, write_metadata_file
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
@@ -64,13 +69,41 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+def _with_driver(uri: str) -> str:
+    """Return a URI that names the driver which the extra brings. Which one SQLAlchemy takes otherwise differs between its versions."""
+    named_by_default = uri.startswith("postgresql://") and find_spec("psycopg2") is not None
+    return uri.replace("postgresql://", "postgresql+psycopg2://", 1) if named_by_default else uri
+
+
+@contextmanager
+def _refusals_named(name: str, uri: str) -> Iterator[None]:
+    """Say in our words that a driver is missing, or that a URI is no database's. The URI may hold a password: its scheme alone is shown."""
+    scheme = f"{uri.partition('://')[0]}://" if "://" in uri else "a uri without a scheme"
+    try:
+        yield
+    except ImportError as error:
+        need = f"catalog {name!r} is at {scheme} and needs the package"
+        if scheme in ("postgresql://", "postgresql+psycopg2://"):
+            raise MissingExtraError.named(f"{need} psycopg2", "sql-postgres") from error
+        raise MissingExtraError(
+            f"{need} {error.name}, which no extra brings: install it, or name another driver, as in mysql+pymysql://"
+        ) from error
+    except (NoSuchModuleError, SQLArgumentError):
+        raise ConfigurationError(
+            f"the uri of catalog {name!r} ({scheme}) is no database that SQLAlchemy knows; sqlite:///folder/catalog.db and "
+            "postgresql://user@host/database are"
+        ) from None  # SQLAlchemy's own error may show the URI
+
+
 class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
     """PyIceberg's SqlCatalog with encrypted tables, pinned in the table tablecrypt_pins of the same database."""
 
     OWN_PINS = ("table tablecrypt_pins of the catalog's database",)
 
     def __init__(self, name: str, **properties: str) -> None:
-        super().__init__(name, **properties)
+        uri = str(properties.get(URI, ""))
+        with _refusals_named(name, uri):
+            super().__init__(name, **(properties | ({URI: _with_driver(uri)} if uri else {})))
         create_pins_table(self.engine, allowed=strtobool(str(self.properties.get("init_catalog_tables", "true"))))
 
     def create_tables(self) -> None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import builtins
 import datetime as dt
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TextIO, TypeVar
 
 import click
 
-from tablecrypt.cli._output import did_you_mean, progress_shown, retries_shown, say, show
+from tablecrypt.cli._output import did_you_mean, nearest, progress_shown, question, retries_shown, say, show
 from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED
-from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
+from tablecrypt.cli.settings import Settings, is_glob, parse_properties, pass_settings
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.printable import counted, printable
 
@@ -35,8 +35,8 @@ _BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--p
 GLOB_CHARACTERS: Final = frozenset("*?[")
 _CODES: Final = {
     0: "success",
-    REFUSED: "refused or failed, or wrong arguments; stderr says why",
-    INTERRUPTED: "interrupted, or not confirmed",
+    REFUSED: "refused or failed, wrong arguments, or not confirmed; stderr says why",
+    INTERRUPTED: "interrupted",
 }
 
 
@@ -68,10 +68,17 @@ class DocumentedCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as wrong:
             if wrong.option_name not in _BEFORE_COMMAND:
-                raise
+                raise click.UsageError(f"No such option {wrong.option_name}{self._option_meant(wrong.option_name)}", ctx) from None
             raise click.UsageError(
                 f"{wrong.option_name} belongs before the command: tablecrypt {wrong.option_name} … {self.name}", ctx
             ) from None
+
+    def _option_meant(self, name: str) -> str:
+        """Return the question which option was meant; of --help only if it was misspelt."""
+        own = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
+        if name == "--filter" and "--where" in own:
+            return question(["--where"])
+        return _option_near(name, (*own, "--help"))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write examples, needs and exit codes after the options."""
@@ -85,6 +92,12 @@ class DocumentedCommand(click.Command):
                 formatter.write_text(self.needs)
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in self.codes.items()])
+
+
+def _option_near(name: str, options: Iterable[str]) -> str:
+    """Return the question whether an option was meant. Its hyphens are not compared: all options have them."""
+    bare = {option.lstrip("-"): option for option in options}
+    return question([bare[near] for near in nearest(name.lstrip("-"), bare)[:1]])
 
 
 table_argument = click.argument("table", metavar="TABLE")
@@ -214,22 +227,33 @@ def end_with_found() -> NoReturn:
     click.get_current_context().exit(FOUND)
 
 
-def confirm(question: str, yes: bool) -> None:
-    """Return if the answer is yes.
+def confirm(losses: str, yes: bool) -> None:
+    """Return if the answer is yes. Any other, and the end of the input, end the command with "nothing was done" and code 2.
 
     Args:
-        question: what will be gone, as a question.
+        losses: what will be lost, as a question.
         yes: whether --yes was given.
 
     Raises:
         ConfigurationError: there is no terminal to ask on.
-        click.Abort: the answer is no.
     """
     if yes:
         return
-    if not sys.stdin.isatty():
-        raise ConfigurationError(f"{question} There is no terminal on which to confirm: add --yes, or try --dry-run first")
-    click.confirm(printable(question), abort=True, err=True)
+    if not _is_terminal(sys.stdin):
+        raise ConfigurationError(f"{losses} There is no terminal on which to confirm: add --yes, or try --dry-run first")
+    click.echo(f"{printable(losses)} [y/N]: ", nl=False, err=True)
+    answer = sys.stdin.readline()
+    if answer.strip().lower() in ("y", "yes"):
+        return
+    if not answer:
+        click.echo(err=True)
+    say("nothing was done", err=True)
+    click.get_current_context().exit(REFUSED)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    # Python has no stdin where the process was started with it closed.
+    return stream is not None and stream.isatty()
 
 
 @dataclass(frozen=True)
@@ -255,6 +279,8 @@ class Chosen:
             ConfigurationError: neither a table nor a glob is given, or both are.
         """
         self.refuse_both()
+        if self.table is not None and is_glob(self.table):
+            raise ConfigurationError(f"{self.table!r} is a glob and not a table's name: write --include '{self.table}'")
         if not self._has_globs and self.table is None:
             raise ConfigurationError("name a table, or choose several with --include 'db.*', or all with --include '*'")
         return self._has_globs
@@ -386,7 +412,7 @@ _MODULES: Final = {
     "keys": ("keygen", "rotate-kek", "rewrap", "prune-keys", "rescue"),
     "spark": ("spark-jar",),
     "tables": ("reencrypt", "migrate", "compact", "relocate", "shred", "orphans"),
-    "_framework": ("completion",),
+    "completion": ("completion",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 COMMANDS: Final = {**TABLE_COMMANDS, **OTHER_COMMANDS}
@@ -394,6 +420,15 @@ COMMANDS: Final = {**TABLE_COMMANDS, **OTHER_COMMANDS}
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are asked for."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what stands before the command; say of another option where it belongs."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as wrong:
+            near = _option_near(wrong.option_name, ("--help", "--version", *_BEFORE_COMMAND))
+            advice = near or ": only --catalog, --property, --quiet and --progress stand before the command"
+            raise click.UsageError(f"No such option {wrong.option_name}{advice}", ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -412,7 +447,8 @@ class LazyGroup(click.Group):
         """Find the command that is named first; for a name that none has, say which names come near it."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in COMMANDS:
-            ctx.fail(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")
+            advice = ": a table's name stands after the command" if "." in name else did_you_mean(name, COMMANDS)
+            ctx.fail(f"No such command {name!r}{advice}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -420,29 +456,6 @@ class LazyGroup(click.Group):
         for title, commands in (("Commands on tables", TABLE_COMMANDS), ("Other commands", OTHER_COMMANDS)):
             with formatter.section(title):
                 formatter.write_dl(list(commands.items()))
-
-
-@click.command(
-    cls=DocumentedCommand,
-    examples=[
-        ("bash", 'eval "$(tablecrypt completion bash)"'),
-        ("zsh, in ~/.zshrc", 'eval "$(tablecrypt completion zsh)"'),
-        ("fish", "tablecrypt completion fish > ~/.config/fish/completions/tablecrypt.fish"),
-    ],
-)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(context: click.Context, shell: str) -> None:
-    """Print the shell's completion script.
-
-    Evaluate the output in your shell's startup file, and TAB completes commands and options.
-    """
-    from click.shell_completion import get_completion_class
-
-    source = get_completion_class(shell)
-    if source is None:
-        raise ConfigurationError(f"this version of click has no completion for {shell}")
-    click.echo(source(context.find_root().command, {}, "tablecrypt", "_TABLECRYPT_COMPLETE").source())
 
 
 def _show_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:

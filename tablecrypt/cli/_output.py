@@ -1,8 +1,7 @@
-"""What the command prints: lines, results, rows and progress.
+"""What the command prints: lines, results and progress. Rows are printed by _rows.py.
 
     lines       each goes through `say`, which lets nothing through that commands a terminal
     results     on stdout: lines and tables for people, or JSON for programs
-    rows        on stdout: CSV, a JSON object a line, or an Arrow stream
     progress    on stderr, with questions, errors and the wait for the key service
 
 People see moments in the local time of their machine, with its offset; JSON has them as the result has: epoch milliseconds, or UTC.
@@ -10,10 +9,8 @@ People see moments in the local time of their machine, with its offset; JSON has
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
 import logging
-import os
 import re
 import sys
 import time
@@ -21,15 +18,13 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tablecrypt.errors import ConfigurationError
-from tablecrypt.printable import bytes_shown, json_form, json_printable, printable, shown_fields
+from tablecrypt.printable import bytes_shown, json_form, printable, shown_fields
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from rich.progress import TaskID
 
     from tablecrypt.cli.settings import Settings
@@ -41,7 +36,9 @@ _EPOCH: Final = "_ms"
 _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?\+00:00")
 _FEWEST_COLUMNS: Final = 2
 _TENTHS: Final = 10
-_MOST_NAMES: Final = 3
+_FIRST_RATE: Final = 1.0
+"""Seconds from which on a rate is shown: before, it says how fast the first file was opened."""
+MOST_NAMES: Final = 3
 _MOST_ITEMS: Final = 3
 _SHORT: Final = 60
 
@@ -306,7 +303,7 @@ class _Lines:
 
 
 def _amounts(step: Progress, seconds: float) -> str:
-    rate = step.done / seconds if seconds > 0 and step.done else None
+    rate = step.done / seconds if seconds >= _FIRST_RATE and step.done else None
     if step.unit == "bytes":
         amounts = f"{bytes_shown(step.done)} of {bytes_shown(step.total)}"
         return amounts if rate is None else f"{amounts}, {bytes_shown(int(rate))}/s"
@@ -314,70 +311,9 @@ def _amounts(step: Progress, seconds: float) -> str:
     return amounts if rate is None else f"{amounts}, {rate:,.0f}/s"
 
 
-def print_rows(rows: pa.RecordBatchReader, row_format: str) -> None:
-    """Write rows to stdout, batch by batch. A reader of the pipe that has had enough ends it quietly.
-
-    Raises:
-        ConfigurationError: a column cannot be written in this format.
-    """
-    try:
-        _WRITERS[row_format](rows, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        # Python flushes stdout once more at exit, and would complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _write_csv(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    for field in rows.schema:
-        if pa.types.is_nested(field.type):
-            raise ConfigurationError(
-                f"column {printable(field.name)} is a {printable(field.type)}, which CSV cannot hold: use --format json"
-            )
-    # Anybody who may edit metadata.json names columns: their names must not command a terminal, rows are of those who hold the key.
-    names = [printable(field.name) for field in rows.schema]
-    schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
-    with csv.CSVWriter(sink, schema) as writer:
-        for batch in rows:
-            writer.write_batch(batch.rename_columns(names))
-
-
-def _write_json(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
-    import json
-
-    for batch in rows:
-        for row in batch.to_pylist(maps_as_pydicts=None):
-            sink.write(json_printable(json.dumps(row, default=_cell_as_json, ensure_ascii=False)).encode() + b"\n")
-
-
-def _cell_as_json(value: Any) -> str:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return value.isoformat() if isinstance(value, (dt.date, dt.time, dt.datetime)) else str(value)
-
-
-def _write_arrow(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
-    import pyarrow as pa
-
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        for batch in rows:
-            writer.write_batch(batch)
-
-
-_WRITERS: Final[dict[str, Callable[[pa.RecordBatchReader, BinaryIO], None]]] = {
-    "csv": _write_csv,
-    "json": _write_json,
-    "arrow": _write_arrow,
-}
-ROW_FORMATS: Final = tuple(_WRITERS)
-
-
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Return the names that come near to a name, the nearest first."""
-    return get_close_matches(name, list(known), n=_MOST_NAMES)
+    return get_close_matches(name, list(known), n=MOST_NAMES)
 
 
 def question(names: Sequence[str]) -> str:

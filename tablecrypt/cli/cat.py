@@ -11,7 +11,7 @@ import click
 
 from tablecrypt.cli import file_keys
 from tablecrypt.cli._framework import DocumentedCommand
-from tablecrypt.cli._output import ROW_FORMATS, print_rows
+from tablecrypt.cli._rows import ROW_FORMATS, print_rows
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError
 
@@ -28,7 +28,7 @@ _COPIED = 1024 * 1024
     examples=[
         (
             "Some columns of some rows",
-            "tablecrypt --catalog prod cat db.orders --columns id,total --filter \"region = 'north'\" --limit 20",
+            "tablecrypt --catalog prod cat db.orders --columns id,total --where \"region = 'north'\" --limit 20",
         ),
         ("A table as it was", "tablecrypt --catalog prod cat db.orders --snapshot 4358109269873137077 --format json"),
         ("Values or nothing of protected columns", "tablecrypt --catalog prod cat db.people --masked error"),
@@ -38,7 +38,7 @@ _COPIED = 1024 * 1024
 )
 @click.argument("source", metavar="TABLE|FILE")
 @click.option("--columns", metavar="A,B,…", help="Only these columns, in this order.")
-@click.option("--filter", "row_filter", metavar="FILTER", help="Only rows that pass this filter; tables only.")
+@click.option("--where", metavar="FILTER", help="Only rows that pass this filter; tables only.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most this many rows.")
 @click.option("--snapshot", type=int, metavar="ID", help="The table as it was at this snapshot.")
 @click.option(
@@ -47,7 +47,10 @@ _COPIED = 1024 * 1024
     help="What to do with protected columns whose keys you may not use: print their masks, or refuse; by default what the catalog says.",
 )
 @click.option(
-    "--format", "row_format", type=click.Choice(ROW_FORMATS), default="csv", show_default=True, help="json prints one object per line."
+    "--format",
+    "row_format",
+    type=click.Choice(ROW_FORMATS),
+    help="By default a table on a terminal, in which long values are cut, and csv elsewhere. json prints one object per line.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @file_keys.key_options
@@ -56,28 +59,29 @@ def cat(
     settings: Settings,
     source: str,
     columns: str | None,
-    row_filter: str | None,
+    where: str | None,
     limit: int | None,
     snapshot: int | None,
     masked: str | None,
-    row_format: str,
+    row_format: str | None,
     as_json: bool,
     key_file: Path | None,
     key_id: str | None,
 ) -> None:
     """Print rows of a table or a file.
 
-    An argument with a / names a FILE, any other a TABLE of the catalog. A file needs the .key.json that encrypt-file left beside it; an
-    AGS1 file is printed as the bytes it holds. Everything is authenticated before it is printed. The output is plaintext.
+    An argument that contains a / is the path of a FILE; anything else is the name of a TABLE of the catalog. A file needs the .key.json
+    that encrypt-file left beside it; an AGS1 file is printed as the bytes it holds. Everything is authenticated before it is printed. The
+    output is plaintext.
     """
-    names = None if columns is None else columns.split(",")
+    names = None if columns is None else [each.strip() for each in columns.split(",")]
     wanted = "json" if as_json else row_format
     if "/" not in source:
-        print_rows(_table_rows(settings, source, names, row_filter, limit, snapshot, masked), wanted)
+        print_rows(_table_rows(settings, source, names, where, limit, snapshot, masked), wanted)
         return
-    if row_filter is not None or snapshot is not None or masked is not None:
-        raise ConfigurationError("--filter, --snapshot and --masked are for tables")
-    path = Path(source)
+    if where is not None or snapshot is not None or masked is not None:
+        raise ConfigurationError("--where, --snapshot and --masked are for tables")
+    path = file_keys.present(source)
     key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path))
     _print_file(path, key_metadata, names, limit, wanted)
 
@@ -101,8 +105,16 @@ def _table_rows(
         rows = table.scan(selected_fields=selected, limit=limit, snapshot_id=snapshot, **chosen).to_arrow_batch_reader()
     except ParseBaseException as wrong:
         raise ConfigurationError(f"{row_filter!r} is not a filter; a valid one is: region = 'north' and total > 3") from wrong
+    except ConfigurationError:
+        raise
     except ValueError as wrong:
-        raise ConfigurationError(f"{name}: {wrong}") from wrong
+        advice = (
+            "tablecrypt inspect lists its snapshots"
+            if snapshot is not None
+            else f"its columns are {', '.join(table.schema().column_names)}"
+        )
+        said = str(wrong).removesuffix(", case_sensitive=True")
+        raise ConfigurationError(f"{name}: {said}; {advice}") from wrong
     return rows if columns is None else _in_order(rows, columns)
 
 
@@ -113,7 +125,9 @@ def _in_order(rows: pa.RecordBatchReader, columns: list[str]) -> pa.RecordBatchR
     return pa.RecordBatchReader.from_batches(schema, (batch.select(columns) for batch in rows))
 
 
-def _print_file(path: Path, key_metadata: StandardKeyMetadata, columns: list[str] | None, limit: int | None, row_format: str) -> None:
+def _print_file(
+    path: Path, key_metadata: StandardKeyMetadata, columns: list[str] | None, limit: int | None, row_format: str | None
+) -> None:
     if file_keys.begins_as_encrypted_parquet(path):
         from tablecrypt import parquet
 

@@ -65,6 +65,17 @@ def manager(settings: Settings, key_file: Path | None, key_id: str | None, data_
     return EncryptionManager(load_kms(properties), key_id, data_key_length=data_key_length)
 
 
+def present(path: str) -> Path:
+    """Return the path of a file that is there.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
+    if not Path(path).is_file():
+        raise ConfigurationError(f"there is no file {path}")
+    return Path(path)
+
+
 def key_path(encrypted: Path) -> Path:
     """Return where the key of an encrypted file is kept."""
     return encrypted.with_name(encrypted.name + SUFFIX)
@@ -129,7 +140,9 @@ def read_key(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise ConfigurationError(f"the file's key does not exist: {path}") from None
+        raise ConfigurationError(
+            f"the file's key does not exist: {path}; encrypt-file leaves it beside each file that it encrypts"
+        ) from None
     except ValueError as error:
         raise FormatError(f"{path}: is not JSON: {error}") from error
     if not isinstance(content, dict) or content.get("tablecrypt") != "file-key" or content.get("version") != VERSION:

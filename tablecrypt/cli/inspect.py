@@ -48,16 +48,16 @@ if TYPE_CHECKING:
 def inspect(settings: Settings, source: str, location: str | None, key_file: Path | None, key_id: str | None, as_json: bool) -> None:
     """Show the structure of a table or a file.
 
-    An argument with a / names a FILE, any other a TABLE of the catalog. For a table, shows its keys and what each opens, its snapshots, and
-    how many files of each kind there are. For a file, shows AGS1 blocks or Parquet modules; with the file's key, also what the footer says.
-    Key bytes are never shown.
+    An argument that contains a / is the path of a FILE; anything else is the name of a TABLE of the catalog. For a table, shows its keys
+    and what each opens, its snapshots, and how many files of each kind there are. For a file, shows AGS1 blocks or Parquet modules; with
+    the file's key, also what the footer says. Key bytes are never shown.
     """
     if "/" not in source:
         show(_layers_of_table(settings, source) if location is None else _file_of_table(settings, source, location), as_json)
         return
     if location is not None:
         raise ConfigurationError("--file is for tables")
-    path = Path(source)
+    path = file_keys.present(source)
     key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path)) if key_id else None
     with path.open("rb") as raw:
         keys = None if key_metadata is None else file_keys.parquet_keys(key_metadata)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from tablecrypt.cli._output import did_you_mean, nearest, question
+from tablecrypt.cli._output import MOST_NAMES, nearest, question
 from tablecrypt.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
+
+_OF_FILES: Final = frozenset({".parquet", ".orc", ".avro", ".ags1", ".json", ".puffin", ".bin"})
+"""Ends of names that look like files."""
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,15 +83,34 @@ class Settings:
         """
         if self.catalog_name is None and Path(name).is_file():
             raise ConfigurationError(f"{name} is understood as a table: write ./{name} for the file, or --catalog NAME before the command")
+        if Path(name).suffix in _OF_FILES and self.catalog_name is None:
+            raise ConfigurationError(
+                f"there is no file {name} in {Path.cwd()}; if it is a table's name, put --catalog NAME before the command"
+            )
+        if is_glob(name):
+            raise ConfigurationError(f"{name!r} is a glob, and this command takes the name of one table: write namespace.name")
         if "." not in name:
-            raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name")
+            raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name{question(self._tables_named(name))}")
         from pyiceberg.exceptions import NoSuchTableError
 
         catalog = self.catalog()
         try:
             return catalog.load_table(name)
         except NoSuchTableError as error:
-            raise NoSuchTableError(f"{error}{question(_tables_near(catalog, name))}") from error
+            path = f". If it is a file, write its path with a /: ./{name}" if Path(name).suffix in _OF_FILES else ""
+            raise NoSuchTableError(f"{error}{question(_tables_near(catalog, name))}{path}") from error
+
+    def _tables_named(self, name: str) -> list[str]:
+        """Return the tables that have a name of their own, or are in a namespace of it; none where the catalog cannot be asked."""
+        if self.catalog_name is None:
+            return []
+        try:
+            catalog = self.catalog()
+            tables = [each for place in catalog.list_namespaces() for each in catalog.list_tables(place)]
+        except Exception as error:  # noqa: BLE001  the error that follows says what is wrong without it
+            logger.debug("no tables to suggest for %s: %s", name, error)
+            return []
+        return [".".join(each) for each in tables if name in (each[-1], ".".join(each[:-1]))][:MOST_NAMES]
 
     def plain_table(self, name: str) -> Table:
         """Return a table of the catalog, also one that has encryption.key-id and is not encrypted. Raises as `table` does."""
@@ -100,29 +122,20 @@ class Settings:
     def _check_is_configured(self) -> None:
         from pyiceberg.utils.config import Config
 
-        from tablecrypt_catalog.configuration import is_configured
+        from tablecrypt_catalog.configuration import is_configured, not_configured
 
         if is_configured(self.catalog_name, self.properties):
             return
-        name = self.catalog_name or Config().get_default_catalog_name()
-        near = did_you_mean(name, Config().config.get("catalog") or ())
-        chosen = (
-            f"no catalog {name!r} is configured{near}"
-            if self.catalog_name
-            else "no catalog is named: put --catalog NAME before the command"
-        )
-        raise ConfigurationError(
-            f"{chosen}. Configure it in .pyiceberg.yaml, or in the environment as PYICEBERG_CATALOG__{name.upper()}__…"
-        )
+        missing = not_configured(self.catalog_name or Config().get_default_catalog_name())
+        raise missing if self.catalog_name else ConfigurationError(f"no catalog is named: put --catalog NAME before the command; {missing}")
 
     def kms_properties(self) -> Mapping[str, str]:
         """Return the properties of the key service: those given, before those configured for the catalog where one is named."""
         if self.catalog_name is None:
             return self.properties
-        from pyiceberg.utils.config import Config
+        from tablecrypt_catalog.configuration import configuration_of
 
-        configured = Config().get_catalog_config(self.catalog_name) or {}
-        return {**{name: str(value) for name, value in configured.items()}, **self.properties}
+        return {**{name: str(value) for name, value in configuration_of(self.catalog_name).items()}, **self.properties}
 
 
 def _namespaces_near(catalog: Catalog, name: str) -> list[str]:
@@ -148,6 +161,11 @@ def _tables_near(catalog: Catalog, name: str) -> list[str]:
         return []
 
 
+def is_glob(name: str) -> bool:
+    """Whether a table's name has a character of globs, as no name has."""
+    return any(each in name for each in "*?[")
+
+
 def parse_properties(pairs: tuple[str, ...], option: str = "--property") -> dict[str, str]:
     """Return name=value pairs as a mapping.
 
@@ -163,6 +181,8 @@ def parse_properties(pairs: tuple[str, ...], option: str = "--property") -> dict
         name, separator, value = pair.partition("=")
         if not separator or not name:
             raise ConfigurationError(f"{option} {name}: write name=value")
+        if not value and option == "--property":
+            raise ConfigurationError(f"{option} {name} has no value, and an empty one would leave the configured one in force")
         properties[name] = value
     return properties
 

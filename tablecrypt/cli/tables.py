@@ -23,7 +23,7 @@ from tablecrypt.cli._framework import (
     table_argument,
     yes_option,
 )
-from tablecrypt.cli._output import show
+from tablecrypt.cli._output import say, show
 from tablecrypt.cli.main import FOUND
 from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
 from tablecrypt.errors import ConfigurationError
@@ -118,21 +118,32 @@ def migrate(
     as they are, unless --delete-below names their folder.
     """
     from tablecrypt.maintenance import migrate as encrypt_table
+    from tablecrypt.table.table import EncryptedTable
 
+    loaded = run.settings.plain_table(table)
+    options: dict[str, Any] = {
+        "into": into,
+        "location": location,
+        "properties": parse_properties(properties, "--set"),
+        "drop_refs": drop_refs,
+        "keep_plaintext": keep_plaintext,
+        "delete_below": delete_below,
+    }
     if not run.dry_run and into is None:
         losses = "its history is lost" if keep_plaintext else "its history is lost and its plaintext files are deleted"
-        confirm(f"Encrypt {table} under {key_id}: {losses}. Go on?", yes)
-    run.show(
-        encrypt_table,
-        run.settings.plain_table(table),
-        key_id,
-        into=into,
-        location=location,
-        properties=parse_properties(properties, "--set"),
-        drop_refs=drop_refs,
-        keep_plaintext=keep_plaintext,
-        delete_below=delete_below,
-    )
+        question = f"Encrypt {table} under {key_id}: {losses}. Go on?"
+        if isinstance(loaded, EncryptedTable):
+            left = encrypt_table(loaded, key_id, **options, dry_run=True)
+            if not left.deleted:
+                if run.as_json or left.refused or left.left:
+                    show(replace(left, dry_run=False), run.as_json)
+                if not run.as_json:
+                    say(f"{table} is encrypted already; nothing was done")
+                return
+            files = counted(left.deleted, "plaintext file", "plaintext files")
+            question = f"{table} is encrypted already; {files} of an earlier migration will be deleted. Go on?"
+        confirm(question, yes)
+    run.show(encrypt_table, loaded, key_id, **options)
 
 
 @click.command(

@@ -22,6 +22,11 @@ class Secret:
         """Return the bytes. Call it where a cipher or an encoder needs them, never to store or show them."""
         return self._value
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether every byte is zero: a buffer that nobody filled, or a placeholder, and the first key that anybody tries."""
+        return not any(self._value)
+
     def __len__(self) -> int:
         return len(self._value)
 

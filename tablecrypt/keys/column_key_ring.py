@@ -209,15 +209,19 @@ class ColumnKeyMaker:
             entry = ring.entry(key_id)
         except KeyNotFoundError:
             raise KeyNotFoundError(
-                f"column key {key_id} of column {field_id} is not in the table's encryption-keys: the column was shredded, or somebody "
+                f"column key {key_id} of {ring.column(field_id)} is not in the table's encryption-keys: the column was shredded, or "
+                "somebody "
                 "removed the entry. An older metadata.json may still hold it"
             ) from None
         if entry.field_id != field_id:
-            raise AuthenticationError(f"column key {key_id} is that of column {entry.field_id}, and a file names it for column {field_id}")
+            raise AuthenticationError(
+                f"column key {key_id} is that of {ring.column(entry.field_id)}, and a file names it for {ring.column(field_id)}"
+            )
         master_key_id = ring.entry(entry.encrypted_by_id or "").encrypted_by_id
         if master_key_id not in master_key_ids:
             raise KeyIdChangedError(
-                f"column {field_id} is encrypted under master key {master_key_id!r}, and the table's properties do not name that key for "
+                f"{ring.column(field_id)} is encrypted under master key {master_key_id!r}, and the table's properties do not name that "
+                "key for "
                 "it: the properties or an entry of encryption-keys were changed. Restore them"
             )
         return self.open(ring, entry)
@@ -284,7 +288,8 @@ class ColumnKeyMaker:
             kek = self._pending.made.get(entry.encrypted_by_id or "") or ring.entry(entry.encrypted_by_id or "")
             if (first := mask_key_entry(ring, entry.field_id, kek.encrypted_by_id or "")) is not None:
                 raise CommitFailedException(
-                    f"another writer has made the key of the hash mask of column {entry.field_id} ({first.key_id}) since this write began: "
+                    f"another writer has made the key of the hash mask of {ring.column(entry.field_id)} ({first.key_id}) since this "
+                    "write began: "
                     "equal values would have different hashes. Load the table and write the rows again"
                 )
 
@@ -300,7 +305,7 @@ class ColumnKeyMaker:
     def open(self, ring: KeyRing, entry: EncryptedKey) -> Secret:
         """Return the key in a column key's entry. Raises as `column_key`."""
         kek = self._kek(ring, entry)
-        opened = AesGcm(self.open_kek(kek, entry.field_id))
+        opened = AesGcm(self.open_kek(ring, kek, entry.field_id))
         try:
             return Secret(opened.decrypt(entry.wrapped_bytes(), _aad_of(kek, entry)))
         except AuthenticationError as error:
@@ -308,10 +313,11 @@ class ColumnKeyMaker:
                 f"{entry.kind} {entry.key_id} does not open under column KEK {kek.key_id}: one of the two entries was changed"
             ) from error
 
-    def open_kek(self, kek: EncryptedKey, field_id: int) -> Secret:
+    def open_kek(self, ring: KeyRing, kek: EncryptedKey, field_id: int) -> Secret:
         """Return a column KEK, asking the KMS where its client does not remember it.
 
         Args:
+            ring: names the column for the message.
             kek: its entry.
             field_id: the column that it is opened for, for the message.
 
@@ -324,12 +330,12 @@ class ColumnKeyMaker:
         known, now = refusals(), self.clock()
         blob = kek.wrapped_bytes()
         if (reason := known.known(self.kms, blob, master_key_id, now)) is not None:
-            raise ColumnKeyDeniedError(field_id, master_key_id, reason)
+            raise _denied(ring, field_id, master_key_id, reason)
         try:
-            return unwrap_kek(self.kms, blob, master_key_id, f"column KEK {kek.key_id} of column {field_id}")
+            return unwrap_kek(self.kms, blob, master_key_id, f"column KEK {kek.key_id} of {ring.column(field_id)}")
         except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
             known.add(self.kms, blob, master_key_id, now, str(error))
-            raise ColumnKeyDeniedError(field_id, master_key_id, str(error)) from error
+            raise _denied(ring, field_id, master_key_id, str(error)) from error
 
     def check_column_kek(self, kek: EncryptedKey) -> str:
         """Return the master key of a column KEK.
@@ -361,7 +367,7 @@ class ColumnKeyMaker:
     def under(self, ring: KeyRing, entry: EncryptedKey, kek: EncryptedKey) -> EncryptedKey:
         """Return a column key's entry under another column KEK. Its id stays, since files name it. Raises as `column_key`."""
         key = self.open(ring, entry)
-        return self._entry(entry.key_id, entry.field_id, kek, self.open_kek(kek, entry.field_id), key, _mark(entry))
+        return self._entry(entry.key_id, entry.field_id, kek, self.open_kek(ring, kek, entry.field_id), key, _mark(entry))
 
     def rewrapped(self, ring: KeyRing, kek: EncryptedKey, from_key_id: str | None = None) -> EncryptedKey:
         """Return a column KEK's entry, wrapped by the newest version of its master key, after it has opened the column keys below it.
@@ -399,9 +405,9 @@ class ColumnKeyMaker:
             try:
                 kek = self.new_kek(master_key_id)
             except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
-                raise ColumnKeyDeniedError(field_id, master_key_id, str(error)) from error
+                raise _denied(ring, field_id, master_key_id, str(error)) from error
             self._pending.made[kek.key_id] = kek
-        entry, key = self._new_entry(field_id, kek, self.open_kek(kek, field_id), mark)
+        entry, key = self._new_entry(field_id, kek, self.open_kek(ring, kek, field_id), mark)
         return entry.key_id, key
 
     def _make_write_only(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
@@ -464,6 +470,10 @@ def mask_key_entry(ring: KeyRing, field_id: int, master_key_id: str) -> Encrypte
         if entry.is_mask_key and entry.field_id == field_id and ring.entry(entry.encrypted_by_id or "").encrypted_by_id == master_key_id:
             return entry
     return None
+
+
+def _denied(ring: KeyRing, field_id: int, master_key_id: str, reason: str) -> ColumnKeyDeniedError:
+    return ColumnKeyDeniedError(field_id, master_key_id, reason, column_name=ring.name_of(field_id))
 
 
 def _aad_of(kek: EncryptedKey, entry: EncryptedKey) -> bytes:

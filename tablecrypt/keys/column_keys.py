@@ -96,9 +96,9 @@ class Mask:
             "constant": isinstance(self.argument, str),
         }
         if not right.get(self.kind, self.argument is None) or _MASK_TEXT.fullmatch(self.kind) is None:
+            given = self.kind if self.argument is None else f"{self.kind}({self.argument})"
             raise ConfigurationError(
-                f"a column cannot be masked by {self.kind!r} with {self.argument!r}: write null, error, redact, hash, "
-                f"truncate(n) with n from 1 to {_LONGEST_PREFIX}, or constant(value)"
+                f"unknown mask {given!r}; use null, error, redact, hash, truncate(n) with n from 1 to {_LONGEST_PREFIX}, or constant(value)"
             )
 
     def __str__(self) -> str:
@@ -183,7 +183,9 @@ class ProtectedColumn:
         if not 0 < self.field_id <= _LARGEST_FIELD_ID:
             raise ConfigurationError(f"{self.field_id} is not the id of a column")
         if not self.column_key_id:
-            raise ConfigurationError(f"column {self.field_id} has no master key: {COLUMN_PREFIX}{self.field_id}.{_KEY_ID} is empty")
+            raise ConfigurationError(
+                f"the column with field id {self.field_id} has no master key: {COLUMN_PREFIX}{self.field_id}.{_KEY_ID} is empty"
+            )
 
 
 def is_from_before(since: int | None, sequence_number: int | None) -> bool:
@@ -430,7 +432,8 @@ def unwrap_dek(column_key: Secret, field_id: int, key_metadata: bytes, aad_prefi
         return AesGcm(column_key).decrypt(wrapped, _aad(key_id, field_id, aad_prefix))
     except AuthenticationError as error:
         raise AuthenticationError(
-            f"the key of column {field_id} does not open under column key {key_id}: it is that of another file or column, or was changed"
+            f"the key of the column with field id {field_id} does not open under column key {key_id}: it is that of another file or "
+            "column, or was changed"
         ) from error
 
 

@@ -40,14 +40,14 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import Field
 from pyiceberg.typedef import IcebergBaseModel
 
-from tablecrypt.errors import FormatError, KeyNotFoundError
+from tablecrypt.errors import FormatError, KeyNotFoundError, column_shown
 
 KEY_TIMESTAMP: Final = "KEY_TIMESTAMP"
 COLUMN_KEK: Final = "tablecrypt.column-kek"
@@ -174,10 +174,16 @@ class KeyChain:
 
 
 class KeyRing:
-    """An immutable view on the `encryption-keys` of one metadata version."""
+    """An immutable view on the `encryption-keys` of one metadata version.
 
-    def __init__(self, entries: Iterable[EncryptedKey] = ()) -> None:
+    Args:
+        entries: those of the metadata.
+        name_of: returns a column's name by its field id, for messages.
+    """
+
+    def __init__(self, entries: Iterable[EncryptedKey] = (), name_of: Callable[[int], str | None] = lambda field_id: None) -> None:
         self._entries = {entry.key_id: entry for entry in entries}
+        self.name_of = name_of
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -202,7 +208,11 @@ class KeyRing:
 
     def with_others(self, entries: Iterable[EncryptedKey]) -> KeyRing:
         """Return a ring that has these entries too, where it has none of their ids."""
-        return KeyRing(({entry.key_id: entry for entry in entries} | self._entries).values())
+        return KeyRing(({entry.key_id: entry for entry in entries} | self._entries).values(), self.name_of)
+
+    def column(self, field_id: int) -> str:
+        """Return how messages name a column."""
+        return column_shown(field_id, self.name_of(field_id))
 
     def entry(self, key_id: str) -> EncryptedKey:
         """Return the entry of that id.

@@ -80,7 +80,7 @@ class TableColumnKeys:
     def _column(self, field_id: int) -> ProtectedColumn:
         column = self._policy.columns.get(field_id)
         if column is None:
-            raise ConfigurationError(f"column {field_id} is not protected, and has no key")
+            raise ConfigurationError(f"{self._ring.column(field_id)} is not protected, and has no key")
         return column
 
 

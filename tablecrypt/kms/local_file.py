@@ -33,9 +33,11 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, with_sentence
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, unwrap_with_master_key, wrap_with_master_key
 from tablecrypt.properties import KMS_LOCAL_KEY_FILE
+from tablecrypt.setting_kinds import did_you_mean
 
 FORMAT: Final = "tablecrypt-key-file"
 VERSION: Final = 1
+_MOST_NAMES: Final = 8
 _HIGHEST_KEY_VERSION: Final = 2**32 - 1
 _FOREIGN_ACCESS: Final = stat.S_IRWXG | stat.S_IRWXO
 
@@ -50,7 +52,9 @@ def read_key_file(path: Path) -> KeyFile:
             _check_mode(path, os.fstat(file.fileno()))
             content = file.read()
     except OSError as error:
-        raise ConfigurationError(f"the key file {path} cannot be read ({error.strerror}): tablecrypt keygen makes one") from error
+        is_missing = isinstance(error, FileNotFoundError)
+        advice = f"there is none in {path.absolute().parent}; tablecrypt keygen makes one" if is_missing else error.strerror
+        raise ConfigurationError(f"the key file {path} cannot be read: {advice}") from error
     return _decode(path, content)
 
 
@@ -71,7 +75,10 @@ def add_key(path: Path, key_id: str, length: int = 32, random: Callable[[int], b
     with changed_key_file(path) as file:
         keys = read_key_file(path)
         if key_id in keys:
-            raise ConfigurationError(f"the key file {path} has a key {key_id!r} already")
+            raise ConfigurationError(
+                f"the key file {path} has a key {key_id!r} already: give the new one another --key-id, or add --new-version to rotate "
+                "this one"
+            )
         file.write(_encode({**keys, key_id: {1: Secret(random(length))}}))
 
 
@@ -80,7 +87,7 @@ def add_key_version(path: Path, key_id: str, random: Callable[[int], bytes] = se
     with changed_key_file(path) as file:
         keys = read_key_file(path)
         if key_id not in keys:
-            raise ConfigurationError(f"the key file {path} has no key {key_id!r}")
+            raise ConfigurationError(_no_key(path, key_id, keys))
         newest = max(keys[key_id])
         file.write(_encode({**keys, key_id: {**keys[key_id], newest + 1: Secret(random(len(keys[key_id][newest])))}}))
         return newest + 1
@@ -99,7 +106,8 @@ def changed_key_file(path: Path) -> Iterator[BinaryIO]:
         except FileExistsError as error:
             raise ConfigurationError(f"{error.filename} exists: another process is changing the key file; if none is, remove it") from error
         except OSError as error:
-            raise ConfigurationError(f"the key file {path} cannot be written ({error.strerror})") from error
+            advice = f": there is no folder {path.parent}" if isinstance(error, FileNotFoundError) else f" ({error.strerror})"
+            raise ConfigurationError(f"the key file {path} cannot be written{advice}") from error
         yield file
 
 
@@ -117,6 +125,14 @@ def _check_mode(path: Path, status: os.stat_result) -> None:
     if status.st_mode & _FOREIGN_ACCESS:
         mode = stat.S_IMODE(status.st_mode)
         raise ConfigurationError(f"the key file {path} has mode {mode:04o}, so others than its owner have access: chmod 600 {path}")
+
+
+def _no_key(path: Path, key_id: str, keys: KeyFile) -> str:
+    """Return what to say of a key that a file lacks: which it has. Their ids are no secret, tables name them in plaintext."""
+    shown = [repr(each) for each in sorted(keys)[:_MOST_NAMES]]
+    more = [f"{len(keys) - _MOST_NAMES} more"] if len(keys) > _MOST_NAMES else []
+    has = f"it has {', '.join([*shown, *more])}" if keys else "it has none"
+    return f"the key file {path} has no key {key_id!r}; {has}{did_you_mean(key_id, keys)}"
 
 
 def _check_key_id(key_id: str) -> None:
@@ -180,7 +196,13 @@ class LocalFileKeyManagementClient:
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
         check_key_length(len(key))
-        return wrap_with_master_key(key, self._versions(wrapping_key_id), wrapping_key_id, self._random)
+        versions = self._versions(wrapping_key_id)
+        if versions[max(versions)].is_zero:
+            raise ConfigurationError(
+                f"the newest version of key {wrapping_key_id!r} in the key file {self._path} is all zeros, which everybody can guess: "
+                "make another with tablecrypt keygen --new-version"
+            )
+        return wrap_with_master_key(key, versions, wrapping_key_id, self._random)
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
         versions = self._versions(wrapping_key_id)
@@ -196,10 +218,10 @@ class LocalFileKeyManagementClient:
         """Nothing to let go: the file is open only during a call."""
 
     def _versions(self, key_id: str) -> dict[int, Secret]:
-        versions = read_key_file(self._path).get(key_id)
-        if versions is None:
-            raise KeyNotFoundError(f"the key file {self._path} has no key {key_id!r}: tablecrypt keygen adds one")
-        return versions
+        keys = read_key_file(self._path)
+        if key_id not in keys:
+            raise KeyNotFoundError(_no_key(self._path, key_id, keys))
+        return keys[key_id]
 
     def __repr__(self) -> str:
         return f"LocalFileKeyManagementClient(path={str(self._path)!r})"

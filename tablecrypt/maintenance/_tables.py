@@ -94,7 +94,9 @@ def check_branch(table: Table, branch: str) -> None:
     """Refuse a name that no branch has. The main branch counts as there before its first snapshot."""
     ref = table.metadata.refs.get(branch)
     if ref is None and branch != MAIN_BRANCH:
-        raise ConfigurationError(f"{name_of(table)} has no branch {branch!r}")
+        named = (name for name, each in table.metadata.refs.items() if each.snapshot_ref_type == SnapshotRefType.BRANCH)
+        branches = ", ".join(sorted({MAIN_BRANCH, *named}))
+        raise ConfigurationError(f"{name_of(table)} has no branch {branch!r}; it has {branches}")
     if ref is not None and ref.snapshot_ref_type == SnapshotRefType.TAG:
         raise ConfigurationError(f"{branch!r} is a tag of {name_of(table)}, which never changes: name a branch")
 

@@ -45,6 +45,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.new_blobs import generate_key, unwrap_key
+from tablecrypt.setting_kinds import did_you_mean
 
 LOCAL_KEY_LENGTHS: Final = (16, 32)
 _IV_LENGTH: Final = 16
@@ -119,7 +120,7 @@ class LocalKeys:
 
     @checked_arguments()
     def __init__(self, keys: Mapping[str, Sequence[bytes | Secret]], random: Callable[[int], bytes] = secrets.token_bytes) -> None:
-        self._keys = {name: [_checked_master(name, key) for key in versions] for name, versions in keys.items()}
+        self._keys = {name: [_checked_master(name, key) for key in _versions(name, versions)] for name, versions in keys.items()}
         self._random = random
 
     @property
@@ -129,10 +130,16 @@ class LocalKeys:
     def current_version(self, name: str) -> MasterKeyVersion:
         versions = self._keys.get(name)
         if not versions:
-            raise KeyNotFoundError(f"there is no master key {name!r} among the local keys")
+            has = ", ".join(map(repr, sorted(self._keys))) or "none"
+            raise KeyNotFoundError(f"there is no master key {name!r} among the local keys; there is {has}{did_you_mean(name, self._keys)}")
         return MasterKeyVersion(name, len(versions) - 1, len(versions[-1]))
 
     def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
+        versions = self._keys.get(master.name, [])
+        if 0 <= master.version < len(versions) and versions[master.version].is_zero:
+            raise ConfigurationError(
+                f"master key {master.name!r} is all zeros, which everybody can guess: make one with secrets.token_bytes(32)"
+            )
         encrypted = self._random(master.length)
         return LocalKey(encrypted, self.decrypt_local_key(master, encrypted))
 
@@ -167,6 +174,12 @@ def check_local_key_length(length: int) -> None:
     """Raise ConfigurationError unless `length` is that of one of ORC's two ciphers."""
     if length not in LOCAL_KEY_LENGTHS:
         raise ConfigurationError(f"ORC knows keys of 16 and 32 bytes (AES_CTR_128 and AES_CTR_256), not of {length}")
+
+
+def _versions(name: str, versions: object) -> Sequence[bytes | Secret]:
+    if isinstance(versions, (bytes, bytearray, Secret)) or not isinstance(versions, Sequence):
+        raise ConfigurationError(f"master key {name!r}: give a list of its versions, the oldest first, even if there is one")
+    return versions
 
 
 def _checked_master(name: str, key: bytes | Secret) -> Secret:

@@ -140,10 +140,10 @@ class FileKeys:
         return lenient
 
     def required_footer_key(self) -> Secret:
-        """The footer key for writing. ConfigurationError when there is none."""
+        """The footer key for writing. ConfigurationError when there is none, or it is all zeros."""
         if self.footer_key is None:
             raise ConfigurationError("writing an encrypted Parquet file takes a footer_key: it encrypts or signs the footer")
-        return self.footer_key
+        return _writing(self.footer_key, FOOTER_KEY_NAME)
 
     def column_key(self, path: tuple[str, ...]) -> ColumnKey | None:
         """With what a written column is encrypted; None: it stays in the clear."""
@@ -151,7 +151,9 @@ class FileKeys:
             if name in self.plaintext_columns:
                 return None
             if name in self.column_keys:
-                return ColumnKey(self.column_keys[name], _name_of(name), False, self.column_key_metadata.get(name))
+                return ColumnKey(
+                    _writing(self.column_keys[name], _name_of(name)), _name_of(name), False, self.column_key_metadata.get(name)
+                )
         return ColumnKey(self.required_footer_key(), FOOTER_KEY_NAME, True)
 
     def accept_plain(self, path: tuple[str, ...], location: str) -> None:
@@ -206,6 +208,10 @@ class FileKeys:
         return _secret(self.key_retriever(key_metadata), name)
 
     def _check(self) -> None:
+        if self.footer_key is None and not self.column_keys and self.key_retriever is None:
+            raise ConfigurationError(
+                "FileKeys has no key: give a footer_key of 16, 24 or 32 bytes; to read, column_keys or a key_retriever"
+            )
         if self.algorithm not in ALGORITHMS:
             raise ConfigurationError(f"algorithm is {' or '.join(ALGORITHMS)}, not {self.algorithm!r}")
         if self.store_aad_prefix and not self.aad_prefix:
@@ -235,6 +241,13 @@ def _secret(key: object, name: str) -> Secret:
     if len(secret) not in KEY_LENGTHS:
         raise ConfigurationError(f"{name} has {len(secret)} bytes; AES keys have 16, 24 or 32")
     return secret
+
+
+def _writing(key: Secret, name: str) -> Secret:
+    """Return a key to write under. Files under a key of zeros, such as published examples, can still be read."""
+    if key.is_zero:
+        raise ConfigurationError(f"{name} is all zeros, which everybody can guess: make one with secrets.token_bytes(32)")
+    return key
 
 
 def _names_of(path: tuple[str, ...]) -> list[str]:

@@ -92,6 +92,7 @@ def read_table(
     Raises: the errors that the module lists.
     """
     expression = _expression(filters)
+    columns = None if columns is None else list(columns)  # pyarrow takes no tuple, which one name becomes
     with open_source(source, location) as opened:
         layout = encrypted_layout(opened, keys)
         schema = arrow_schema(layout)

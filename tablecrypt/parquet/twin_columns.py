@@ -31,7 +31,9 @@ def path_to(schema: pa.Schema, field_id: int) -> tuple[int, ...]:
     """
     path = _path_among(list(schema), field_id)
     if path is None:
-        raise ConfigurationError(f"the protected column {field_id} is not one of the columns that are written, or is inside a list or map")
+        raise ConfigurationError(
+            f"the protected column with field id {field_id} is not one of the columns that are written, or is inside a list or map"
+        )
     return path
 
 

@@ -128,7 +128,9 @@ def twins_among(leaves: Sequence[Leaf], location: str) -> list[Twin]:
             continue
         cover = covers.get((field_id, leaf.path[1:]))
         if cover is None or leaf.field_ids or not _have_the_same_levels(leaves[cover], leaf):
-            raise TamperedFileError(location, f"the twin of column {field_id} does not have the shape of a column with this field id")
+            raise TamperedFileError(
+                location, f"the hidden column of field id {field_id} does not have the shape of the column with this field id"
+            )
         twins.append(Twin(field_id, cover, ordinal))
     _check_complete(leaves, twins, location)
     return twins

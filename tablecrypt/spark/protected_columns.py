@@ -36,7 +36,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError, KmsAccessDeniedError
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, column_shown
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker, mask_key_entry
 from tablecrypt.keys.column_keys import ColumnKey, ColumnKeys, ColumnPolicy, ancestors, key_id_in
@@ -180,7 +180,7 @@ class _TaskColumnKeys:
         made = self._keys.generate(wanted, aad_prefix)
         for key in made.values():
             if key_id_in(key.key_metadata) not in self._ring:
-                raise _nothing_to_commit(key.field_id, "column key that new values may go under")
+                raise _nothing_to_commit(self._ring.column(key.field_id), "column key that new values may go under")
         return made
 
     def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
@@ -211,13 +211,15 @@ class _TaskColumnKeys:
         if column is None or not column.mask.needs_key:
             return
         if mask_key_entry(self._ring, field_id, column.column_key_id) is None:
-            raise _nothing_to_commit(field_id, "key of its hash mask")
+            raise _nothing_to_commit(self._ring.column(field_id), "key of its hash mask")
 
     def _check(self, field_ids: Iterable[int]) -> None:
         for field_id in field_ids:
             if field_id not in self._readable:
                 master_key_id = next(iter(self._policy.master_keys(field_id)), "")
-                raise ColumnKeyDeniedError(field_id, master_key_id, "the program that started the job may not use it")
+                raise ColumnKeyDeniedError(
+                    field_id, master_key_id, "the program that started the job may not use it", column_name=self._ring.name_of(field_id)
+                )
 
 
 class _BroughtKeks:
@@ -312,7 +314,7 @@ def _opened_keks(maker: ColumnKeyMaker, ring: KeyRing, readable: frozenset[int])
     for entry in ring.column_keys:
         if entry.field_id in readable:
             kek = ring.entry(entry.encrypted_by_id or "")
-            opened[kek.wrapped_bytes()] = maker.open_kek(kek, entry.field_id).reveal()
+            opened[kek.wrapped_bytes()] = maker.open_kek(ring, kek, entry.field_id).reveal()
     return opened
 
 
@@ -322,16 +324,17 @@ def _own_keys(maker: ColumnKeyMaker, metadata: EncryptedTableMetadata, write_onl
     return {key_id: key.reveal() for key_id, key in (each for each in found if each is not None)}
 
 
-def _nothing_to_commit(field_id: int, what: str) -> KeyNotFoundError:
+def _nothing_to_commit(column: str, what: str) -> KeyNotFoundError:
     return KeyNotFoundError(
-        f"column {field_id} has no {what} yet, and a task cannot commit one: write to the table once through tablecrypt.spark.write_table "
+        f"{column} has no {what} yet, and a task cannot commit one: write to the table once through tablecrypt.spark.write_table "
         "or table.append, and try again"
     )
 
 
 def _executor_denied(denied: ColumnKeyDeniedError) -> KmsAccessDeniedError:
     return KmsAccessDeniedError(
-        f"this executor may not use {denied.column_key_id!r}, the master key of column {denied.field_id}, which the driver may: give "
+        f"this executor may not use {denied.column_key_id!r}, the master key of {column_shown(denied.field_id, denied.column_name)}, "
+        "which the driver may: give "
         "executors the same right, or set tablecrypt.spark.executor-keys=spark"
     )
 

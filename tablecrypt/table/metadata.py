@@ -211,7 +211,12 @@ class EncryptedTableMetadata(TableMetadataV3):
     @property
     def key_ring(self) -> KeyRing:
         """The keys of this version of the metadata."""
-        return KeyRing(self.encryption_keys)
+        return KeyRing(self.encryption_keys, self._name_of)
+
+    def _name_of(self, field_id: int) -> str | None:
+        """Return a column's name in the current schema, else in the newest that has it."""
+        schemas = (self.schema(), *reversed(self.schemas))
+        return next((name for schema in schemas if (name := schema.find_column_name(field_id)) is not None), None)
 
     @property
     def stated_layout(self) -> StatedLayout:

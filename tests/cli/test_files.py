@@ -302,7 +302,7 @@ def test_cat_refuses_what_a_file_does_not_have(stream: Path, keys: tuple[str, ..
     target = str(encrypted(stream, keys))
 
     refused(run("cat", target, *keys, "--limit", "3"))
-    refused(run("cat", target, *keys, "--filter", "id > 3"))
+    refused(run("cat", target, *keys, "--where", "id > 3"))
 
 
 def test_inspect_shows_a_file_with_and_without_its_key(stream: Path, parquet: Path, keys: tuple[str, ...]) -> None:

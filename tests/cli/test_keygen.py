@@ -56,7 +56,10 @@ def test_a_refusal_is_one_line_on_stderr_and_code_2(path: Path) -> None:
     before = path.read_bytes()
     done = _run("keygen", "--key-file", str(path), "--key-id", "orders")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"tablecrypt: the key file {path} has a key 'orders' already\n"
+    assert done.stderr == (
+        f"tablecrypt: the key file {path} has a key 'orders' already: give the new one another --key-id, or add --new-version to rotate "
+        "this one\n"
+    )
     assert path.read_bytes() == before
 
 

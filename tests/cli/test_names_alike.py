@@ -28,7 +28,6 @@ OF_TERMINALS: Final = {
     "use_spark": "spark",
     "html_file": "html",
     "since_file": "since",
-    "row_filter": "filter",
     "row_format": "format",
 }
 SHORT: Final = {**OF_TERMINALS, "properties": "set"}

@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tablecrypt.cli._output import _write_csv, progress_shown, show
+from tablecrypt.cli._output import progress_shown, show
+from tablecrypt.cli._rows import _write_csv
 from tablecrypt.cli.audit import _print_audit
 from tablecrypt.cli.settings import Settings
 from tablecrypt.maintenance import Audit, Finding, FindingKind, Progress, TableAudit

@@ -121,7 +121,7 @@ def test_a_refusal_is_asked_once_a_minute_and_counted(written: tuple[KeyRing, by
     keys = TableColumnKeys(maker(kms, clock=lambda: now[0]), POLICY, ring)
     before = refusals().asked["pii"], refusals().remembered["pii"]
     for _ in range(50):
-        with pytest.raises(ColumnKeyDeniedError, match="column 2 is protected by master key 'pii'") as error:
+        with pytest.raises(ColumnKeyDeniedError, match="column with field id 2 is protected by master key 'pii'") as error:
             keys.unwrap(SSN, key_metadata, PREFIX)
         assert (error.value.field_id, error.value.column_key_id) == (SSN, "pii")
     assert kms.calls == {"unwrap_key": 1}
@@ -169,7 +169,7 @@ def _unavailable(*_: object) -> bytes:
 def test_a_columns_key_opens_no_other_column(written: tuple[KeyRing, bytes], field_id: int) -> None:
     ring, key_metadata = written
     policy = ColumnPolicy.of([*POLICY.columns.values(), ProtectedColumn(99, "pii")])
-    with pytest.raises(AuthenticationError, match="that of column 2"):
+    with pytest.raises(AuthenticationError, match="that of the column with field id 2"):
         TableColumnKeys(maker(), policy, ring).unwrap(field_id, key_metadata, PREFIX)
 
 

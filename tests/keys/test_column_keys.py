@@ -201,6 +201,13 @@ def test_a_column_key_shows_no_key_byte_and_is_not_pickled() -> None:
 def test_the_refusal_of_a_column_key_survives_pickling() -> None:
     error = pickle.loads(pickle.dumps(ColumnKeyDeniedError(8, "pii", "no permission")))
     assert (error.field_id, error.column_key_id, error.retryable) == (8, "pii", False)
-    assert "column 8" in str(error)
+    assert "column with field id 8" in str(error)
     assert "'pii'" in str(error)
     assert "no permission" in str(error)
+
+
+@pytest.mark.parametrize("text", ["blank", "redacted", "truncate(0)", "null(1)"])
+def test_an_unknown_mask_is_said_as_it_was_written(text: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Mask.parse(text)
+    assert str(refused.value).startswith(f"unknown mask '{text}'; use null, error, redact, hash, truncate(n) with n from 1 to ")

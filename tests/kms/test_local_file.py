@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
-from tablecrypt.kms.client import unwrap_with_master_key
+from tablecrypt.kms.client import unwrap_with_master_key, wrap_with_master_key
 from tablecrypt.kms.local_file import LocalFileKeyManagementClient, add_key, add_key_version, create_key_file, read_key_file
 from tests.support.mutations import mutated
 
@@ -236,3 +237,35 @@ def test_the_folder_is_flushed_after_the_file_has_its_name(path: Path, monkeypat
     monkeypatch.setattr(os, "fsync", fsync)
     create_key_file(path, "orders")
     assert flushed == [(False, ["keys.json.new"]), (True, ["keys.json"])]
+
+
+def test_a_missing_key_is_told_from_those_that_are_there(path: Path) -> None:
+    create_key_file(path, "orders")
+    add_key(path, "alias/people")
+    with pytest.raises(KeyNotFoundError, match=r"has no key 'order'; it has 'alias/people', 'orders'\. Did you mean orders\?$"):
+        _client(path).generate_key("order")
+    for number in range(20):
+        add_key(path, f"tenant-{number:02}")
+    with pytest.raises(KeyNotFoundError, match=r"'tenant-05', 14 more$"):
+        _client(path).generate_key("pii")
+
+
+def test_a_file_that_is_not_there_is_said_with_its_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(
+        ConfigurationError, match=f"orders.keys cannot be read: there is none in {path.parent}; tablecrypt keygen makes one"
+    ):
+        _client(Path("orders.keys")).generate_key("orders")
+
+
+@pytest.mark.parametrize("length", [16, 24, 32])
+def test_a_key_of_zeros_wraps_nothing_and_still_unwraps(path: Path, length: int) -> None:
+    zeros = base64.b64encode(bytes(length)).decode()
+    _write(path, json.dumps({"format": "tablecrypt-key-file", "version": 1, "keys": {"orders": {"1": zeros}}}))
+    with pytest.raises(ConfigurationError, match=r"newest version of key 'orders' .* is all zeros, which everybody can guess"):
+        _client(path).generate_key("orders")
+
+    wrapped = wrap_with_master_key(bytes(range(16)), {1: Secret(bytes(length))}, "orders", os.urandom)
+    add_key_version(path, "orders")
+    assert _client(path).unwrap_key(wrapped, "orders") == bytes(range(16))
+    assert len(_client(path).generate_key("orders").key) == 16

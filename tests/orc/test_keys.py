@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import secrets
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -150,3 +151,23 @@ def test_no_key_is_shown_or_pickled(kms: MemoryKeyManagementClient) -> None:
             assert repr(secret)[2:-1] not in shown
         with pytest.raises(TypeError, match="never pickled"):
             pickle.dumps(holder)
+
+
+def test_one_key_in_place_of_its_versions_is_refused() -> None:
+    wrong: dict[str, Any] = {"pii": MASTER}
+    with pytest.raises(ConfigurationError, match="master key 'pii': give a list of its versions, the oldest first, even if there is one"):
+        orc.LocalKeys(wrong)
+
+
+@pytest.mark.parametrize("length", [16, 32])
+def test_nothing_is_encrypted_under_zeros_and_what_was_is_still_read(length: int) -> None:
+    keys = orc.LocalKeys({"pii": [bytes(length)]})
+    master = keys.current_version("pii")
+    with pytest.raises(ConfigurationError, match="master key 'pii' is all zeros, which everybody can guess"):
+        keys.create_local_key(master)
+    assert len(keys.decrypt_local_key(master, bytes(range(length)))) == length
+
+
+def test_a_name_that_no_key_has_is_told_from_those_that_are_there() -> None:
+    with pytest.raises(KeyNotFoundError, match=r"'order' among the local keys; there is 'orders', 'pii'\. Did you mean orders\?"):
+        orc.LocalKeys({"pii": [MASTER], "orders": [MASTER]}).current_version("order")

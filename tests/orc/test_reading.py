@@ -115,7 +115,7 @@ def test_an_outage_is_never_taken_for_a_missing_right() -> None:
 
 
 def test_a_wrong_key_is_told_from_a_missing_one() -> None:
-    data = encrypted(sample_rows(), {"pii": ["text"]}, orc.LocalKeys({"pii": [bytes(16)]}))
+    data = encrypted(sample_rows(), {"pii": ["text"]}, orc.LocalKeys({"pii": [b"k" * 16]}))
     with pytest.raises(KeyMismatchError, match=r"'text'.*the provider's key does not fit, or the file was changed"):
         orc.read_table(data, orc.LocalKeys({"pii": [b"\1" * 16]}), masked=True)
 
@@ -139,9 +139,9 @@ def test_a_file_of_another_kind_is_said_to_be_so(data: bytes, looks: str) -> Non
 
 
 def test_a_master_key_of_another_length_is_refused() -> None:
-    data = encrypted(sample_rows(), {"pii": ["text"]}, orc.LocalKeys({"pii": [bytes(16)]}))
+    data = encrypted(sample_rows(), {"pii": ["text"]}, orc.LocalKeys({"pii": [b"k" * 16]}))
     with pytest.raises(FormatError, match="128-bit"):
-        orc.read_table(data, orc.LocalKeys({"pii": [bytes(32)]}))
+        orc.read_table(data, orc.LocalKeys({"pii": [b"k" * 32]}))
 
 
 @pytest.mark.parametrize("columns", [["home.zip"], ["home.geo"], ["home.geo.lat", "public"], ["tags", "id"], []])

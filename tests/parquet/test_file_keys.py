@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pickle
 import secrets
+from typing import Any
 
 import pytest
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
-from tablecrypt.parquet import FileKeys
+from tablecrypt.parquet import FileKeys, read_table
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, NAME_KEY, encrypted, plain_file, sample_table
 
 NESTED = ("l", "list", "element")
@@ -133,3 +134,32 @@ def test_no_key_is_shown_or_pickled() -> None:
     with pytest.raises(TablecryptError) as refused:
         FileKeys(b"seventeen bytes!!")
     assert "seventeen" not in str(refused.value)
+
+
+def test_keys_without_a_key_are_refused() -> None:
+    for given in ({}, {"footer_key": None}, {"aad_prefix": b"orders", "plaintext_columns": ["id"]}):
+        with pytest.raises(ConfigurationError, match="FileKeys has no key: give a footer_key of 16, 24 or 32 bytes"):
+            FileKeys(**given)
+    assert FileKeys(column_keys={"id": ID_KEY}).footer_key is None
+
+
+def test_one_name_of_a_plaintext_column_is_one_name() -> None:
+    assert FileKeys(FOOTER_KEY, plaintext_columns="name").plaintext_columns == {"name"}
+
+
+@pytest.mark.parametrize("length", [16, 24, 32])
+def test_nothing_is_written_under_a_key_of_zeros(length: int) -> None:
+    data = plain_file(sample_table())
+    with pytest.raises(ConfigurationError, match="the footer key is all zeros, which everybody can guess"):
+        encrypted(data, FileKeys(bytes(length)))
+    with pytest.raises(ConfigurationError, match="the key of column id is all zeros"):
+        encrypted(data, FileKeys(FOOTER_KEY, {"id": bytes(length)}))
+
+
+def test_what_others_wrote_under_zeros_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    zeros = FileKeys(bytes(16))
+    with monkeypatch.context() as others:
+        others.setattr(Secret, "is_zero", False)
+        data = encrypted(plain_file(sample_table()), zeros)
+    one_name: Any = "id"
+    assert read_table(data, zeros, columns=one_name) == sample_table().select(["id"])

@@ -199,7 +199,7 @@ def test_no_column_key_leaves_encrypted_tasks(
     table = cast("EncryptedTable", lake.catalog.load_table("db.columns"))
     ring, maker = metadata_of(table).key_ring, cast("TableFileIO", table.io).manager.columns
     keys = [maker.open(ring, entry).reveal() for entry in ring.column_keys]
-    keys += [maker.open_kek(kek, 2).reveal() for kek in ring.column_keks]
+    keys += [maker.open_kek(ring, kek, 2).reveal() for kek in ring.column_keks]
     haystacks = {f"closure {number}": pickled for number, (pickled, _) in enumerate(closures)}
     haystacks["plan"] = capsys.readouterr().out.encode()
     haystacks |= spark_run.events()

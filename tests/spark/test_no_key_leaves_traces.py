@@ -68,7 +68,7 @@ def keys(traces: Path, traced_lake: Lake) -> dict[str, list[bytes]]:
     ring, columns = cast("EncryptedTableMetadata", people.metadata).key_ring, cast("TableFileIO", people.io).manager.columns
     return {
         "DEK": file_keys(table) + file_keys(people),
-        "column KEK": [columns.open_kek(each, NOTE).reveal() for each in ring.column_keks],
+        "column KEK": [columns.open_kek(ring, each, NOTE).reveal() for each in ring.column_keks],
         "column key": [columns.open(ring, each).reveal() for each in ring.column_keys],
         "KEK": [manager.kms.unwrap_key(base64.b64decode(each.encrypted_key_metadata), manager.table_key_id) for each in keks],
         "job": [bytes.fromhex(line) for line in (traces / "secrets").read_text().split()],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
@@ -17,6 +19,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.updates import check_commit, check_migration
+from tablecrypt_catalog import EncryptedSqlCatalog
 
 KEY_ID = "encryption.key-id"
 NAME_MAPPING = "schema.name-mapping.default"
@@ -157,3 +160,27 @@ def test_no_statistics_file_is_added_or_exchanged(
     with pytest.raises(PlaintextRefusedError, match="before the table was encrypted") as refused:
         check_migration(before)
     assert refused.value.location == metadata.location
+
+
+@pytest.mark.parametrize("retries", ["0", "1"])
+def test_a_commit_that_others_were_faster_than_says_which_property_allows_more_attempts(tmp_path: Path, retries: str) -> None:
+    catalog = encrypted_sql_catalog_of_memory(tmp_path)
+    catalog.create_namespace("db")
+    properties = {KEY_ID: "orders", "commit.retry.num-retries": retries, "commit.retry.min-wait-ms": "1"}
+    table = catalog.create_table("db.t", Schema(NestedField(1, "id", LongType())), properties=properties)
+    rows = pa.table({"id": [1]})
+    catalog.load_table("db.t").append(rows)
+
+    if retries == "1":
+        table.append(rows)
+        assert len(catalog.load_table("db.t").scan().to_arrow()) == 2
+        return
+    with pytest.raises(CommitFailedException, match=r"write again, or set its property commit\.retry\.num-retries above 0$"):
+        table.append(rows)
+    assert len(catalog.load_table("db.t").scan().to_arrow()) == 1
+
+
+def encrypted_sql_catalog_of_memory(folder: Path) -> Catalog:
+    MemoryKeyManagementClient({"kms.memory.name": str(folder)}, {"orders": bytes(range(32))})
+    properties = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    return EncryptedSqlCatalog("prod", **properties, **{"encryption.kms-type": "memory", "kms.memory.name": str(folder)})

@@ -162,7 +162,7 @@ def test_the_guard_can_be_turned_off_and_each_of_its_properties_chosen(both: Cli
         (keys(f"{COLUMN_KEY}: person, person.email"), "leave one of the two out"),
         (keys(f"{COLUMN_KEY}: phones.element"), "as a whole"),
         (keys(f"{COLUMN_KEY}: ssn") | {"encryption.column-mask.note": "hash"}, "not protected"),
-        (keys(f"{COLUMN_KEY}: ssn") | {"encryption.column-mask.ssn": "nullify"}, "write null"),
+        (keys(f"{COLUMN_KEY}: ssn") | {"encryption.column-mask.ssn": "nullify"}, "use null"),
         (keys(f"{COLUMN_KEY}: salary") | {"encryption.column-mask.salary": "redact"}, "for text"),
         ({"encryption.key-id": TABLE_KEY, "encryption.column.2.key-id": COLUMN_KEY}, "belong to one table"),
         ({"encryption.column-keys": f"{COLUMN_KEY}: ssn"}, "encrypted tables"),

@@ -177,7 +177,10 @@ def _key_findings(metadata: EncryptedTableMetadata, table_key_id: str, policy: C
             continue
         named = policy.master_keys(field_id)
         if not kek.is_column_kek or (named and kek.encrypted_by_id not in named):
-            message = f"the key of column {field_id} is under {kek.kind} {kek.key_id} of {kek.encrypted_by_id}, the properties name {named}"
+            message = (
+                f"the key of {ring.column(field_id)} is under {kek.kind} {kek.key_id} of {kek.encrypted_by_id}, "
+                f"the properties name {', '.join(named)}"
+            )
             yield Finding(FindingKind.COLUMN_KEY_DIFFERS, entry.key_id, message)
 
 

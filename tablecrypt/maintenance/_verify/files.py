@@ -170,7 +170,7 @@ def _all_modules(raw: InputStream, key_metadata: StandardKeyMetadata, location: 
         if field_id is None:
             raise TamperedFileError(location, f"column {'.'.join(path)} is encrypted with a key of its own, and is no protected column")
         if stored is None or (field_id, stored) not in twins:
-            raise KeyNotFoundError(f"{location}: the key of protected column {field_id} is not there")
+            raise KeyNotFoundError(f"{location}: the key of the protected column with field id {field_id} is not there")
         return twins[field_id, stored]
 
     verified = parquet.verify(raw, parquet.FileKeys.of_table_file(key_metadata, twin_key if twins else None), location=location)

@@ -141,7 +141,7 @@ def _opened(keys: ColumnKeys, look: StoredTwins | str, aad_prefix: bytes) -> Twi
         except (ColumnKeyDeniedError, KeyNotFoundError):
             hidden.add(field_id)
         except (AuthenticationError, FormatError, KeyIdChangedError) as error:
-            problems.append(f"the key metadata of protected column {field_id}: {error}")
+            problems.append(f"the key metadata of the protected column with field id {field_id}: {error}")
             hidden.add(field_id)
             if isinstance(error, MasterKeyMismatchError):
                 mismatches[field_id] = error

@@ -53,15 +53,17 @@ def list_procedures(planner: Planner, request: Request) -> Response:
 
 
 def load_procedure(planner: Planner, request: Request) -> Response:
-    """Describe a procedure, or why Iceberg's is refused here. ConfigurationError if no procedure has that name."""
+    """Describe a procedure, or why there is none of that name. Spark would show no reason of an error here, but shows that of a refusal."""
     *namespace, name = (part.lower() for part in request.identifier)
     if namespace != [_SYSTEM]:
-        raise ConfigurationError(f"procedures are in the namespace {_SYSTEM}: CALL {catalog_of(planner, request).name}.{_SYSTEM}.{name}(…)")
+        place = f"{catalog_of(planner, request).name}.{_SYSTEM}.{name}(…)"
+        return _refusal(name, f"procedures are in the namespace {_SYSTEM}: CALL {place}")
     if name in REFUSED:
-        return Response(
-            {"name": name, "description": REFUSED[name], "parameters": [], "refused": f"{name} is not supported: {REFUSED[name]}"}
-        )
-    procedure = _named(name)
+        return _refusal(name, f"{name} is not supported: {REFUSED[name]}")
+    try:
+        procedure = _named(name)
+    except ConfigurationError as unknown:
+        return _refusal(name, str(unknown))
     return Response(
         {
             "name": name,
@@ -71,6 +73,10 @@ def load_procedure(planner: Planner, request: Request) -> Response:
             "copies": procedure.copies,
         }
     )
+
+
+def _refusal(name: str, reason: str) -> Response:
+    return Response({"name": name, "description": reason, "parameters": [], "refused": reason})
 
 
 def call_procedure(planner: Planner, request: Request) -> Response:

@@ -1,6 +1,7 @@
 """Transactions of PyIceberg: staging, the commit loop with its retries, and conflict checks are theirs.
 
 Transaction: _apply, _rebuild_snapshot_updates, _scan, _table, _updates, _append_snapshot_producer, _build_partition_predicate
+Transaction: _snapshot_producers                     whether a commit is tried again
 CreateTableTransaction: _initial_changes, _updates
 _apply_table_update, _TableMetadataUpdateContext     registering our update types with PyIceberg's dispatch
 _parse_row_filter                                    what PyIceberg accepts as a filter, we accept
@@ -14,9 +15,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.table import ALWAYS_TRUE, CreateTableTransaction, DataScan, Table, Transaction
+from pyiceberg.table import ALWAYS_TRUE, CreateTableTransaction, DataScan, Table, TableProperties, Transaction
 from pyiceberg.table import _parse_row_filter as parse_row_filter
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -65,6 +67,22 @@ class TransactionAdapter(Transaction):
 
     def _scan(self, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True) -> DataScan:
         return self.new_scan(row_filter, case_sensitive)
+
+    def commit_transaction(self) -> Table:
+        """Commit, and where others commit first, on what they left: as often as the table allows."""
+        try:
+            return super().commit_transaction()
+        except CommitFailedException as error:
+            if not self._snapshot_producers:
+                raise
+            raise CommitFailedException(
+                f"{error}. The commit was tried again as often as the table allows: write again, or set its property "
+                f"{TableProperties.COMMIT_NUM_RETRIES} above {self._retries()}"
+            ) from error
+
+    def _retries(self) -> str:
+        default = str(TableProperties.COMMIT_NUM_RETRIES_DEFAULT)
+        return self._table.properties.get(TableProperties.COMMIT_NUM_RETRIES, default)
 
     def check_each_base(self, check: Callable[[TableMetadata], None]) -> None:
         """Look at the table as this transaction has staged it, and as others have left it before a failed commit is tried again on that.

@@ -33,7 +33,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from tablecrypt import properties as names
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, with_sentence
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, column_shown, with_sentence
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, Mask, ProtectedColumn
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.new_blobs import wrap_unopened
@@ -225,7 +225,7 @@ def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, sin
     if DECLARED_KEYS in given or tagged:
         for field_id, column in earlier.columns.items():
             if schema.find_column_name(field_id) is not None and named.get(field_id) != column.column_key_id:
-                _keep_former(former, field_id, column.column_key_id, named.get(field_id))
+                _keep_former(former, field_id, column.column_key_id, named.get(field_id), schema)
                 del columns[field_id]
         for field_id, key_id in named.items():
             columns.setdefault(field_id, ProtectedColumn(field_id, key_id, _mask_of(earlier, field_id), _since(earlier, field_id, since)))
@@ -260,10 +260,12 @@ def _since(earlier: ColumnPolicy, field_id: int, now: int | None) -> int | None:
     return now if known is None else known.since
 
 
-def _keep_former(former: dict[int, str], field_id: int, key_id: str, new: str | None) -> None:
+def _keep_former(former: dict[int, str], field_id: int, key_id: str, new: str | None, schema: Schema) -> None:
     if former.get(field_id, key_id) not in (key_id, new):
+        column = column_shown(field_id, schema.find_column_name(field_id))
         raise ConfigurationError(
-            f"files hold column {field_id} under the master keys {former[field_id]!r} and {key_id!r} already, and a third is one too many: "
+            f"files hold {column} under the master keys {former[field_id]!r} and {key_id!r} "
+            "already, and a third is one too many: "
             "reencrypt the table and shred the snapshots with the old files first. The next reencrypt forgets the first master key then"
         )
     former[field_id] = key_id

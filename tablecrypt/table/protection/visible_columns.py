@@ -87,7 +87,8 @@ class VisibleColumns:
             if field_id not in twins and not is_from_before(since, sequence_number):
                 raise TamperedFileError(
                     location,
-                    f"holds the protected column {field_id} under the table's key, though it was written when the column was protected "
+                    f"holds the protected column with field id {field_id} under the table's key, though it was written when the column "
+                    "was protected "
                     "already: by another engine, or by somebody who has the table's key. An audit lists such files",
                 )
         # A column that is protected no more is in the clear where it has no twin.
@@ -167,6 +168,7 @@ def refuse_masks_to_engine(metadata: TableMetadata, io: EncryptingFileIO, column
         first.message,
         f"An engine would evaluate conditions, joins and groups on the masks of {listed}. Leave these columns out of the query, or of "
         'the scan with table.scan(selected_fields=…), or ask for their masks with table.scan(masked="mask")',
+        first.column_name,
     ) from first
 
 

@@ -350,3 +350,10 @@ def keys_of(table: Table) -> list[EncryptedKey]:
 
 def lake_files(table: Table) -> list[Path]:
     return [path for path in Path(urlsplit(table.location()).path).rglob("*") if path.is_file()]
+
+
+def test_a_procedure_that_is_not_there_is_answered_with_those_that_are(orders: Orders) -> None:
+    assert "there is no procedure rewrite_datafiles: did you mean rewrite_data_files?" in refusal(orders, "rewrite_datafiles")
+    assert "there is no procedure zzz: there are " in refusal(orders, "zzz")
+    with pytest.raises(Exception, match=r"procedures are in the namespace system: CALL prod\.system\.rotate_kek"):
+        orders.spark.sql(f"CALL prod.sys.rotate_kek(table => '{orders.name}')")

@@ -244,7 +244,7 @@ def _for_masks(masks: str, denied: ColumnKeyDeniedError) -> ColumnKeyDeniedError
     if not masks:
         return denied
     reason = f"{denied.message}; permission to wrap alone is not enough for this statement, which may write masks as values: {masks}"
-    return ColumnKeyDeniedError(denied.field_id, denied.column_key_id, reason)
+    return ColumnKeyDeniedError(denied.field_id, denied.column_key_id, reason, column_name=denied.column_name)
 
 
 def file_location(planner: Planner, request: Request) -> Response:

@@ -1,0 +1,366 @@
+"""Wrong calls that new users made: each is answered with one line that says what, where and what to do, and with a documented code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+
+from tablecrypt import load_catalog
+from tablecrypt.kms.local_file import add_key, create_key_file
+from tests.support.command import ROOT, Done, run, run_terminal
+
+LONG: Final = "b" * 200
+CONFIGURATION: Final = """
+catalog:
+  prod:
+    type: tablecrypt
+    uri: sqlite:///{folder}/catalog.db
+    warehouse: file://{folder}/warehouse
+    encryption.required: "true"
+    encryption.kms-type: local
+    kms.local.key-file: {folder}/orders.keys
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as a new user's: a configuration, a key file, and two tables, one with a protected column and a struct."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / ".pyiceberg.yaml").write_text(CONFIGURATION.format(folder=folder))
+    create_key_file(folder / "orders.keys", "orders")
+    for key_id in ("alias/people", "alias/pii"):
+        add_key(folder / "orders.keys", key_id)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYICEBERG_HOME", str(folder))
+        catalog = load_catalog("prod")
+        catalog.create_namespace("db")
+        orders = pa.table({"id": [1, 2, 3], "item": ["lamp", "desk", None]})
+        catalog.create_table("db.orders", orders.schema, properties={"encryption.key-id": "orders"}).append(orders)
+        people = pa.table({"id": [1, 2], "ssn": ["111", "222"], "home": [{"city": "a\x1b[31m", "zip": 1}, {"city": LONG, "zip": None}]})
+        properties = {"encryption.key-id": "alias/people", "encryption.column-keys": "alias/pii: ssn"}
+        catalog.create_table("db.people", people.schema, properties=properties).append(people)
+    without(folder, "analyst.keys", "alias/pii")
+    (folder / "rows.csv").write_text("id\n1\n")
+    return folder
+
+
+def without(folder: Path, name: str, key_id: str) -> None:
+    """Write a key file that lacks one of the keys."""
+    content = json.loads((folder / "orders.keys").read_text())
+    del content["keys"][key_id]
+    (folder / name).touch(mode=0o600)
+    (folder / name).write_text(json.dumps(content))
+
+
+@pytest.fixture(autouse=True)
+def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("PYICEBERG_HOME", str(home))
+
+
+PROD: Final = ("--catalog", "prod")
+
+CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
+    # before the command
+    (
+        ("--catalog", "prdo", "audit"),
+        "no catalog 'prdo' is configured: {home}/.pyiceberg.yaml does not name it, and the environment has no "
+        "PYICEBERG_CATALOG__PRDO__…. Did you mean prod?",
+    ),
+    (("--catalog", "warehouse", "audit"), "PYICEBERG_CATALOG__WAREHOUSE__…. Configured are: prod"),
+    (("audit",), "no catalog is named: put --catalog NAME before the command; no catalog 'default' is configured"),
+    (("cat", *PROD, "db.orders"), "--catalog belongs before the command: tablecrypt --catalog … cat"),
+    (
+        (*PROD, "--where", "id = 1", "cat", "db.orders"),
+        "No such option --where: only --catalog, --property, --quiet and --progress stand before",
+    ),
+    (("--catalogue", "prod", "audit"), "No such option --catalogue; did you mean --catalog?"),
+    ((*PROD, "-p", "uri", "cat", "db.orders"), "--property uri: write name=value"),
+    ((*PROD, "-p", "uri=", "cat", "db.orders"), "--property uri has no value"),
+    (
+        (*PROD, "-p", "kms.local.key-fiel=x", "cat", "db.orders"),
+        "kms.local.key-fiel is not a property of a catalog. Did you mean kms.local.key-file?",
+    ),
+    (
+        (*PROD, "-p", "encryption.kms-type=awss", "cat", "db.orders"),
+        "encryption.kms-type is 'awss'; it must be aws, gcp, azure, vault, local",
+    ),
+    ((*PROD, "-p", "type=sql", "cat", "db.orders"), "catalog 'prod' has 'type: sql', which does not encrypt: write 'type: tablecrypt'"),
+    (
+        (*PROD, "-p", "py-catalog-impl=tablecrypt_catalog.EncryptedSqlCatlog", "cat", "db.orders"),
+        "has no attribute 'EncryptedSqlCatlog'. Did you mean EncryptedSqlCatalog?",
+    ),
+    # a database, a server
+    (
+        (*PROD, "-p", "uri=http://127.0.0.1:9/", "audit"),
+        "the server at http://127.0.0.1:9 cannot be reached (Connection refused): check that it runs",
+    ),
+    (
+        (*PROD, "-p", "uri=thrift://127.0.0.1:9", "audit"),
+        "the Hive metastore cannot be reached (Could not connect to any of [('127.0.0.1', 9)])",
+    ),
+    (
+        (*PROD, "-p", "uri=postgresql://u:secret@127.0.0.1:9/x", "audit"),
+        "the catalog's database refused (OperationalError: connection to server at",
+    ),
+    (
+        (*PROD, "-p", "uri=mysql://u:secret@h/x", "audit"),
+        "the uri of catalog 'prod' begins with mysql://: sqlite:// and postgresql:// are SQL",
+    ),
+    (
+        (*PROD, "-p", "uri=mysql://u:secret@h/x", "-p", "py-catalog-impl=tablecrypt_catalog.EncryptedSqlCatalog", "audit"),
+        "catalog 'prod' is at mysql:// and needs the package MySQLdb, which no extra brings: install it",
+    ),
+    (
+        (*PROD, "-p", "uri=foo://u:secret@h/x", "-p", "py-catalog-impl=tablecrypt_catalog.EncryptedSqlCatalog", "audit"),
+        "the uri of catalog 'prod' (foo://) is no database that SQLAlchemy knows",
+    ),
+    (
+        (*PROD, "-p", "uri=sqlite:////no/such/folder/x.db", "audit"),
+        "the catalog's database refused (OperationalError: unable to open database file)",
+    ),
+    # names
+    ((*PROD, "cat", "db.order"), "Table does not exist: db.order; did you mean db.orders?"),
+    ((*PROD, "cat", "orders"), "'orders' is not a table's name: write namespace.name; did you mean db.orders?"),
+    ((*PROD, "cat", "db"), "'db' is not a table's name: write namespace.name; did you mean db.orders or db.people?"),
+    ((*PROD, "rotate-kek", "db.*"), "'db.*' is a glob and not a table's name: write --include 'db.*'"),
+    ((*PROD, "compact", "db.*"), "'db.*' is a glob, and this command takes the name of one table: write namespace.name"),
+    ((*PROD, "rotate_kek", "db.orders"), "No such command 'rotate_kek'; did you mean rotate-kek?"),
+    ((*PROD, "db.orders", "audit"), "No such command 'db.orders': a table's name stands after the command"),
+    (
+        ("inspect", "nothere.parquet"),
+        "there is no file nothere.parquet in {home}; if it is a table's name, put --catalog NAME before the command",
+    ),
+    (
+        (*PROD, "inspect", "nothere.parquet"),
+        "Table does not exist: nothere.parquet. If it is a file, write its path with a /: ./nothere.parquet",
+    ),
+    ((*PROD, "inspect", "./nothere.parquet"), "there is no file ./nothere.parquet"),
+    ((*PROD, "cat", "./nothere.parquet"), "there is no file ./nothere.parquet"),
+    ((*PROD, "reencrypt", "db.orders", "--branch", "mian"), "db.orders has no branch 'mian'; it has main"),
+    # options
+    ((*PROD, "cat", "db.orders", "--filter", "id = 1"), "No such option --filter; did you mean --where?"),
+    ((*PROD, "compact", "db.orders", "--filter", "id = 1"), "No such option --filter; did you mean --where?"),
+    ((*PROD, "cat", "db.orders", "--colums", "id"), "No such option --colums; did you mean --columns?"),
+    ((*PROD, "verify", "db.orders", "--where", "id = 1"), "No such option --where\n"),
+    ((*PROD, "verify", "db.orders", "--hlep"), "No such option --hlep; did you mean --help?"),
+    ((*PROD, "migrate", "db.orders", "--key", "orders"), "No such option --key; did you mean --key-id?"),
+    ((*PROD, "cat", "db.orders", "--columns", "id,itm"), "db.orders: Could not find column: 'itm'; its columns are id, item"),
+    ((*PROD, "cat", "db.orders", "--where", "idd = 1"), "db.orders: Could not find field with name idd; its columns are id, item"),
+    ((*PROD, "cat", "db.orders", "--where", "id == 'x"), "is not a filter; a valid one is: region = 'north' and total > 3"),
+    ((*PROD, "cat", "db.orders", "--snapshot", "4"), "db.orders: Snapshot not found: 4; tablecrypt inspect lists its snapshots"),
+    ((*PROD, "cat", "db.people"), "column home is a struct<city: large_string, zip: int64>, which CSV cannot hold: use --format json, or"),
+    (
+        (*PROD, "reencrypt", "db.orders", "--older-than", "30days"),
+        "'30days' is neither a date such as 2024-02-29T12:00 nor an age such as 30d",
+    ),
+    ((*PROD, "relocate", "db.orders", "copy"), "'copy' is not a location for a table: write a complete one, such as s3://bucket/folder"),
+    ((*PROD, "migrate", "db.orders", "--key-id", "order"), "db.orders is encrypted already, under orders"),
+    # keys
+    (
+        ("keygen", "--key-file", "orders.keys", "--key-id", "orders"),
+        "has a key 'orders' already: give the new one another --key-id, or add --new-",
+    ),
+    (
+        ("keygen", "--key-file", "orders.keys", "--key-id", "order", "--new-version"),
+        "has no key 'order'; it has 'alias/people', 'alias/pii', 'orders'. Did you mean orders?",
+    ),
+    (("keygen", "--key-file", "no/such.keys", "--key-id", "a"), "the key file no/such.keys cannot be written: there is no folder no"),
+    (
+        (*PROD, "-p", "kms.local.key-file=nope.keys", "cat", "db.orders"),
+        "the key file nope.keys cannot be read: there is none in {home}; tablecrypt keygen makes one",
+    ),
+    (
+        (*PROD, "-p", "kms.local.key-file=analyst.keys", "cat", "db.people", "--masked", "error", "--format", "json"),
+        "column 'ssn' (field 2) is protected by master key 'alias/pii', which the key service does not let you use: the key file "
+        "analyst.keys has no "
+        "key 'alias/pii'; it has 'alias/people', 'orders'. Leave the column out, or ask for permission to use that key",
+    ),
+    (
+        ("encrypt-file", "rows.csv", "rows.enc", "--key-file", "orders.keys", "--key-id", "order"),
+        "has no key 'order'; it has 'alias/people', 'alias/pii', 'orders'. Did you mean orders?",
+    ),
+    (("encrypt-file", "rows.csv", "rows.enc"), "name the master key: --key-id, with --key-file or a key service"),
+    (
+        ("decrypt-file", "rows.csv", "rows.dec", "--key-file", "orders.keys", "--key-id", "orders"),
+        "the file's key does not exist: rows.csv.key.json; encrypt-file leaves it beside each file that it encrypts",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), CALLS, ids=[" ".join(arguments) for arguments, _ in CALLS])
+def test_a_wrong_call_gets_one_line_that_helps(home: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = run(*arguments)
+
+    assert done.code == 2
+    assert said.format(home=home) in done.stderr
+    assert done.stdout == ""
+    assert len(error_lines(done)) == 1
+    assert "secret" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def error_lines(done: Done) -> list[str]:
+    """The lines of errors: not the usage that click puts before them, nor what a library logs."""
+    return [line for line in done.stderr.splitlines() if line.startswith(("tablecrypt: ", "Error: "))]
+
+
+def test_from_another_directory_it_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYICEBERG_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+    said = run(*PROD, "audit").stderr
+    assert (
+        f"no catalog 'prod' is configured: there is no .pyiceberg.yaml in {tmp_path}/home, {tmp_path}, and the environment has no" in said
+    )
+
+
+def test_migrate_of_an_encrypted_table_asks_nothing_and_does_nothing(home: Path) -> None:
+    before = load_catalog("prod").load_table("db.orders").metadata_location
+    code, shown = run_terminal(*PROD, "migrate", "db.orders", "--key-id", "orders")
+
+    assert (code, shown) == (0, "db.orders is encrypted already; nothing was done\r\n")
+    assert run(*PROD, "migrate", "db.orders", "--key-id", "orders").stdout == "db.orders is encrypted already; nothing was done\n"
+    assert json.loads(run(*PROD, "migrate", "db.orders", "--key-id", "orders", "--json").stdout)["files"] == 0
+    assert load_catalog("prod").load_table("db.orders").metadata_location == before
+
+
+def test_migrate_says_of_an_encrypted_table_what_is_left_of_the_plain_one(unwatched_warehouse: Path, home: Path) -> None:
+    rows = pa.table({"id": [1]})
+    free = ("-p", "encryption.required=false", "-p", f"warehouse=file://{unwatched_warehouse}")
+    catalog = load_catalog("prod", **{"encryption.required": "false", "warehouse": f"file://{unwatched_warehouse}"})
+    catalog.create_table("db.plain", rows.schema).append(rows)
+    migrate = (*PROD, *free, "migrate", "db.plain", "--key-id", "orders")
+    assert run(*migrate, "--keep-plaintext", "--yes").code == 0
+
+    code, shown = run_terminal(*migrate, answer="n\n")
+    assert code == 2
+    assert (
+        "db.plain is encrypted already; 3 plaintext files of an earlier migration will be deleted. Go on? [y/N]: nothing was done" in shown
+    )
+    assert json.loads(run(*migrate, "--yes", "--json").stdout)["deleted"] == 3
+    assert run(*migrate).stdout == "db.plain is encrypted already; nothing was done\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("catalog: [secret", ".pyiceberg.yaml is not YAML that PyIceberg reads: line 1: Found ugly disallowed JSONesque flow"),
+        ("catalog:\n  prod:\n    uri: x\n\tsecret: 1\n", ".pyiceberg.yaml is not YAML that PyIceberg reads: line 4: found character"),
+        ("catalog:\n  prod: secret\n", "catalog 'prod' has a value in .pyiceberg.yaml or the environment where its properties belong"),
+        ("catalogs:\n  prod:\n    uri: secret\n", "no catalog 'prod' is configured: {folder}/.pyiceberg.yaml does not name it"),
+        ("catalog:\n  prod:\n    type: tablecrypt\n", "the uri of catalog 'prod' is not set: sqlite:// and postgresql:// are SQL"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / ".pyiceberg.yaml").write_text(content)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")]), "PYICEBERG_HOME": str(tmp_path)}
+    arguments = [sys.executable, "-m", "tablecrypt.cli", *PROD, "cat", "db.orders"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=100, env=environment, cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"tablecrypt: {said.format(folder=tmp_path)}")
+    assert done.stderr.count("\n") == 1
+    assert "secret" not in done.stderr
+
+
+SHRED: Final = (*PROD, "shred", "db.orders", "--whole-table", "db.orders")
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "no\n", "Yess\n", "\x04"], ids=["n", "empty", "no", "a typo", "end of input"])
+def test_an_answer_that_is_not_yes_is_nothing_was_done(answer: str) -> None:
+    code, shown = run_terminal(*SHRED, answer=answer)
+
+    assert code == 2
+    assert shown.endswith("nothing was done\r\n")
+    assert "interrupted" not in shown
+    assert run(*PROD, "cat", "db.orders").code == 0
+
+
+def test_control_c_at_the_question_is_an_interruption() -> None:
+    # The terminal is the process's own, as a shell gives it one: Ctrl-C goes to who controls it.
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
+        os.execv(sys.executable, [sys.executable, "-m", "tablecrypt.cli", *SHRED])
+    shown = b""
+    while b"[y/N]" not in shown:
+        shown += os.read(terminal, 1024)
+    os.write(terminal, b"\x03")
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert run(*PROD, "cat", "db.orders").code == 0
+
+
+def test_without_stdin_there_is_no_question() -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")])}
+    line = f'exec "$0" -m tablecrypt.cli {" ".join(SHRED)} <&-'
+    done = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True, check=False, timeout=100, env=environment)
+
+    assert done.returncode == 2
+    assert "There is no terminal on which to confirm: add --yes" in done.stderr
+
+
+WITHOUT_DRIVERS: Final = "import sys; sys.modules.update(psycopg2=None, psycopg=None); from tablecrypt.cli.main import main; main()"
+
+
+def test_postgres_without_its_driver_names_the_extra() -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")])}
+    arguments = [sys.executable, "-c", WITHOUT_DRIVERS, *PROD, "-p", "uri=postgresql://u:secret@localhost/x", "audit"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=100, env=environment)
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        "tablecrypt: catalog 'prod' is at postgresql:// and needs the package psycopg2. Install tablecrypt again from where "
+        'you installed it, with this extra: pip install "…[sql-postgres]"\n'
+    )
+
+
+def test_a_terminal_gets_a_table_in_which_nothing_commands_it() -> None:
+    code, shown = run_terminal(*PROD, "cat", "db.people")
+
+    assert code == 0
+    assert shown.splitlines() == [
+        "id  ssn  home",
+        ' 1  111  {"city": "a\\u001b[31m", "zip": 1}',
+        f' 2  222  {{"city": "{LONG}'[:99] + "…",
+    ]
+
+
+def test_a_pipe_gets_csv_and_a_table_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    assert run(*PROD, "cat", "db.orders").stdout == '"id","item"\n1,"lamp"\n2,"desk"\n3,\n'
+    assert run(*PROD, "cat", "db.orders", "--format", "table").stdout == "id  item\n 1  lamp\n 2  desk\n 3  null\n"
+    assert run(*PROD, "cat", "db.orders", "--format", "table", "--where", "id > 9").stdout == "id  item\n"
+    assert run(*PROD, "cat", "db.people", "--format", "table").stdout.splitlines()[:2] == [
+        "id  ssn  home",
+        ' 1  111  {"city": "a\\u001b[31…',
+    ]
+
+
+def test_more_columns_than_fit_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    assert run(*PROD, "cat", "db.people", "--format", "table", "--limit", "1").stdout.splitlines() == [
+        "id    1",
+        "ssn   111",
+        'home  {"city": "a\\u…',
+        "",
+    ]
+
+
+def test_no_rate_is_shown_before_a_second_has_passed() -> None:
+    lines = run("--progress", *PROD, "verify", "db.orders").stderr.splitlines()
+
+    assert lines
+    assert not [line for line in lines if line.endswith("/s")]
