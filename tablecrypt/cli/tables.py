@@ -143,6 +143,7 @@ def migrate(
     examples=[
         ("What is worth rewriting", "tablecrypt --catalog prod compact db.orders --dry-run"),
         ("One partition, ordered", "tablecrypt --catalog prod compact db.orders --where \"day = '2024-02-29'\" --sort-by id"),
+        ("Rows that were deleted leave every file", "tablecrypt --catalog prod compact db.orders --apply-deletes"),
     ],
     needs="Permission to unwrap with the table's master key, to read and write its files, and to commit.",
 )
@@ -157,7 +158,7 @@ def migrate(
     metavar="N",
     default=5,
     show_default=True,
-    help="Rewrite short files where at least this many belong together.",
+    help="Leave short files of a partition that has fewer of them.",
 )
 @click.option(
     "--delete-ratio",
@@ -165,8 +166,9 @@ def migrate(
     metavar="X",
     default=0.3,
     show_default=True,
-    help="Rewrite files in which a larger share of the rows is deleted.",
+    help="Leave the deletes of a file in which a smaller share of the rows is deleted.",
 )
+@click.option("--apply-deletes", is_flag=True, help="Rewrite also every file of which any row is deleted, however few they are.")
 @click.option("--rewrite-all", is_flag=True, help="Rewrite every file that --where selects.")
 @click.option("--sort-by", multiple=True, metavar="COLUMN", help="Order the rows of each group; repeatable.")
 @click.option("--partial-progress", type=click.IntRange(min=1), metavar="N", help="Commit after every N groups, not once at the end.")
@@ -175,12 +177,16 @@ def migrate(
 def compact(run: Run, table: str, where: str | None, **options: Any) -> None:
     """Merge small files and apply deletes.
 
-    Small files of TABLE, and files with many deleted rows, are rewritten as files of the right size under fresh keys. Rows keep their ids.
-    Older snapshots keep the old files until they are expired.
+    Small files of TABLE, and files with many deleted rows, are rewritten as files of the right size under fresh keys. What is below
+    --min-input-files and --delete-ratio stays as it is: a few deleted rows are hidden from readers then, and still stored, unless
+    --apply-deletes is given. Rows keep their ids. Older snapshots keep the old files until they are expired.
     """
     from tablecrypt.maintenance import compact as rewrite
 
-    run.show(rewrite, run.settings.table(table), where, **options)
+    done = run.show(rewrite, run.settings.table(table), where, **options)
+    if done.left_with_deletes and not run.as_json:
+        left = counted(done.left_with_deletes, "file with deletes was", "files with deletes were")
+        say(f"{left} left, below the delete ratio: --apply-deletes rewrites {'it' if done.left_with_deletes == 1 else 'them'}")
 
 
 @click.command(

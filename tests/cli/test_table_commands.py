@@ -68,6 +68,18 @@ def test_a_command_runs_dry_and_for_real(command: Command, table: Table, name: s
     assert table.refresh().scan().to_arrow().sort_by("id") == before
 
 
+def test_compact_says_which_deletes_it_left_and_applies_them_if_asked(command: Command, table: Table) -> None:
+    left = command.run("compact", "db.rows")
+    assert left.code == 0
+    assert left.stdout.splitlines()[-1] == "1 file with deletes was left, below the delete ratio: --apply-deletes rewrites it"
+
+    applied = command.run("compact", "db.rows", "--apply-deletes")
+    assert applied.code == 0
+    assert "--apply-deletes" not in applied.stdout
+    assert not any(task.delete_files for task in table.refresh().scan().plan_files())
+    assert result_of(command.run("compact", "db.rows", "--json"))["left_with_deletes"] == 0
+
+
 def test_reencrypt_takes_a_filter_an_age_and_a_length(command: Command, table: Table) -> None:
     arguments = ("reencrypt", "db.rows", "--where", "team = 'north'", "--data-key-length", "32", "--workers", "1", "--dry-run", "--json")
 

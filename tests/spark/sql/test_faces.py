@@ -147,6 +147,7 @@ def test_procedures_that_run_jobs_can_run_without_any() -> None:
         ("reencrypt", {"where": "id > 100", "older_than": 2**52, "data_key_length": 32, "branch": "side", "workers": 1}),
         ("reencrypt", {"out_of_line": True, "accept_masks": True}),
         ("compact", {"rewrite_all": True, "sort_by": ["id"], "where": "id >= 0"}),
+        ("compact", {"apply_deletes": True, "branch": "main"}),
         ("rescue", {"expire_lost": True}),
         ("relocate", {"location": "file:///elsewhere/copy", "current_only": True}),
         ("shred", {"whole_table": "db.t"}),
