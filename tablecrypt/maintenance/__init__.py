@@ -39,6 +39,7 @@ from tablecrypt.maintenance.columns.keys import (
 from tablecrypt.maintenance.compaction import Compacted, compact
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
+from tablecrypt.maintenance.report.bundle import Evidence, write_evidence
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.maintenance.sorting.orders import SortColumn, ZOrder
 
@@ -51,6 +52,7 @@ __all__ = [
     "CheckState",
     "CheckUp",
     "Compacted",
+    "Evidence",
     "Finding",
     "FindingKind",
     "Migrated",
@@ -95,4 +97,5 @@ __all__ = [
     "shred",
     "shred_column",
     "verify",
+    "write_evidence",
 ]
