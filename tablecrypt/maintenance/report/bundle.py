@@ -59,6 +59,7 @@ _CONTENTS: Final = {
     "README.txt": "how to check the bundle",
     SUMS: "the SHA-256 of each of these files",
 }
+_REPLACE: Final = ", or replace it with --force (replace=True in Python)"
 _SHOWN_TABLES: Final = 12
 _FIRST_YEAR_OF_ZIP: Final = 1980
 _MODE: Final = 0o100600
@@ -98,7 +99,7 @@ def write_evidence(found: Audit, path: str | Path, *, changes: AuditChanges | No
     check_evidence_path(target, replace)
     members = _members(found, changes)
     content = _zipped(members, found.moment)
-    write_new_file(target, content, replace)
+    write_new_file(target, content, replace, _REPLACE)
     return Evidence(str(path), _sha256(content), {name: _sha256(each) for name, each in sorted(members.items())})
 
 
@@ -109,7 +110,7 @@ def check_evidence_path(path: Path, replace: bool = False) -> None:
         ConfigurationError: the path has another ending, is a folder or an existing file, or is in a folder that cannot be written to.
         MissingExtraError: Jinja2 is not installed.
     """
-    check_new_file(path, {".zip"}, replace)
+    check_new_file(path, {".zip"}, replace, _REPLACE)
     templates()
 
 
