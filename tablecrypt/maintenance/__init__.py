@@ -37,6 +37,8 @@ from tablecrypt.maintenance.columns.keys import (
     shred_column,
 )
 from tablecrypt.maintenance.compaction import Compacted, compact
+from tablecrypt.maintenance.erasure.operation import erase
+from tablecrypt.maintenance.erasure.result import Erased, ErasedRef, HiddenColumn, Searched, TableState
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
 from tablecrypt.maintenance.runner import Runner
@@ -51,8 +53,11 @@ __all__ = [
     "CheckState",
     "CheckUp",
     "Compacted",
+    "Erased",
+    "ErasedRef",
     "Finding",
     "FindingKind",
+    "HiddenColumn",
     "Migrated",
     "OrphanFiles",
     "Progress",
@@ -66,12 +71,14 @@ __all__ = [
     "RotatedColumnKeks",
     "RotatedKek",
     "Runner",
+    "Searched",
     "Severity",
     "Shredded",
     "ShreddedColumn",
     "SortColumn",
     "TableAudit",
     "TableChanges",
+    "TableState",
     "Verification",
     "ZOrder",
     "audit",
@@ -79,6 +86,7 @@ __all__ = [
     "compact",
     "doctor",
     "doctor_without_catalog",
+    "erase",
     "inspect",
     "migrate",
     "on_tables",

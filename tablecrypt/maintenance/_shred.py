@@ -275,11 +275,11 @@ def _result(table: EncryptedTable, plan: Plan, scrubbed: Scrubbed, dry_run: bool
         live_files=plan.inventory.live,
         still_opened=plan.inventory.still_opened,
         unknown=plan.inventory.unknown,
-        outside=_outside(table),
+        outside=outside(table),
     )
 
 
-def _outside(table: EncryptedTable) -> tuple[str, ...]:
+def outside(table: EncryptedTable) -> tuple[str, ...]:
     """Say what may still open shredded snapshots, which nothing in the table can tell or change."""
     master_key = table_io(table).manager.table_key_id
     return (
@@ -325,10 +325,11 @@ def replace_branch_heads(table: EncryptedTable, holding: Collection[int]) -> Non
     tagged = {ref.snapshot_id for ref in table.metadata.refs.values() if ref.snapshot_ref_type == SnapshotRefType.TAG}
     for branch, ref in list(table.metadata.refs.items()):
         if ref.snapshot_ref_type == SnapshotRefType.BRANCH and ref.snapshot_id in holding and ref.snapshot_id not in tagged:
-            _replace(table, branch, ref.snapshot_id)
+            replace_head(table, branch, ref.snapshot_id)
 
 
-def _replace(table: EncryptedTable, branch: str, head: int) -> None:
+def replace_head(table: EncryptedTable, branch: str, head: int) -> None:
+    """Put a snapshot of the same rows, whose manifests name no deleted file, in the place of a branch's head."""
     transaction = table.transaction()
     with transaction, transaction.update_snapshot({REPLACES: str(head)}, branch).producer(EncryptedManifestCleaning, Operation.REPLACE):
         logger.info("%s: a snapshot of the same rows takes the place of %s on %s", ".".join(table.name()), head, branch)
