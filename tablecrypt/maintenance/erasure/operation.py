@@ -42,10 +42,10 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
 
 
-@checked_arguments(but=("where", "now"))
+@checked_arguments(but=("row_filter", "now"))
 def erase(
     table: Table,
-    where: str | BooleanExpression,
+    row_filter: str | BooleanExpression,
     dry_run: bool = False,
     delete_below: Sequence[str] = (),
     progress: ProgressListener = no_progress,
@@ -63,7 +63,7 @@ def erase(
 
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
-        where: the filter, such as "customer_id = 7". A row is erased where it is true, as in a delete.
+        row_filter: such as "customer_id = 7". A row is erased where it is true, as in a delete.
         dry_run: only find and count what would be done.
         delete_below: folders in which the table's files may be deleted or written over, beside those that pinned metadata names.
         progress: hears of files that were searched, rewritten and deleted.
@@ -85,21 +85,21 @@ def erase(
         checked_moment("now", now)
     fresh = reload(table)
     refuse_restricted(fresh.io, "erase")
-    row_filter = ErasureFilter(fresh.schema(), checked_filter(fresh, where))
+    rows = ErasureFilter(fresh.schema(), checked_filter(fresh, row_filter, "row_filter"))
     if not dry_run:
         deleting_io(fresh, delete_below)
     _check_columns(fresh)
     before = state_of(fresh)
-    searching = Searching.of(fresh, row_filter, Counted("erase: files searched", "files", progress))
+    searching = Searching.of(fresh, rows, Counted("erase: files searched", "files", progress))
     searching.check_staged()
-    planned = works(searching, row_filter)
+    planned = works(searching, rows)
     if dry_run:
-        return _foretell(searching, planned, row_filter, before, now, delete_below)
-    refs = _rewrite(searching, planned, Rewriting(row_filter, rewriter, progress))
-    removed = remove(searching.again(reload(table)), row_filter.field_ids, delete_below, progress)
+        return _foretell(searching, planned, rows, before, now, delete_below)
+    refs = _rewrite(searching, planned, Rewriting(rows, rewriter, progress))
+    removed = remove(searching.again(reload(table)), rows.field_ids, delete_below, progress)
     table.refresh()
-    last = Searching.of(reload(table), row_filter, Counted("erase: files searched again", "files", progress))
-    return _result(last, row_filter, before, state_of(last.table), refs, removed, now, dry_run=False)
+    last = Searching.of(reload(table), rows, Counted("erase: files searched again", "files", progress))
+    return _result(last, rows, before, state_of(last.table), refs, removed, now, dry_run=False)
 
 
 def _check_columns(table: EncryptedTable) -> None:

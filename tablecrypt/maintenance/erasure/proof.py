@@ -16,6 +16,7 @@ from typing import Final
 from tablecrypt.files.deletion import is_journal_name
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._shred import outside
+from tablecrypt.maintenance._shred_scrub import content_of
 from tablecrypt.maintenance._storage import canonical, object_versions, stored_files
 from tablecrypt.maintenance._tables import table_io
 from tablecrypt.maintenance.erasure.plan import Searching
@@ -26,6 +27,8 @@ from tablecrypt.printable import counted as counted_text
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 
+PARTITION_SUMMARY: Final = b'"partitions.'
+"""Begins what a snapshot's summary says of a partition: its values stand in metadata files in the clear."""
 _PLAINTEXT_MAGICS: Final = (b"PAR1", b"Obj\x01", b"ORC", b"PFA1")
 
 
@@ -88,9 +91,14 @@ def _undecided(searching: Searching) -> Iterator[tuple[str, str]]:
 
 
 def _unread_metadata(searching: Searching) -> Iterator[tuple[str, str]]:
+    """Yield metadata files that say what nobody can read. Half of one, of a commit that was killed, is searched for what tells of rows."""
+    io = table_io(searching.table)
     for location, unread in searching.older.unread.items():
-        if unread.problem:
-            yield location, f"a metadata file that cannot be read: {unread.problem}"
+        if unread.problem and (unread.is_logged or PARTITION_SUMMARY in content_of(io, location)):
+            yield (
+                location,
+                f"a metadata file that cannot be read: {unread.problem}. If no commit is under way, remove_orphan_files deletes it",
+            )
 
 
 @dataclass
