@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -14,10 +16,11 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tablecrypt.maintenance import erase
+from tablecrypt.errors import AuthenticationError, ConfigurationError
+from tablecrypt.maintenance import Progress, erase
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.maintained_table import folder_of
+from tests.support.maintained_table import flip, folder_of, path_of
 from tests.support.plaintext import CANARY
 from tests.support.stored_text import readable_text
 
@@ -136,3 +139,139 @@ def test_a_dry_run_counts_and_changes_nothing(catalog: Catalog, tmp_path: Path) 
     done = erase(table, FILTER)
     assert set(foretold.snapshots) <= set(done.snapshots)
     assert set(foretold.deleted) <= set(done.deleted)
+
+
+def test_what_others_write_meanwhile_is_found_and_the_next_run_ends_it(catalog: Catalog) -> None:
+    """A writer appends the person's rows between the rewriting and the last search."""
+    table, wrote = people(catalog), []
+
+    def write_once(progress: Progress) -> None:
+        if progress.operation == "erase: files deleted" and not wrote:
+            wrote.append(True)
+            catalog.load_table("db.people").append(rows(PERSON, PERSON + 1))
+
+    erased = erase(table, FILTER, progress=write_once)
+
+    assert not erased.is_complete
+    assert [reason for reason in erased.remaining.values() if "run the same erasure again" in reason]
+    assert erase(table, FILTER).is_complete
+    check_nothing_is_left(table)
+
+
+def test_snapshots_that_were_expired_and_not_shredded_are_searched_and_shredded(catalog: Catalog) -> None:
+    table = people(catalog)
+    table.delete(FILTER)
+    table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in table.snapshots()[:-1]]).commit()
+    assert any(SECRET in text for text in readable_text(table, folder_of(table)))
+    erased = erase(table, FILTER)
+    assert erased.is_complete, erased
+    assert len(erased.snapshots) >= 3
+    assert table.refresh().scan().count() == 59
+    check_nothing_is_left(table)
+
+
+def test_staged_rows_of_others_are_not_dropped_in_silence(catalog: Catalog) -> None:
+    table = people(catalog)
+    table.append(rows(400, 410), snapshot_properties={"wap.id": "load-7"})
+    staged = table.snapshots()[-1].snapshot_id
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[-2].snapshot_id).commit()
+    before = table.metadata_location
+    with pytest.raises(ConfigurationError, match=rf"{staged} is staged"):
+        erase(table, FILTER)
+    assert table.refresh().metadata_location == before
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "message"),
+    [
+        ("customer = 7", "row_filter does not fit"),
+        ("CUSTOMER_ID = 7", "row_filter does not fit"),
+        ("customer_id = 'seven'", "row_filter does not fit"),
+        ("customer_id is 7", "is not a filter"),
+        (7, "row_filter is a int"),
+        ("true", "true of every row"),
+        ("customer_id is not null", "matches all of its 60 rows"),
+    ],
+)
+def test_a_filter_that_cannot_be_meant_changes_nothing(catalog: Catalog, row_filter: Any, message: str) -> None:
+    table = people(catalog)
+    before = table.metadata_location
+    with pytest.raises(ConfigurationError, match=message) as refused:
+        erase(table, row_filter)
+    assert "\n" not in str(refused.value)
+    assert table.refresh().metadata_location == before
+
+
+def test_a_table_whose_files_others_use_is_not_erased_from(catalog: Catalog) -> None:
+    table = people(catalog, **{"gc.enabled": "false"})
+    before = table.metadata_location
+    with pytest.raises(ConfigurationError, match=r"gc\.enabled"):
+        erase(table, FILTER)
+    assert table.refresh().metadata_location == before
+    assert erase(table, FILTER, dry_run=True).refs[0].rows == 1
+
+
+def test_no_value_of_a_row_is_in_the_result(catalog: Catalog) -> None:
+    table = people(catalog)
+    erased = erase(table, f"email = '{SECRET}' or (customer_id in (3, {PERSON}) and not region = 'south')")
+    assert erased.shape == "email = ? or (customer_id in (?) and not (region = ?))"
+    assert erased.columns == ("customer_id", "region", "email")
+    said = json.dumps(erased.to_json())
+    assert not [value for value in (SECRET, "south", "north") if value in said]
+    assert erased.rows == 2
+
+
+class TestPrincipals:
+    def test_a_file_that_does_not_authenticate_is_listed_and_nothing_is_called_complete(self, catalog: Catalog) -> None:
+        table = people(catalog)
+        [other] = [task.file.file_path for task in table.scan("customer_id >= 200").plan_files()]
+        flip(path_of(other), 30)
+        erased = erase(table, FILTER)
+        assert not erased.is_complete
+        assert list(erased.not_searched) == [other]
+        assert not erased.remaining
+
+    def test_a_live_file_that_is_gone_is_listed(self, catalog: Catalog) -> None:
+        table = people(catalog)
+        [other] = [task.file.file_path for task in table.scan("customer_id >= 200").plan_files()]
+        path_of(other).unlink()
+        erased = erase(table, FILTER)
+        assert not erased.is_complete
+        assert list(erased.not_searched) == [other]
+
+    def test_a_manifest_that_was_changed_stops_it_before_anything_changes(self, catalog: Catalog) -> None:
+        table = people(catalog)
+        flip(path_of(table.snapshots()[0].manifests(table.io)[0].manifest_path), 30)
+        before = table.metadata_location
+        with pytest.raises(AuthenticationError):
+            erase(table, FILTER)
+        assert table.refresh().metadata_location == before
+
+    def test_older_metadata_that_names_another_tables_snapshots_deletes_none_of_its_files(self, catalog: Catalog, tmp_path: Path) -> None:
+        """Somebody who writes storage adds another table's snapshots, with their keys, to a metadata file beside the table's own."""
+        table, victim = people(catalog), catalog.create_table("db.victim", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+        victim.append(rows(0, 20))
+        stolen = json.loads(path_of(victim.metadata_location).read_bytes())
+        stolen |= {"table-uuid": str(table.metadata.table_uuid), "location": table.location()}
+        planted = folder_of(table) / "metadata" / "00001-00000000-0000-4000-8000-000000000000.metadata.json"
+        planted.write_text(json.dumps(stolen))
+        files = {path: path.read_bytes() for path in folder_of(victim).rglob("*") if path.is_file()}
+
+        erased = erase(table, FILTER)
+
+        assert {path: path.read_bytes() for path in folder_of(victim).rglob("*") if path.is_file()} == files
+        assert not erased.is_complete
+        assert set(erased.refused) & {f"file://{path}" for path in files}
+        assert victim.refresh().scan().count() == 20
+
+    def test_a_plaintext_file_that_no_snapshot_names_is_listed(self, catalog: Catalog) -> None:
+        table = people(catalog)
+        stray = folder_of(table) / "data" / "stray.parquet"
+        pq.write_table(pa.table({"customer_id": [PERSON]}), stray)
+        try:
+            erased = erase(table, FILTER)
+        finally:
+            stray.unlink()
+        assert not erased.is_complete
+        assert "plaintext" in erased.not_searched[f"file://{stray}"]
+        assert erase(table, FILTER).is_complete

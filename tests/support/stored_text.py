@@ -61,5 +61,3 @@ def _entries(manifest: EncryptedManifestFile, io: TableFileIO) -> Iterator[str]:
         with suppress(*_CLOSED), opened_file(io, file) as opened:
             for batch in opened.batches(opened.schema.names):
                 yield str(batch.to_pylist())
-
-

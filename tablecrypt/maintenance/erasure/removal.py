@@ -8,6 +8,7 @@ metadata  older files that say which partitions a snapshot changed, where these 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from tablecrypt.maintenance.progress import Counted, ProgressListener
 from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_io
+
+logger = logging.getLogger(__name__)
 
 _PARTITION_SUMMARY: Final = "partitions."
 
@@ -118,8 +121,7 @@ def _delete(io: TableFileIO, location: str, length: int, removed: Removed) -> bo
     try:
         io.delete(location)
     except FileNotFoundError:
-        # Of a snapshot that was expired before, or of a run that was killed.
-        pass
+        logger.debug("%s is gone already: its snapshot was expired before, or a run was killed", location)
     except Exception as error:  # noqa: BLE001  every store has errors of its own; all of them are reported together
         removed.failed[location] = f"{type(error).__name__}: {error}"
         return False

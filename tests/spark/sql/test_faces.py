@@ -160,6 +160,16 @@ def test_a_dry_run_says_in_sql_what_it_says_in_python(tmp_path: Path, aws: AwsSe
     assert json.loads(json.dumps(call(catalog, name, table="db.t", dry_run=True, **arguments))) == in_python
 
 
+def test_an_erasure_says_in_sql_what_it_says_in_python(tmp_path: Path, aws: AwsServer) -> None:
+    catalog = encrypted_sql_catalog(tmp_path, aws)
+    table = table_with_history(catalog, "db.t")
+    foretold = m.erase(table, "id = 5", dry_run=True).to_json()
+    in_sql = json.loads(json.dumps(call(catalog, "erase", table="db.t", row_filter="id = 5", dry_run=True)))
+    assert {**in_sql, "time": ""} == {**foretold, "time": ""}
+    assert call(catalog, "erase", table="db.t", row_filter="id = 5", workers=1)["complete"] is True
+    assert table.refresh().scan("id = 5").count() == 0
+
+
 class TestProtectedColumns:
     @pytest.fixture
     def both(self, tmp_path: Path) -> Clients:
