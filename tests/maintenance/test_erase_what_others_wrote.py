@@ -12,6 +12,7 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, StringType
 
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import erase, relocate
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.table import EncryptedTable
@@ -51,6 +52,12 @@ def test_a_row_that_java_wrote_is_erased_from_the_copy_of_its_table(java_storage
         assert erase(table, EqualTo(column.name, 1)).found_nothing
         return
 
+    if table.properties.get("write.format.default") == "avro":
+        with pytest.raises(ConfigurationError, match="parquet only"):
+            erase(table, EqualTo(column.name, value), delete_below=[table.location()])
+        assert table.refresh().scan().count() == len(stored)
+        with table.transaction() as transaction:
+            transaction.set_properties({"write.format.default": "parquet"})
     erased = erase(table, EqualTo(column.name, value), delete_below=[table.location()])
 
     assert not (erased.remaining or erased.refused or erased.failed), erased

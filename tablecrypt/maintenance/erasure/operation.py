@@ -36,6 +36,7 @@ from tablecrypt.maintenance.erasure.rewriting import Rewriting
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
+from tablecrypt.table.parquet_options import parquet_writer_options
 from tablecrypt.table.protection.policy import column_keys, policy_of
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
@@ -88,6 +89,7 @@ def erase(
     rows = ErasureFilter(fresh.schema(), checked_filter(fresh, row_filter, "row_filter"))
     if not dry_run:
         deleting_io(fresh, delete_below)
+        parquet_writer_options(fresh.metadata.properties)
     _check_columns(fresh)
     before = state_of(fresh)
     searching = Searching.of(fresh, rows, Counted("erase: files searched", "files", progress))
