@@ -53,6 +53,7 @@ GIVEN: Final[Mapping[str, Any]] = {
     "column": "ssn",
     "earlier": "{}",
     "location": "file:///nowhere",
+    "path": "evidence.zip",
     "operation": maintenance.verify,
     "kms": MemoryKeyManagementClient(KMS),
     "client": MemoryKeyManagementClient(KMS),

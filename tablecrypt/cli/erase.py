@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,8 +25,6 @@ from tablecrypt.printable import bytes_shown, counted
 
 if TYPE_CHECKING:
     from tablecrypt.maintenance import Erased, ErasedRef
-
-_FORMATS: Final = (".html", ".json")
 
 
 @click.command(
@@ -65,23 +63,20 @@ def erase(run: Run, table: str, row_filter: str, certificates: tuple[Path, ...],
     """
     from tablecrypt.maintenance import erase as erase_rows
 
+    from tablecrypt.maintenance.erasure.certificate import check_certificate_path, write_certificate
+
+    if run.dry_run and certificates:
+        raise ConfigurationError("--certificate is of an erasure, and --dry-run erases nothing: leave one of them out")
     for path in certificates:
-        if path.suffix not in _FORMATS:
-            raise ConfigurationError(f"--certificate {path}: name a file that ends in .html or .json")
+        check_certificate_path(path)
     if not run.dry_run:
         confirm(f"All rows of {table} where {row_filter} will be erased for good, and with them the snapshots that held them. Go on?", yes)
     erased: Erased = run.quietly(erase_rows, run.settings.table(table), row_filter, delete_below=delete_below)
     for path in certificates:
-        _write_certificate(path, erased)
+        write_certificate(erased, path)
     show(erased, as_json=True) if run.as_json else _print(erased)
     if not (run.dry_run or erased.is_complete):
         end_with_found()
-
-
-def _write_certificate(path: Path, erased: Erased) -> None:
-    from tablecrypt.maintenance.erasure.certificate import certificate_json, certificate_page
-
-    path.write_text(certificate_page(erased) if path.suffix == ".html" else certificate_json(erased), encoding="utf-8")
 
 
 def _print(erased: Erased) -> None:

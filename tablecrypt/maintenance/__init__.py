@@ -41,6 +41,7 @@ from tablecrypt.maintenance.erasure.operation import erase
 from tablecrypt.maintenance.erasure.result import Erased, ErasedRef, HiddenColumn, Searched, TableState
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
+from tablecrypt.maintenance.report.bundle import Evidence, write_evidence
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.maintenance.sorting.orders import SortColumn, ZOrder
 
@@ -55,6 +56,7 @@ __all__ = [
     "Compacted",
     "Erased",
     "ErasedRef",
+    "Evidence",
     "Finding",
     "FindingKind",
     "HiddenColumn",
@@ -103,4 +105,5 @@ __all__ = [
     "shred",
     "shred_column",
     "verify",
+    "write_evidence",
 ]

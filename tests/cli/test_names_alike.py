@@ -16,7 +16,7 @@ from tablecrypt.errors import ConfigurationError
 WITHOUT_FUNCTION: Final = {"cat": "table.scan is its function"}
 OF_COMMANDS: Final = {
     *("as_json", "yes", "progress", "quiet"),  # what a terminal is told
-    *("html_file", "since_file", "fail_on"),  # what becomes of an audit
+    *("html_file", "bundle_file", "force", "since_file", "fail_on"),  # what becomes of an audit
     *("column", "columns"),  # whose functions are rotate_column_keks, rewrap_column_keks and shred_column
     *("location", "key_file", "key_id"),  # inspect: of a file, for which there is parquet.inspect
 }
@@ -26,6 +26,7 @@ OF_TERMINALS: Final = {
     "as_json": "json",
     "use_spark": "spark",
     "html_file": "html",
+    "bundle_file": "bundle",
     "since_file": "since",
     "row_filter": "filter",
     "row_format": "format",

@@ -35,6 +35,7 @@ NOT_IN_SQL: Final = {
     "inspect": "the metadata tables show it: SELECT * FROM prod.db.t.snapshots",
     "on_tables": "takes a function of Python",
     "orphans": "is another name of remove_orphan_files",
+    "write_evidence": "writes a file of the caller's",
 }
 NO_ARGUMENTS_IN_SQL: Final = {
     "catalog": "is what is called",
@@ -72,6 +73,7 @@ NOT_IN_COMMAND: Final = {
     "doctor_without_catalog": "what doctor does where the catalog does not load",
     "on_tables": "--include and --exclude",
     "orphans": "is another name of remove_orphan_files",
+    "write_evidence": "audit --bundle",
 }
 COMMANDS_OF: Final = {
     "remove_orphan_files": "orphans",
