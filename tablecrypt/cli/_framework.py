@@ -172,17 +172,17 @@ class Run:
     workers: int | None = None
     use_spark: bool = False
 
-    def show(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call an operation with these arguments and its options, show what it did, and return that."""
-        done = self.quietly(operation, *arguments, **options)
-        show(done, self.as_json)
-        return done
-
-    def quietly(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call an operation with these arguments and its options, and return what it did. Only progress is shown."""
+    def call(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call an operation with these arguments and its options, and return what it did."""
         places = {"workers": self.workers, "runner": spark_runner(self.use_spark)} if self.on_files else {}
         with progress_shown(self.settings) as heard:
             return operation(*arguments, **options, **places, dry_run=self.dry_run, progress=heard)
+
+    def show(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call an operation with these arguments and its options, show what it did, and return that."""
+        done = self.call(operation, *arguments, **options)
+        show(done, self.as_json)
+        return done
 
 
 def operation_options(*, on_files: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -379,7 +379,8 @@ _MODULES: Final = {
     "inspect": ("inspect",),
     "keys": ("keygen", "rotate-kek", "rewrap", "prune-keys", "rescue"),
     "spark": ("spark-jar",),
-    "tables": ("reencrypt", "migrate", "compact", "relocate", "shred", "orphans"),
+    "tables": ("reencrypt", "migrate", "compact", "relocate", "orphans"),
+    "shredding": ("shred",),
     "_framework": ("completion",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}

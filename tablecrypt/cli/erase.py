@@ -62,7 +62,6 @@ def erase(run: Run, table: str, row_filter: str, certificates: tuple[Path, ...],
     Run it again to continue an interrupted run, or if others wrote meanwhile. The report says which copies it cannot reach.
     """
     from tablecrypt.maintenance import erase as erase_rows
-
     from tablecrypt.maintenance.erasure.certificate import check_certificate_path, write_certificate
 
     if run.dry_run and certificates:
@@ -71,7 +70,7 @@ def erase(run: Run, table: str, row_filter: str, certificates: tuple[Path, ...],
         check_certificate_path(path)
     if not run.dry_run:
         confirm(f"All rows of {table} where {row_filter} will be erased for good, and with them the snapshots that held them. Go on?", yes)
-    erased: Erased = run.quietly(erase_rows, run.settings.table(table), row_filter, delete_below=delete_below)
+    erased: Erased = run.call(erase_rows, run.settings.table(table), row_filter, delete_below=delete_below)
     for path in certificates:
         write_certificate(erased, path)
     show(erased, as_json=True) if run.as_json else _print(erased)

@@ -29,6 +29,7 @@ from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
 from tablecrypt.maintenance._storage import canonical, delete_checksums, stored_files
 from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, table_io
 from tablecrypt.maintenance.progress import Counted
+from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedTableMetadata, decompressed, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -36,6 +37,8 @@ from tablecrypt.table.updates import RemoveMetadataLogEntriesUpdate
 
 _KEYS: Final = "encryption-keys"
 _JOURNAL_FOLDER: Final = "/tablecrypt-"
+DRY_RUN: Final = "this was a dry run: nothing was destroyed"
+"""Why a shredding is not complete that was none."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,15 @@ class Scrubbed:
             left=later.left,
             refused={**self.refused, **later.refused},
         )
+
+
+def not_scrubbed(left: Collection[str], refused: Collection[str]) -> Iterator[str]:
+    """Yield sentences on files that still hold, or may hold, keys which were to go, by their locations."""
+    if left:
+        yield f"{counted(len(left), 'file still holds', 'files still hold')} destroyed keys: the store let nobody rewrite or delete them"
+    if refused:
+        files = counted(len(refused), "file that may hold destroyed keys was", "files that may hold destroyed keys were")
+        yield f"{files} not touched, because nothing says that they are the table's: name their folder with delete_below (--delete-below)"
 
 
 def scrub(table: EncryptedTable, older: OlderFiles, retired: frozenset[str], io: TableFileIO, counted: Counted) -> Scrubbed:

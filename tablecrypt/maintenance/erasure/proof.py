@@ -162,7 +162,9 @@ def unreachable(table: EncryptedTable) -> tuple[str, ...]:
 def _versions(table: EncryptedTable) -> str:
     folder = table.location().rstrip("/")
     try:
-        found = [each for each in object_versions(table_io(table).inner, folder) if not each.location.endswith(TABLE_METADATA_SUFFIXES)]
+        found = [
+            each for each in object_versions(table_io(table).inner, folder) if not each.location.endswith((*TABLE_METADATA_SUFFIXES, "/"))
+        ]
     except Exception as error:  # noqa: BLE001  every store has errors of its own; the search is done all the same
         return f"Whether the store keeps older versions of files below {folder} is not known: {type(error).__name__}"
     if found:
