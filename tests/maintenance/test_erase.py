@@ -16,12 +16,13 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tablecrypt.errors import AuthenticationError, ConfigurationError
+from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError
 from tablecrypt.maintenance import Progress, erase
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.maintained_table import flip, folder_of, path_of
 from tests.support.plaintext import CANARY
+from tests.support.protected_tables import Clients, clients, protected_table
 from tests.support.stored_text import readable_text
 
 SCHEMA: Final = Schema(
@@ -275,3 +276,37 @@ class TestPrincipals:
         assert not erased.is_complete
         assert "plaintext" in erased.not_searched[f"file://{stray}"]
         assert erase(table, FILTER).is_complete
+
+
+class TestProtectedColumns:
+    """Of a table whose deletes are merge-on-read, as the library sets it where columns have keys of their own."""
+
+    @pytest.fixture
+    def both(self, tmp_path: Path) -> Clients:
+        return clients(tmp_path)
+
+    @pytest.fixture
+    def hr(self, both: Clients) -> Table:
+        table = protected_table(both.payroll)
+        table.append(pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "note": ["a", "b", "c"]}))
+        table.append(pa.table({"id": [4], "ssn": ["SSN-4"], "note": ["d"]}))
+        return table
+
+    def test_who_may_read_the_columns_erases_a_row_that_was_deleted_before(self, hr: Table) -> None:
+        """The first trial of an officer: the row stayed in a live file, behind a deletion vector."""
+        hr.delete("id = 3")
+        held = {task.file.file_path for task in hr.scan().plan_files()}
+        erased = erase(hr, "id = 3", delete_below=[hr.location()])
+        assert erased.is_complete, erased
+        assert [(ref.rows, ref.hidden_rows, ref.rewritten_files) for ref in erased.refs] == [(0, 1, 1)]
+        live = hr.refresh().scan(selected_fields=("id", "ssn")).to_arrow().sort_by("id").to_pylist()
+        assert live == [{"id": each, "ssn": f"SSN-{each}"} for each in (1, 2, 4)]
+        assert len([location for location in held if not path_of(location).exists()]) == 1
+        assert len(hr.snapshots()) == 1
+
+    def test_a_filter_by_a_hidden_column_is_refused_before_anything_changes(self, both: Clients, hr: Table) -> None:
+        before = hr.metadata_location
+        with pytest.raises(ColumnKeyDeniedError):
+            erase(both.analyst.load_table(hr.name()), "ssn = 'SSN-3'", delete_below=[hr.location()])
+        assert hr.refresh().metadata_location == before
+        assert erase(hr, "ssn = 'SSN-3'", delete_below=[hr.location()]).is_complete

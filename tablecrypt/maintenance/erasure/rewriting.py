@@ -1,6 +1,6 @@
 """Erasing rows on branches and tags: afterwards no manifest of a head names a file that held such rows.
 
-    branch   delete the rows ─▶ write the files again that still store them ─▶ drop delete files ─▶ clean the head's manifests
+    branch   delete the rows ─▶ write the files again that still store them, drop delete files ─▶ clean the head's manifests
     tag      the same on a working branch that begins at the tag's snapshot; then the tag moves to that branch's head, and the branch goes,
              in one commit
 
@@ -10,9 +10,8 @@ Each commit leaves a table that is right; a run that was killed in between is co
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
-from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.table.snapshots import ancestors_of
 
 from tablecrypt.maintenance._shred import replace_head
 from tablecrypt.maintenance._tables import reload
@@ -24,7 +23,6 @@ from tablecrypt.maintenance.erasure.search import names_any
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.table.parquet_options import target_file_size
-from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.table import EncryptedTable
 
 
@@ -57,11 +55,8 @@ class Rewriting:
         if work.rows:
             reload(searching.table).delete(self.row_filter.expression, branch=branch)
             work = self._work(searching, branch)
-        if work.rewrite:
+        if work.rewrite or work.dropped:
             self._rewrite(reload(searching.table), work)
-            work = self._work(searching, branch)
-        if work.dropped:
-            _drop(reload(searching.table), work)
         fresh = reload(searching.table)
         head = fresh.metadata.refs[branch].snapshot_id
         if names_any(fresh, head, searching.held):
@@ -84,16 +79,8 @@ class Rewriting:
         size = target_file_size(table.metadata.properties)
         groups = [FileGroup((task,), 1, 2 * max(size, int(task.file.file_size_in_bytes))) for task in work.rewrite]
         snapshot = table.metadata.snapshot_by_id(work.snapshot_id)
-        Compaction(table, work.name, snapshot, work.tasks, groups).run(self.runner, self.progress)
-
-
-def _drop(table: EncryptedTable, work: RefWork) -> None:
-    snapshot = table.metadata.snapshot_by_id(work.snapshot_id)
-    assert snapshot is not None
-    change = RewrittenFiles([], [], work.dropped, cast("int", snapshot.sequence_number), work.snapshot_id)
-    transaction = table.transaction()
-    with transaction:
-        transaction.update_snapshot({}, work.name).producer(EncryptedRewrite, Operation.REPLACE, rewritten=change).commit()
+        compaction = Compaction(table, work.name, snapshot, work.tasks, groups=groups, unused_deletes=work.dropped)
+        compaction.run(self.runner, self.progress)
 
 
 def _working_branch(table: EncryptedTable, tag: str) -> str:
