@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
@@ -40,10 +41,10 @@ def rows(first: int, last: int, region: str = "north") -> pa.Table:
     )
 
 
-def people(catalog: Catalog, partition_spec: PartitionSpec | None = None, **properties: str) -> Table:
+def people(catalog: Catalog, properties: Mapping[str, str] | None = None, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC) -> Table:
     """Three appends, of which the second holds the person; then an append after it."""
-    options = {} if partition_spec is None else {"partition_spec": partition_spec}
-    table = catalog.create_table("db.people", SCHEMA, properties={"encryption.key-id": MASTER_KEY, **properties}, **options)
+    creation = {"encryption.key-id": MASTER_KEY, **(properties or {})}
+    table = catalog.create_table("db.people", SCHEMA, partition_spec=spec, properties=creation)
     table.append(rows(100, 120))
     table.append(rows(0, 20))
     table.append(rows(200, 220))
@@ -63,7 +64,7 @@ def catalog(tmp_path: Path, aws: AwsServer) -> Catalog:
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 @pytest.mark.parametrize("deleted_before", [False, True])
 def test_one_person_is_erased_and_everybody_else_stays(catalog: Catalog, mode: str, deleted_before: bool) -> None:
-    table = people(catalog, **{"write.delete.mode": mode})
+    table = people(catalog, {"write.delete.mode": mode})
     everybody = sorted(table.scan().to_arrow()["customer_id"].to_pylist())
     first = table.snapshots()[0].snapshot_id
     if deleted_before:
@@ -82,7 +83,7 @@ def test_one_person_is_erased_and_everybody_else_stays(catalog: Catalog, mode: s
 
 
 def test_a_second_run_finds_nothing_and_writes_nothing(catalog: Catalog) -> None:
-    table = people(catalog, **{"write.delete.mode": "merge-on-read"})
+    table = people(catalog, {"write.delete.mode": "merge-on-read"})
     assert erase(table, FILTER).is_complete
     before = {path: path.stat().st_mtime_ns for path in folder_of(table).rglob("*")}
     again = erase(table, FILTER)
@@ -116,7 +117,7 @@ def test_branches_and_tags_lose_the_person_and_keep_the_others(catalog: Catalog)
 
 def test_partition_folders_and_summaries_go_too(catalog: Catalog) -> None:
     by_customer = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "customer_id"))
-    table = people(catalog, by_customer, **{"write.summary.partition-limit": "100"})
+    table = people(catalog, {"write.summary.partition-limit": "100"}, by_customer)
     assert any(f"customer_id={PERSON}" in str(path) for path in folder_of(table).rglob("*"))
     assert erase(table, FILTER).is_complete
     assert table.refresh().scan().count() == 59
@@ -144,7 +145,8 @@ def test_a_dry_run_counts_and_changes_nothing(catalog: Catalog, tmp_path: Path) 
 
 def test_what_others_write_meanwhile_is_found_and_the_next_run_ends_it(catalog: Catalog) -> None:
     """A writer appends the person's rows between the rewriting and the last search."""
-    table, wrote = people(catalog), []
+    table = people(catalog)
+    wrote: list[bool] = []
 
     def write_once(progress: Progress) -> None:
         if progress.operation == "erase: files deleted" and not wrote:
@@ -204,7 +206,7 @@ def test_a_filter_that_cannot_be_meant_changes_nothing(catalog: Catalog, row_fil
 
 
 def test_a_table_whose_files_others_use_is_not_erased_from(catalog: Catalog) -> None:
-    table = people(catalog, **{"gc.enabled": "false"})
+    table = people(catalog, {"gc.enabled": "false"})
     before = table.metadata_location
     with pytest.raises(ConfigurationError, match=r"gc\.enabled"):
         erase(table, FILTER)

@@ -27,7 +27,7 @@ class Scene:
     def __init__(self, folder: Path, aws: AwsServer) -> None:
         self._folder, self._aws, self._saved = folder / "live", aws, folder / "saved"
         self._folder.mkdir()
-        table = people(self._catalog(), **{"write.delete.mode": "merge-on-read"})
+        table = people(self._catalog(), {"write.delete.mode": "merge-on-read"})
         second = table.snapshots()[1].snapshot_id
         table.manage_snapshots().create_branch(second, "side").create_tag(second, "old").commit()
         table.delete(FILTER, branch="side")

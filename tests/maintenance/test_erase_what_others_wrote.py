@@ -49,16 +49,17 @@ def test_a_row_that_java_wrote_is_erased_from_the_copy_of_its_table(java_storage
     stored = before["main"][column.name].to_pylist() if before else []
     value = next((each for each in stored if each is not None), None)
     if value is None:
-        assert erase(table, EqualTo(column.name, 1)).found_nothing
+        assert erase(table, EqualTo(column.name, 1)).found_nothing  # type: ignore[call-arg]
         return
 
+    of_person = EqualTo(column.name, value)  # type: ignore[call-arg]
     if table.properties.get("write.format.default") == "avro":
         with pytest.raises(ConfigurationError, match="parquet only"):
-            erase(table, EqualTo(column.name, value), delete_below=[table.location()])
+            erase(table, of_person, delete_below=[table.location()])
         assert table.refresh().scan().count() == len(stored)
         with table.transaction() as transaction:
             transaction.set_properties({"write.format.default": "parquet"})
-    erased = erase(table, EqualTo(column.name, value), delete_below=[table.location()])
+    erased = erase(table, of_person, delete_below=[table.location()])
 
     assert not (erased.remaining or erased.refused or erased.failed), erased
     assert all("compact(apply_deletes=True)" in reason for reason in erased.not_searched.values()), erased.not_searched
@@ -68,7 +69,7 @@ def test_a_row_that_java_wrote_is_erased_from_the_copy_of_its_table(java_storage
             continue  # a tag from before the column was renamed
         kept = others.filter(pc.fill_null(pc.not_equal(others[column.name], value), True))
         assert table.scan().use_ref(name).to_arrow().num_rows == kept.num_rows, name
-    assert erase(table, EqualTo(column.name, value), delete_below=[table.location()]).found_nothing
+    assert erase(table, of_person, delete_below=[table.location()]).found_nothing
 
 
 class TestDeleteFiles:

@@ -145,10 +145,7 @@ def _foretell(
         if (reason := scope.reason_against(location)) is not None:
             removed.refused[location] = reason
         else:
-            named = searching.named.files.get(location)
-            removed.deleted[location] = (
-                searching.named.stored_lengths.get(location, 0) if named is None else int(named.file.file_size_in_bytes)
-            )
+            removed.deleted[location] = named.length_of(location)
     refs = [work.erased(work.snapshot_id) for work in planned]
     return _result(searching, row_filter, before, before, refs, removed, now, dry_run=True)
 
