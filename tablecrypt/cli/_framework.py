@@ -172,11 +172,15 @@ class Run:
     workers: int | None = None
     use_spark: bool = False
 
-    def show(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call an operation with these arguments and its options, show what it did, and return that."""
+    def call(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call an operation with these arguments and its options, and return what it did."""
         places = {"workers": self.workers, "runner": spark_runner(self.use_spark)} if self.on_files else {}
         with progress_shown(self.settings) as heard:
-            done = operation(*arguments, **options, **places, dry_run=self.dry_run, progress=heard)
+            return operation(*arguments, **options, **places, dry_run=self.dry_run, progress=heard)
+
+    def show(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call an operation with these arguments and its options, show what it did, and return that."""
+        done = self.call(operation, *arguments, **options)
         show(done, self.as_json)
         return done
 
@@ -352,6 +356,7 @@ TABLE_COMMANDS: Final = {
     "compact": "Merge small files and apply deletes.",
     "rescue": "Recover lost keys from older metadata.",
     "relocate": "Copy a table to another location or master key.",
+    "erase": "Erase rows from a table and its history, and prove it.",
     "shred": "Destroy the keys of snapshots, of a whole table, or of a column.",
     "orphans": "Find and remove files that do not belong to the table.",
 }
@@ -368,12 +373,14 @@ OTHER_COMMANDS: Final = {
 _MODULES: Final = {
     "audit": ("audit", "verify", "doctor"),
     "cat": ("cat",),
+    "erase": ("erase",),
     "files": ("encrypt-file", "decrypt-file"),
     "hadoop_kms": ("hadoop-kms", "hadoop-kms-key", "hadoop-kms-token"),
     "inspect": ("inspect",),
     "keys": ("keygen", "rotate-kek", "rewrap", "prune-keys", "rescue"),
     "spark": ("spark-jar",),
-    "tables": ("reencrypt", "migrate", "compact", "relocate", "shred", "orphans"),
+    "tables": ("reencrypt", "migrate", "compact", "relocate", "orphans"),
+    "shredding": ("shred",),
     "_framework": ("completion",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}

@@ -26,7 +26,6 @@ from tablecrypt.cli._framework import (
 from tablecrypt.cli._output import say, show
 from tablecrypt.cli.main import FOUND
 from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
-from tablecrypt.errors import ConfigurationError
 from tablecrypt.printable import bytes_shown, counted
 
 if TYPE_CHECKING:
@@ -143,6 +142,7 @@ def migrate(
     examples=[
         ("What is worth rewriting", "tablecrypt --catalog prod compact db.orders --dry-run"),
         ("One partition, ordered", "tablecrypt --catalog prod compact db.orders --where \"day = '2024-02-29'\" --sort-by id"),
+        ("Rows that were deleted leave every file", "tablecrypt --catalog prod compact db.orders --apply-deletes"),
     ],
     needs="Permission to unwrap with the table's master key, to read and write its files, and to commit.",
 )
@@ -157,7 +157,7 @@ def migrate(
     metavar="N",
     default=5,
     show_default=True,
-    help="Rewrite short files where at least this many belong together.",
+    help="Leave short files of a partition that has fewer of them.",
 )
 @click.option(
     "--delete-ratio",
@@ -165,8 +165,9 @@ def migrate(
     metavar="X",
     default=0.3,
     show_default=True,
-    help="Rewrite files in which a larger share of the rows is deleted.",
+    help="Leave the deletes of a file in which a smaller share of the rows is deleted.",
 )
+@click.option("--apply-deletes", is_flag=True, help="Rewrite also every file of which any row is deleted, however few they are.")
 @click.option("--rewrite-all", is_flag=True, help="Rewrite every file that --where selects.")
 @click.option("--sort-by", multiple=True, metavar="COLUMN", help="Order the rows of each group; repeatable.")
 @click.option("--partial-progress", type=click.IntRange(min=1), metavar="N", help="Commit after every N groups, not once at the end.")
@@ -175,12 +176,16 @@ def migrate(
 def compact(run: Run, table: str, where: str | None, **options: Any) -> None:
     """Merge small files and apply deletes.
 
-    Small files of TABLE, and files with many deleted rows, are rewritten as files of the right size under fresh keys. Rows keep their ids.
-    Older snapshots keep the old files until they are expired.
+    Small files of TABLE, and files with many deleted rows, are rewritten as files of the right size under fresh keys. What is below
+    --min-input-files and --delete-ratio stays as it is: a few deleted rows are hidden from readers then, and still stored, unless
+    --apply-deletes is given. Rows keep their ids. Older snapshots keep the old files until they are expired.
     """
     from tablecrypt.maintenance import compact as rewrite
 
-    run.show(rewrite, run.settings.table(table), where, **options)
+    done = run.show(rewrite, run.settings.table(table), where, **options)
+    if done.left_with_deletes and not run.as_json:
+        left = counted(done.left_with_deletes, "file with deletes was", "files with deletes were")
+        say(f"{left} left, below the delete ratio: --apply-deletes rewrites {'it' if done.left_with_deletes == 1 else 'them'}")
 
 
 @click.command(
@@ -223,78 +228,6 @@ def relocate(
     loaded = run.settings.table(table)
     options = {"current_only": current_only, "trust_lengths": trust_lengths, "manifests_below": manifests_below}
     run.show(copy_table, loaded, location, key_id, register_as, **options)
-
-
-@click.command(
-    cls=DocumentedCommand,
-    examples=[
-        (
-            "What would be destroyed, and what left",
-            "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --dry-run",
-        ),
-        ("Two snapshots", "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --snapshot 71 --yes"),
-        ("The whole table", "tablecrypt --catalog prod shred db.orders --whole-table db.orders --yes"),
-        ("One protected column, in all snapshots", "tablecrypt --catalog prod shred db.people --column ssn --yes"),
-    ],
-    needs="Permission to wrap and unwrap with the table's master key (--column: the column's), to list, write and delete in its metadata "
-    "folder, and to commit.",
-    codes={FOUND: "not complete: something is left, refused, not found or still opened, or nothing became unreadable"},
-)
-@table_argument
-@click.option("--snapshot", "snapshots", type=int, multiple=True, metavar="ID", help="A snapshot, in the table or expired; repeatable.")
-@click.option("--whole-table", metavar="NAME", help="Shred the whole table: repeat its name here.")
-@click.option("--column", metavar="NAME", help="Shred one protected column, in every file of every snapshot.")
-@click.option(
-    "--replace-heads",
-    is_flag=True,
-    help="Replace branch heads that hold keys of files they deleted by snapshots with the same rows, and shred those heads too.",
-)
-@delete_below_option
-@yes_option
-@operation_options()
-def shred(
-    run: Run,
-    table: str,
-    snapshots: tuple[int, ...],
-    whole_table: str | None,
-    column: str | None,
-    replace_heads: bool,
-    delete_below: tuple[str, ...],
-    yes: bool,
-) -> None:
-    """Destroy the keys of snapshots, of a whole table, or of a column.
-
-    Rows that were deleted from TABLE can be read in older snapshots for as long as the keys of those exist. Removes the keys from the table
-    and from every metadata file that can still be read, and the KEK that opened them. It cannot be undone. The report says what copies
-    elsewhere would still open.
-
-    With --column the values of one protected column become unreadable in all snapshots, and all else stays.
-    """
-    from tablecrypt.maintenance import shred as destroy
-    from tablecrypt.maintenance import shred_column
-
-    if column is not None:
-        if snapshots or whole_table is not None or replace_heads:
-            raise ConfigurationError("--column excludes --snapshot, --whole-table and --replace-heads")
-        if not run.dry_run:
-            confirm(f"The keys of column {column} of {table} will be destroyed for good. Go on?", yes)
-        shredded = run.show(shred_column, run.settings.table(table), column, delete_below=delete_below)
-        if not run.dry_run and not shredded.is_complete:
-            end_with_found()
-        return
-    if not snapshots and whole_table is None:
-        raise ConfigurationError("name what to shred: --snapshot ID, --whole-table NAME or --column NAME")
-    if snapshots and whole_table is not None:
-        raise ConfigurationError("--snapshot and --whole-table exclude each other")
-    if whole_table is not None and whole_table != table:
-        raise ConfigurationError(f"--whole-table says {whole_table}, but the table is {table}: to destroy all of it, repeat its name")
-    if not run.dry_run:
-        what = f"{len(snapshots)} {'snapshot' if len(snapshots) == 1 else 'snapshots'} of {table}" if snapshots else f"all of {table}"
-        confirm(f"The keys of {what} will be destroyed for good. Go on?", yes)
-    loaded, named = run.settings.table(table), list(snapshots) or None
-    done = run.show(destroy, loaded, named, whole_table=whole_table or "", replace_heads=replace_heads, delete_below=delete_below)
-    if not run.dry_run and not done.is_complete:
-        end_with_found()
 
 
 @click.command(

@@ -37,6 +37,8 @@ from tablecrypt.maintenance.columns.keys import (
     shred_column,
 )
 from tablecrypt.maintenance.compaction import Compacted, compact
+from tablecrypt.maintenance.erasure.operation import erase
+from tablecrypt.maintenance.erasure.result import Erased, ErasedRef, HiddenColumn, Searched, TableState
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
 from tablecrypt.maintenance.report.bundle import Evidence, write_evidence
@@ -52,9 +54,12 @@ __all__ = [
     "CheckState",
     "CheckUp",
     "Compacted",
+    "Erased",
+    "ErasedRef",
     "Evidence",
     "Finding",
     "FindingKind",
+    "HiddenColumn",
     "Migrated",
     "OrphanFiles",
     "Progress",
@@ -68,12 +73,14 @@ __all__ = [
     "RotatedColumnKeks",
     "RotatedKek",
     "Runner",
+    "Searched",
     "Severity",
     "Shredded",
     "ShreddedColumn",
     "SortColumn",
     "TableAudit",
     "TableChanges",
+    "TableState",
     "Verification",
     "ZOrder",
     "audit",
@@ -81,6 +88,7 @@ __all__ = [
     "compact",
     "doctor",
     "doctor_without_catalog",
+    "erase",
     "inspect",
     "migrate",
     "on_tables",

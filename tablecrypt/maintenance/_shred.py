@@ -21,7 +21,7 @@ H' says in its summary whose place it took, so that a run that was killed in bet
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from operator import index
@@ -40,11 +40,12 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance._key_rotation import plan_rotation
 from tablecrypt.maintenance._shred_find import Plan, Wanted, find, kek_ids, look_at_older
-from tablecrypt.maintenance._shred_scrub import Scrubbed, after_scrub, forget_in_log, holders, scrub
+from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub
 from tablecrypt.maintenance._storage import object_versions
 from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.printable import counted
 from tablecrypt.properties import KMS_CACHE_TTL_MS
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt.table.replace_files import EncryptedManifestCleaning
@@ -74,8 +75,8 @@ class Shredded(OperationResult):
         shredded_files: data and delete files that nothing in the table opens any more. They are still stored, as noise:
             `remove_orphan_files` deletes them.
         live_files: files of the shredded snapshots that stay readable because live snapshots share them.
-        still_opened: files of the shredded snapshots that no live snapshot has, but whose DEKs live snapshots' manifests hold, as deleted
-            entries; with the ids of those snapshots. `replace_heads` ends that for heads of branches; shred the others too.
+        still_opened: files that no live snapshot has, but whose DEKs live snapshots' manifests hold, as deleted entries; with the ids of
+            those snapshots. `replace_heads` ends that for heads of branches; shred the others too.
         unknown: ids of shredded snapshots whose files are not known, since their keys were gone before.
         outside: what may still open the shredded snapshots elsewhere, and what ends that.
     """
@@ -96,8 +97,32 @@ class Shredded(OperationResult):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all snapshots were found, something of them became unreadable, and no file that the table knows still leads to it."""
-        return self.is_effective and not (self.left or self.refused or self.still_opened or self.not_found)
+        """Whether all snapshots were found, something of them became unreadable, and no file that the table knows still leads to it.
+
+        Also where there was nothing to shred; not after a dry run.
+        """
+        return not self.incomplete_because
+
+    @property
+    def incomplete_because(self) -> tuple[str, ...]:
+        """Why it is not complete, in sentences without a full stop; nothing where it is."""
+        return tuple(self._open_ends())
+
+    def _open_ends(self) -> Iterator[str]:
+        if self.dry_run:
+            yield DRY_RUN
+        if self.not_found:
+            yield f"no metadata names {_snapshots(self.not_found)}"
+        if self.still_opened:
+            files = counted(len(self.still_opened), "deleted file", "deleted files")
+            holders = sorted({each for ids in self.still_opened.values() for each in ids})
+            yield (
+                f"{files} can still be read with the keys in {_snapshots(holders)}: replace_heads (--replace-heads) puts others in the "
+                "place of heads of branches; remove tags, or commit to the branch, and shred the rest too"
+            )
+        yield from not_scrubbed(self.left, self.refused)
+        if (self.snapshots or self.expired_before) and not (self.is_effective or self.still_opened or self.not_found):
+            yield "nothing became unreadable: live snapshots share every file of the shredded ones"
 
     @property
     def is_effective(self) -> bool:
@@ -106,7 +131,8 @@ class Shredded(OperationResult):
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields, and whether that is all, as JSON's types."""
-        return {**super().to_json(), "effective": self.is_effective, "complete": self.is_complete}
+        because = list(self.incomplete_because)
+        return {**super().to_json(), "effective": self.is_effective, "complete": self.is_complete, "incomplete_because": because}
 
 
 @checked_arguments(but=("snapshots",), formerly={"confirm": "whole_table"})
@@ -118,6 +144,7 @@ def shred(
     dry_run: bool = False,
     progress: ProgressListener = no_progress,
     delete_below: Sequence[str] = (),
+    all_but_heads: bool = False,
 ) -> Shredded:
     """Put snapshots of an encrypted table, or all of it, out of reach for good.
 
@@ -134,45 +161,61 @@ def shred(
 
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
-        snapshots: ids of the snapshots, in the table still or expired; by default the whole table, which is empty afterwards.
-        whole_table: the table's name once more, "namespace.name", where the whole table goes.
+        snapshots: ids of the snapshots, in the table still or expired. Exactly one of this, `all_but_heads` and `whole_table` is given.
+        whole_table: the table's name once more, "namespace.name", where the whole table goes. It is empty afterwards.
         replace_heads: whether to put a snapshot of the same rows in the place of each branch's head that holds DEKs of files which it
             deleted, and shred that head too. After rows were deleted or files rewritten, the snapshot that did it is such a head.
         dry_run: only find what would go.
         progress: hears of the snapshots that were looked into, and of the files that were written over or deleted.
         delete_below: folders in which the table's metadata files may be written over or deleted, beside those that pinned metadata names.
+        all_but_heads: shred every snapshot that no branch or tag points to.
 
     Raises:
-        ConfigurationError: the table is not encrypted, an id is no number, a branch or tag points to a snapshot, a whole table is not
-            confirmed; or the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies.
+        ConfigurationError: the table is not encrypted, an id is no number, a branch or tag points to a snapshot, it is not said what to
+            shred, `whole_table` is another name; or the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies.
         KeyNotFoundError, AuthenticationError: a live snapshot cannot be read: nothing has changed; `rescue` may help.
         KmsError: the KMS refused; nothing has changed.
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     name = name_of(require_encrypted(table))
-    if snapshots is not None and not snapshots:
-        raise ConfigurationError("snapshots is empty: name those to shred, or leave it out and give whole_table")
-    if snapshots is None and whole_table != name and not dry_run:
-        raise ConfigurationError(f"this destroys all of {name} for good: give whole_table={name!r}")
-    wanted = Wanted(None if snapshots is None else _ids(snapshots))
-    counted = Counted("shred: snapshots", "snapshots", progress)
+    _check_choice(name, snapshots, whole_table, all_but_heads, replace_heads)
+    tracked = Counted("shred: snapshots", "snapshots", progress)
     fresh = reload(table)
+    wanted = Wanted.all_but_heads(fresh) if all_but_heads else Wanted(None if snapshots is None else _ids(snapshots))
     if not dry_run:
         deleting_io(fresh, delete_below)
     if replace_heads:
         wanted = wanted.also(replaced_heads(fresh))
-    plan = find(fresh, wanted, counted)
+    plan = find(fresh, wanted, tracked)
     if dry_run:
-        return _foretell(fresh, plan, delete_below)
+        return _foretell(fresh, _with_heads_replaced(fresh, plan) if replace_heads else plan, delete_below)
     if replace_heads and plan.inventory.still_opened:
         replace_branch_heads(fresh, {holder for ids in plan.inventory.still_opened.values() for holder in ids})
         fresh = reload(table)
-        plan = find(fresh, wanted.also(replaced_heads(fresh)), counted, plan.older)
+        plan = find(fresh, wanted.also(replaced_heads(fresh)), tracked, plan.older)
     shredded = _carry_out(table, plan, delete_below, cache(table_io(fresh).manager.new_kek), progress)
     # Manifests that this process kept to plan with may hold the DEKs that are gone, and kept metadata the wrapped keys.
     CACHE.clear()
     PARSED.clear()
     return shredded
+
+
+def _check_choice(name: str, snapshots: Sequence[int] | None, whole_table: str, all_but_heads: bool, replace_heads: bool) -> None:
+    """Refuse a call that does not say clearly what to destroy."""
+    if snapshots is not None and not snapshots:
+        raise ConfigurationError("snapshots is empty: name those to shred, or leave it out and give all_but_heads or whole_table")
+    if [snapshots is not None, all_but_heads, bool(whole_table)].count(True) != 1:
+        raise ConfigurationError(
+            f"name what to shred, in one way: snapshots, all_but_heads=True, or all of the table for good, whole_table={name!r}"
+        )
+    if whole_table and whole_table != name:
+        raise ConfigurationError(f"whole_table is {whole_table!r}; this destroys all of {name} for good: give whole_table={name!r}")
+    if whole_table and replace_heads:
+        raise ConfigurationError("replace_heads keeps rows that whole_table destroys: leave one of them out")
+
+
+def _snapshots(ids: Collection[int]) -> str:
+    return f"{'snapshot' if len(ids) == 1 else 'snapshots'} {', '.join(map(str, ids))}"
 
 
 def _ids(snapshots: Sequence[int]) -> frozenset[int]:
@@ -187,11 +230,11 @@ def _carry_out(
     table: Table, plan: Plan, delete_below: Sequence[str], new_kek: Callable[[], EncryptedKey], progress: ProgressListener
 ) -> Shredded:
     """Commit, then scrub; again, until nothing that is there holds a retired KEK."""
-    scrubbed, counted = Scrubbed(), Counted("shred: metadata files", "files", progress)
+    scrubbed, tracked = Scrubbed(), Counted("shred: metadata files", "files", progress)
     for _ in range(_ROUNDS):
         plan = _commit(table, plan, new_kek)
         fresh = require_encrypted(table)
-        again = scrub(fresh, plan.older.without(plan.unsettled), plan.retired, deleting_io(fresh, delete_below), counted)
+        again = scrub(fresh, plan.older.without(plan.unsettled), plan.retired, deleting_io(fresh, delete_below), tracked)
         scrubbed, plan = scrubbed.then(again), replace(plan, older=after_scrub(plan.older, again, encrypted_metadata_of(fresh)))
         if again.deleted:
             forget_in_log(fresh, again.deleted)
@@ -276,11 +319,11 @@ def _result(table: EncryptedTable, plan: Plan, scrubbed: Scrubbed, dry_run: bool
         live_files=plan.inventory.live,
         still_opened=plan.inventory.still_opened,
         unknown=plan.inventory.unknown,
-        outside=_outside(table),
+        outside=outside(table),
     )
 
 
-def _outside(table: EncryptedTable) -> tuple[str, ...]:
+def outside(table: EncryptedTable) -> tuple[str, ...]:
     """Say what may still open shredded snapshots, which nothing in the table can tell or change."""
     master_key = table_io(table).manager.table_key_id
     return (
@@ -324,13 +367,30 @@ def replace_branch_heads(table: EncryptedTable, holding: Collection[int]) -> Non
 
     Raises CommitFailedException when others were faster again and again: some heads may be replaced.
     """
-    tagged = {ref.snapshot_id for ref in table.metadata.refs.values() if ref.snapshot_ref_type == SnapshotRefType.TAG}
-    for branch, ref in list(table.metadata.refs.items()):
-        if ref.snapshot_ref_type == SnapshotRefType.BRANCH and ref.snapshot_id in holding and ref.snapshot_id not in tagged:
-            _replace(table, branch, ref.snapshot_id)
+    for branch, head in _replaceable(table, holding).items():
+        replace_head(table, branch, head)
 
 
-def _replace(table: EncryptedTable, branch: str, head: int) -> None:
+def _replaceable(table: EncryptedTable, holding: Collection[int]) -> dict[str, int]:
+    """Return the branches whose heads are among these and carry no tag, with those heads."""
+    refs = table.metadata.refs
+    tagged = {ref.snapshot_id for ref in refs.values() if ref.snapshot_ref_type == SnapshotRefType.TAG}
+    return {name: ref.snapshot_id for name, ref in refs.items() if ref.snapshot_id in holding and ref.snapshot_id not in tagged}
+
+
+def _with_heads_replaced(table: EncryptedTable, plan: Plan) -> Plan:
+    """Return a plan as it will be once heads that hold DEKs of deleted files are replaced, and go too."""
+    found = plan.inventory
+    replaced = set(_replaceable(table, {holder for ids in found.still_opened.values() for holder in ids}).values())
+    remaining = {path: tuple(each for each in ids if each not in replaced) for path, ids in found.still_opened.items()}
+    still_opened = {path: ids for path, ids in remaining.items() if ids}
+    shredded = (*found.shredded, *(path for path in remaining if path not in still_opened))
+    inventory = replace(found, shredded=shredded, still_opened=still_opened)
+    return replace(plan, snapshots=tuple(sorted({*plan.snapshots, *replaced})), inventory=inventory)
+
+
+def replace_head(table: EncryptedTable, branch: str, head: int) -> None:
+    """Put a snapshot of the same rows, whose manifests name no deleted file, in the place of a branch's head."""
     transaction = table.transaction()
     with transaction, transaction.update_snapshot({REPLACES: str(head)}, branch).producer(EncryptedManifestCleaning, Operation.REPLACE):
         logger.info("%s: a snapshot of the same rows takes the place of %s on %s", ".".join(table.name()), head, branch)

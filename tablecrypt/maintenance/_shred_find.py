@@ -4,12 +4,13 @@
     current metadata, OlderFiles                       ─▶ the snapshots that are selected, and the KEKs to retire
     manifests of live snapshots and of selected ones   ─▶ Inventory: what becomes of each data file
 
-    entry of a selected snapshot's manifests                                                        file is
+    entry of a selected snapshot's manifests, with a DEK                                            file is
         also a live entry of a live snapshot's                                                      live: shared, and stays
         else a deleted entry of a live snapshot's, which keeps the file's DEK as every entry does    still opened by that snapshot
         else                                                                                        shredded
 
-Snapshots whose keys are gone already cannot be looked into: what they alone held is shredded, and its names are not known.
+A file that only deleted entries of live snapshots name is still opened too: it was of a snapshot whose keys went before. Snapshots whose
+keys are gone already cannot be looked into: what they alone held is shredded, and its names are not known.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class Inventory:
     Attributes:
         shredded: files that nothing in the table opens any more.
         live: files of selected snapshots that live ones share.
-        still_opened: files of selected snapshots whose DEKs live snapshots' manifests hold, as deleted; with those snapshots' ids.
+        still_opened: files that no live snapshot has, and whose DEKs live snapshots' manifests hold, as deleted; with those snapshots' ids.
         unknown: ids of selected snapshots that could not be looked into.
     """
 
@@ -227,7 +228,7 @@ class _InventoryTaker:
                 raise
             self._unknown.append(snapshot.snapshot_id)
         else:
-            self._selected.update({entry.path: None for entry in entries if not entry.is_deleted})
+            self._selected.update({entry.path: None for entry in entries if not entry.is_deleted or entry.has_key})
 
     def inventory(self) -> Inventory:
         """Say what becomes of the files, once all snapshots were added."""
@@ -235,7 +236,7 @@ class _InventoryTaker:
         return Inventory(
             shredded=tuple(path for path in not_live if path not in self._deleted),
             live=tuple(path for path in self._selected if path in self._live),
-            still_opened={path: tuple(sorted(self._deleted[path])) for path in not_live if path in self._deleted},
+            still_opened={path: tuple(sorted(holders)) for path, holders in self._deleted.items() if path not in self._live},
             unknown=tuple(self._unknown),
         )
 
@@ -263,6 +264,12 @@ class Wanted:
     def has(self, snapshot: EncryptedSnapshot) -> bool:
         """Whether a snapshot is one of them."""
         return self.snapshot_ids is None or snapshot.snapshot_id in self.snapshot_ids
+
+    @classmethod
+    def all_but_heads(cls, table: EncryptedTable) -> Wanted:
+        """Return those of a table that no branch or tag points to."""
+        heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
+        return cls(frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots) - heads)
 
     def live(self, metadata: EncryptedTableMetadata) -> list[EncryptedSnapshot]:
         """Return the snapshots that stay."""

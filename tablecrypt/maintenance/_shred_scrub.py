@@ -29,6 +29,7 @@ from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
 from tablecrypt.maintenance._storage import canonical, delete_checksums, stored_files
 from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, table_io
 from tablecrypt.maintenance.progress import Counted
+from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedTableMetadata, decompressed, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -36,6 +37,8 @@ from tablecrypt.table.updates import RemoveMetadataLogEntriesUpdate
 
 _KEYS: Final = "encryption-keys"
 _JOURNAL_FOLDER: Final = "/tablecrypt-"
+DRY_RUN: Final = "this was a dry run: nothing was destroyed"
+"""Why a shredding is not complete that was none."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +57,18 @@ def holders(table: EncryptedTable, older: OlderFiles, retired: Collection[str]) 
         older: what its older metadata files hold.
         retired: key-ids of the KEKs that no file is to hold.
     """
-    for location, keks in older.keks.items():
-        if location != table.metadata_location and not keks.isdisjoint(retired):
-            yield Holder(location, is_readable=True)
     io = table_io(table)
     for location, unread in older.unread.items():
-        if (unread.is_logged and unread.problem) or _names_any(_content(io, location), retired):
+        if (unread.is_logged and unread.problem) or _names_any(content_of(io, location), retired):
             yield Holder(location, is_readable=False)
     for stored in stored_files(io.inner, metadata_folder(table.metadata)):
         is_journal = _JOURNAL_FOLDER in stored.location and stored.location.endswith(".json")
         if is_journal and _names_any(_stored(io, stored.location), retired):
             yield Holder(stored.location, is_readable=False)
+    # Last: of a run that was killed before the end, they tell the next one which KEKs are retired.
+    for location, keks in older.keks.items():
+        if location != table.metadata_location and not keks.isdisjoint(retired):
+            yield Holder(location, is_readable=True)
 
 
 @dataclass
@@ -91,6 +95,15 @@ class Scrubbed:
             left=later.left,
             refused={**self.refused, **later.refused},
         )
+
+
+def not_scrubbed(left: Collection[str], refused: Collection[str]) -> Iterator[str]:
+    """Yield sentences on files that still hold, or may hold, keys which were to go, by their locations."""
+    if left:
+        yield f"{counted(len(left), 'file still holds', 'files still hold')} destroyed keys: the store let nobody rewrite or delete them"
+    if refused:
+        files = counted(len(refused), "file that may hold destroyed keys was", "files that may hold destroyed keys were")
+        yield f"{files} not touched, because nothing says that they are the table's: name their folder with delete_below (--delete-below)"
 
 
 def scrub(table: EncryptedTable, older: OlderFiles, retired: frozenset[str], io: TableFileIO, counted: Counted) -> Scrubbed:
@@ -198,8 +211,8 @@ def _stored(io: TableFileIO, location: str) -> bytes:
         return b""
 
 
-def _content(io: TableFileIO, location: str) -> bytes:
-    """Return the JSON of a file that cannot be parsed, as far as it goes."""
+def content_of(io: TableFileIO, location: str) -> bytes:
+    """Return the JSON of a metadata file that cannot be parsed, as far as it goes; none where it is gone."""
     stored = _stored(io, location)
     try:
         return decompressed(location, stored, may_be_cut=True)

@@ -28,7 +28,7 @@ import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -45,6 +45,7 @@ from tablecrypt.maintenance.compaction_plan import (
     FileGroup,
     check_rows,
     dangling_deletes,
+    files_with_deletes,
     plan_groups,
 )
 from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressListener, no_progress
@@ -82,6 +83,7 @@ class Compacted(OperationResult):
         rewritten_files, rewritten_bytes: the data files that went, and their stored bytes.
         added_files, added_bytes: the data files that came.
         removed_delete_files: how many delete files had nothing left to delete.
+        left_with_deletes: how many of the files that `where` selects have deletes and were left: `apply_deletes` rewrites them.
         snapshot_ids: the snapshots that were committed, in order.
         conflicts: with `partial_progress`, why commits were given up: the files of these are as they were.
     """
@@ -92,6 +94,7 @@ class Compacted(OperationResult):
     added_files: int = 0
     added_bytes: int = 0
     removed_delete_files: int = 0
+    left_with_deletes: int = 0
     snapshot_ids: tuple[int, ...] = ()
     conflicts: tuple[str, ...] = ()
 
@@ -105,6 +108,7 @@ def compact(
     min_input_files: int = MIN_INPUT_FILES,
     delete_ratio: float = DELETE_RATIO,
     rewrite_all: bool = False,
+    apply_deletes: bool = False,
     sort_by: str | SortColumn | ZOrder | Sequence[str | SortColumn | ZOrder] = (),
     partial_progress: int | None = None,
     branch: str = MAIN_BRANCH,
@@ -115,6 +119,8 @@ def compact(
 ) -> Compacted:
     """Rewrite an encrypted table's short files, and those with many deletes, into files of the right size.
 
+    Files with few deletes, and few short files, stay as they are: see `apply_deletes`, `delete_ratio` and `min_input_files`.
+
     Args:
         table: an encrypted table; its current state is loaded again.
         where: only files that may hold matching rows are looked at; by default all.
@@ -122,6 +128,8 @@ def compact(
         min_input_files: how many files of a partition are worth rewriting because they are short.
         delete_ratio: from which part of its rows on, marked as deleted, a file is rewritten for that alone.
         rewrite_all: whether to rewrite every file that `where` leaves.
+        apply_deletes: whether to rewrite also every file of these that has any deletes (deletion vectors, position or equality deletes),
+            and to let go of delete files that have nothing left to delete.
         sort_by: columns to order rows by: names, which mean ascending with nulls last, or `SortColumn`; or a `ZOrder`. A worker sorts each
             group in its memory; a `SortingRunner` orders the rows of each partition over all of its new files.
         partial_progress: commit after every so many groups; by default once, at the end. Not with `sort_by` on a `SortingRunner`.
@@ -144,10 +152,12 @@ def compact(
     if sorter is not None and partial_progress is not None:
         raise ConfigurationError("partial_progress commits group by group, and sort_by orders rows across groups: leave one of them out")
     size = target_file_size_of(table.metadata.properties) if target_file_size is None else target_file_size
-    rules = CompactionRules(size, min_input_files, delete_ratio, rewrite_all)
+    rules = CompactionRules(size, min_input_files, delete_ratio, rewrite_all, apply_deletes)
     compaction = Compaction.plan(table, where, branch, rules, order, partial_progress)
-    if dry_run or not compaction.groups:
+    if dry_run:
         return compaction.result(dry_run)
+    if not compaction.groups:
+        return compaction.finish()
     return compaction.run(runner, progress) if sorter is None else sorter.rewrite_in_order(compaction, progress)
 
 
@@ -177,14 +187,18 @@ class Compaction:
         table: as it was loaded for the plan; each commit brings it up to date.
         snapshot: the snapshot that was planned on; None for a branch without one.
         tasks: all scan tasks of that snapshot.
+        selected: of these, those that `where` leaves.
         groups: what is to be rewritten.
+        unused_deletes: delete files of that snapshot that apply to none of its data files, and are to go too.
     """
 
     table: EncryptedTable
     branch: str
     snapshot: Snapshot | None
     tasks: list[EncryptedFileScanTask]
-    groups: list[FileGroup]
+    selected: list[EncryptedFileScanTask] = field(default_factory=list)
+    groups: list[FileGroup] = field(default_factory=list)
+    unused_deletes: frozenset[DataFile] = frozenset()
     sort_by: tuple[SortKey, ...] = ()
     groups_per_commit: int | None = None
     _pending: Rewritten = field(default_factory=Rewritten)
@@ -214,11 +228,12 @@ class Compaction:
         check_branch(current, branch)
         row_filter = None if where is None else checked_filter(current, where)
         if branch not in current.metadata.refs:
-            return cls(current, branch, None, [], [])
+            return cls(current, branch, None, [])
         tasks = _tasks(current, branch, ALWAYS_TRUE)
-        wanted = tasks if row_filter is None else _chosen(tasks, _tasks(current, branch, row_filter))
+        selected = tasks if row_filter is None else _chosen(tasks, _tasks(current, branch, row_filter))
         snapshot = current.metadata.snapshot_by_name(branch)
-        return cls(current, branch, snapshot, tasks, plan_groups(wanted, rules), tuple(sort_by), groups_per_commit)
+        unused = _unused_deletes(current, snapshot, tasks) if rules.apply_deletes else frozenset()
+        return cls(current, branch, snapshot, tasks, selected, plan_groups(selected, rules), unused, tuple(sort_by), groups_per_commit)
 
     def run(self, runner: Runner, progress: ProgressListener) -> Compacted:
         """Rewrite every group by a runner and commit."""
@@ -245,7 +260,7 @@ class Compaction:
 
     def finish(self) -> Compacted:
         """Commit what is left and return what was done."""
-        if self._pending.groups:
+        if self._pending.groups or (self.unused_deletes and not self._committed.groups):
             self._commit()
         return self.result(dry_run=False)
 
@@ -264,7 +279,8 @@ class Compaction:
             rewritten_bytes=sum(group.size for group in rewritten.groups),
             added_files=len(rewritten.files),
             added_bytes=sum(int(file.file_size_in_bytes) for file in rewritten.files),
-            removed_delete_files=len(dangling_deletes(self.tasks, rewritten.replaced)),
+            removed_delete_files=len(self._dangling(rewritten.replaced)) if dry_run or self._snapshot_ids else 0,
+            left_with_deletes=len(files_with_deletes(self.selected, rewritten.groups)),
             snapshot_ids=tuple(self._snapshot_ids),
             conflicts=tuple(self._conflicts),
         )
@@ -272,6 +288,9 @@ class Compaction:
     @property
     def _io(self) -> TableFileIO:
         return table_io(self.table)
+
+    def _dangling(self, replaced: Iterable[EncryptedFileScanTask]) -> frozenset[DataFile]:
+        return self.unused_deletes | dangling_deletes(self.tasks, replaced)
 
     def _take_pending(self) -> Rewritten:
         pending, self._pending = self._pending, Rewritten()
@@ -299,7 +318,7 @@ class Compaction:
         change = RewrittenFiles(
             rewritten.replaced,
             rewritten.files,
-            dangling_deletes(self.tasks, [*self._committed.replaced, *rewritten.replaced]),
+            self._dangling([*self._committed.replaced, *rewritten.replaced]),
             cast("int", snapshot.sequence_number),
             snapshot.snapshot_id,
         )
@@ -313,6 +332,18 @@ class Compaction:
 def _tasks(table: EncryptedTable, branch: str, row_filter: str | BooleanExpression) -> list[EncryptedFileScanTask]:
     scan = table.scan(row_filter=row_filter, options={"include_empty_files": "true"}).use_ref(branch)
     return cast("list[EncryptedFileScanTask]", list(scan.plan_files()))
+
+
+def _unused_deletes(table: EncryptedTable, snapshot: Snapshot | None, tasks: Iterable[EncryptedFileScanTask]) -> frozenset[DataFile]:
+    used = {EncryptedDataFile.of(file) for task in tasks for file in task.delete_files}
+    manifests = [] if snapshot is None else snapshot.manifests(table.io)
+    entries = (
+        entry
+        for manifest in manifests
+        if manifest.content == ManifestContent.DELETES
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    )
+    return frozenset({EncryptedDataFile.of(entry.data_file) for entry in entries} - used)
 
 
 def _chosen(tasks: list[EncryptedFileScanTask], matching: list[EncryptedFileScanTask]) -> list[EncryptedFileScanTask]:

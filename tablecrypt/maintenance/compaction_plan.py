@@ -4,6 +4,7 @@
         shorter than 75 % of the target, or longer than 180 %
         with deletes: 30 % of the rows or more are marked, or nobody knows how many (equality deletes, position deletes of a partition)
     packed, in the order in which they were written, into groups of about the target ─▶ one new file each
+    with `apply_deletes`, the other files that have any deletes: packed in the same way, without the files around them
 
 A partition is worth it when it has `min_input_files` such files, or more of them than fit into one, or a file that is so long or has so
 many deletes. A file that would be alone in its group and is merely short stays as it is.
@@ -45,12 +46,14 @@ class CompactionRules:
         min_input_files: how many files of a partition are worth rewriting because they are short.
         delete_ratio: from which part of its rows on, marked as deleted, a file is rewritten, above 0 to 1.
         rewrite_all: whether every file is rewritten, however it is.
+        apply_deletes: whether every file with deletes is rewritten, however few they are.
     """
 
     target_file_size: int
     min_input_files: int = MIN_INPUT_FILES
     delete_ratio: float = DELETE_RATIO
     rewrite_all: bool = False
+    apply_deletes: bool = False
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError for numbers that cannot be."""
@@ -109,11 +112,23 @@ class FileGroup:
 
 def plan_groups(tasks: Iterable[EncryptedFileScanTask], rules: CompactionRules) -> list[FileGroup]:
     """Return the groups that are worth rewriting, partition by partition."""
-    by_partition: dict[Hashable, list[EncryptedFileScanTask]] = defaultdict(list)
-    for task in tasks:
-        if rules.rewrite_all or rules.is_short(task.file) or rules.is_long(task.file) or rules.has_many_deletes(task):
-            by_partition[task.file.spec_id, partition_values(task.file.partition)].append(task)
-    return [group for candidates in by_partition.values() for group in _groups(candidates, rules)]
+    looked_at = list(tasks)
+    candidates = [
+        task
+        for task in looked_at
+        if rules.rewrite_all or rules.is_short(task.file) or rules.is_long(task.file) or rules.has_many_deletes(task)
+    ]
+    groups = [group for partition in _by_partition(candidates) for group in _groups(partition, rules)]
+    if rules.apply_deletes:
+        with_deletes = _by_partition(files_with_deletes(looked_at, groups))
+        groups += [_group(packed, rules) for partition in with_deletes for packed in _packed(partition, rules)]
+    return groups
+
+
+def files_with_deletes(tasks: Iterable[EncryptedFileScanTask], groups: Iterable[FileGroup]) -> list[EncryptedFileScanTask]:
+    """Return the tasks of files that have deletes and are in no group."""
+    grouped = {task.file.file_path for group in groups for task in group.tasks}
+    return [task for task in tasks if task.delete_files and task.file.file_path not in grouped]
 
 
 def dangling_deletes(every: Iterable[EncryptedFileScanTask], replaced: Iterable[EncryptedFileScanTask]) -> frozenset[DataFile]:
@@ -148,9 +163,19 @@ def check_rows(live_rows: Sequence[int | None], files: Iterable[DataFile], what:
 def _groups(candidates: list[EncryptedFileScanTask], rules: CompactionRules) -> list[FileGroup]:
     if not rules.rewrite_all and not _is_worth_it(candidates, rules):
         return []
-    in_order = sorted(candidates, key=lambda task: (task.data_sequence_number or 0, task.file.file_path))
-    packed = PackingIterator(in_order, rules.target_file_size, 1, lambda task: int(task.file.file_size_in_bytes))
-    return [_group(tasks, rules) for tasks in packed if rules.rewrite_all or _changes_something(tasks, rules)]
+    return [_group(tasks, rules) for tasks in _packed(candidates, rules) if rules.rewrite_all or _changes_something(tasks, rules)]
+
+
+def _by_partition(tasks: Iterable[EncryptedFileScanTask]) -> list[list[EncryptedFileScanTask]]:
+    partitions: dict[Hashable, list[EncryptedFileScanTask]] = defaultdict(list)
+    for task in tasks:
+        partitions[task.file.spec_id, partition_values(task.file.partition)].append(task)
+    return list(partitions.values())
+
+
+def _packed(tasks: Iterable[EncryptedFileScanTask], rules: CompactionRules) -> Iterable[list[EncryptedFileScanTask]]:
+    in_order = sorted(tasks, key=lambda task: (task.data_sequence_number or 0, task.file.file_path))
+    return PackingIterator(in_order, rules.target_file_size, 1, lambda task: int(task.file.file_size_in_bytes))
 
 
 def _is_worth_it(tasks: Sequence[EncryptedFileScanTask], rules: CompactionRules) -> bool:

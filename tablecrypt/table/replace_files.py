@@ -120,12 +120,16 @@ class EncryptedRewrite(EncryptedOverwrite):
         planned = {task.file.file_path: task for task in self._rewritten.replaced}
         head = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
         manifests = head.manifests(self.io) if head is not None else []
-        live = [task for task in ScanPlanner(self.table_metadata, self.io).plan_files(manifests) if task.file.file_path in planned]
+        live = ScanPlanner(self.table_metadata, self.io).plan_files(manifests)
         gone = planned.keys() - {task.file.file_path for task in live}
         if gone:
             raise ValidationException(f"data files were removed while they were rewritten: {', '.join(sorted(gone))}")
         for task in live:
-            if _positional(task) - _positional(planned[task.file.file_path]):
+            if task.file.file_path not in planned:
+                # Deletes that were nobody's at the plan apply again, where the branch was moved to another snapshot.
+                if not self._rewritten.dangling_deletes.isdisjoint(map(EncryptedDataFile.of, task.delete_files)):
+                    raise ValidationException(f"{task.file.file_path} came back while others were rewritten, with deletes that were to go")
+            elif _positional(task) - _positional(planned[task.file.file_path]):
                 raise ValidationException(f"rows of {task.file.file_path} were deleted while it was rewritten")
 
 

@@ -68,6 +68,18 @@ def test_a_command_runs_dry_and_for_real(command: Command, table: Table, name: s
     assert table.refresh().scan().to_arrow().sort_by("id") == before
 
 
+def test_compact_says_which_deletes_it_left_and_applies_them_if_asked(command: Command, table: Table) -> None:
+    left = command.run("compact", "db.rows")
+    assert left.code == 0
+    assert left.stdout.splitlines()[-1] == "1 file with deletes was left, below the delete ratio: --apply-deletes rewrites it"
+
+    applied = command.run("compact", "db.rows", "--apply-deletes")
+    assert applied.code == 0
+    assert "--apply-deletes" not in applied.stdout
+    assert not any(task.delete_files for task in table.refresh().scan().plan_files())
+    assert result_of(command.run("compact", "db.rows", "--json"))["left_with_deletes"] == 0
+
+
 def test_reencrypt_takes_a_filter_an_age_and_a_length(command: Command, table: Table) -> None:
     arguments = ("reencrypt", "db.rows", "--where", "team = 'north'", "--data-key-length", "32", "--workers", "1", "--dry-run", "--json")
 
@@ -113,7 +125,7 @@ def test_shred_asks_and_needs_a_target(command: Command, table: Table) -> None:
     assert "confirm=" not in typo.stderr
     nowhere = command.run("shred", "db.rows", "--snapshot", "99", "--yes", "--json")
     assert (nowhere.code, json.loads(nowhere.stdout)["complete"], json.loads(nowhere.stdout)["not_found"]) == (1, False, [99])
-    result_of(command.run("shred", "db.rows", "--snapshot", first, "--dry-run", "--json"))
+    assert result_of(command.run("shred", "db.rows", "--snapshot", first, "--dry-run", "--json"))["complete"] is False
     assert len(table.refresh().metadata.snapshots) == 3
     done = command.run("shred", "db.rows", "--snapshot", first, "--yes", "--json")
     assert (done.code, json.loads(done.stdout)["effective"]) == (1, False), "live snapshots share all of its files"
@@ -131,6 +143,40 @@ def test_a_shredding_that_leaves_something_readable_is_code_1(command: Command, 
     assert left.code == 1
     assert json.loads(left.stdout)["complete"] is False
     assert result_of(command.run("shred", "db.rows", *selected, "--replace-heads", "--yes", "--json"))["complete"] is True
+
+
+def test_a_dry_run_of_shredding_the_whole_table_needs_no_name(command: Command, table: Table) -> None:
+    """As a page says it: --whole-table took --dry-run for the table's name."""
+    done = command.run("shred", "db.rows", "--whole-table", "--dry-run")
+
+    assert done.code == 0
+    assert done.stdout.startswith("db.rows: 3 snapshots would be shredded\n")
+    assert "this was a dry run: nothing was destroyed\n" in done.stdout
+    assert "complete: " not in done.stdout
+    unnamed = command.run("shred", "db.rows", "--whole-table", "--yes")
+    assert (unnamed.code, "repeat its name: --whole-table db.rows" in unnamed.stderr) == (2, True)
+    assert len(table.refresh().snapshots()) == 3
+
+
+def test_all_but_the_heads_are_shredded_and_a_second_run_finds_nothing(command: Command, table: Table) -> None:
+    table.delete("id >= 100")
+    everything = ("shred", "db.rows", "--all-but-heads")
+
+    half = command.run(*everything, "--yes")
+    assert half.code == 1
+    assert "not complete: 2 deleted files can still be read with the keys in snapshot " in half.stdout
+    still_half = command.run(*everything, "--yes")
+    assert (still_half.code, "deleted files can still be read" in still_half.stdout) == (1, True)
+    foretold = command.run(*everything, "--replace-heads", "--dry-run")
+    assert (foretold.code, "1 snapshot would be shredded" in foretold.stdout, "can still be read" in foretold.stdout) == (0, True, False)
+
+    done = command.run(*everything, "--replace-heads", "--yes")
+    assert done.code == 0, done.stdout
+    assert "complete: no file of the table opens what was shredded\n" in done.stdout
+    again = command.run(*everything, "--replace-heads", "--yes")
+    assert (again.code, again.stdout.splitlines()[0]) == (0, "db.rows: no snapshot was found to shred that has a key")
+    assert command.run("verify", "db.rows").code == 0
+    assert len(table.refresh().snapshots()) == 1
 
 
 @pytest.mark.parametrize("name", ["reencrypt", "compact"])
@@ -263,3 +309,24 @@ def test_one_column_is_shredded_and_keks_of_columns_rotate(command: Command, cat
     assert command.run("shred", "db.columns", "--column", "id", "--yes").code == 2
     done = command.run("shred", "db.columns", "--column", "note", "--yes", "--json")
     assert (done.code, json.loads(done.stdout)["complete"]) == (1, False), "nothing was ever written under a key of the column"
+
+
+def test_one_person_is_erased_with_a_certificate(command: Command, table: Table, tmp_path: Path) -> None:
+    """What an officer types: look first, then erase; a second run finds nothing."""
+    foretold = command.run("erase", "db.rows", "--where", "id = 5", "--dry-run")
+    assert foretold.code == 0
+    assert foretold.stdout.splitlines()[-1] == "nothing was changed"
+    refused = command.run("erase", "db.rows", "--where", "id = 5")
+    assert refused.code == 2 and "--yes" in refused.stderr
+    page, facts = tmp_path / "erased.html", tmp_path / "erased.json"
+    done = command.run("erase", "db.rows", "--where", "id = 5", "--yes", "--certificate", str(page), "--certificate", str(facts))
+    assert done.code == 0
+    assert done.stdout.splitlines()[-1] == "complete: nothing of such rows was found"
+    assert page.read_text().startswith("<!doctype html>") and json.loads(facts.read_text())
+    again = command.run("erase", "db.rows", "--where", "id = 5", "--yes")
+    assert again.code == 0 and "no row with id = ? was found" in again.stdout
+    for wrong in ("team = 5 and", "who = 5", "true"):
+        failed = command.run("erase", "db.rows", "--where", wrong, "--yes")
+        assert failed.code == 2 and len(failed.stderr.splitlines()) == 1
+    other = command.run("erase", "db.rows", "--where", "id = 6", "--yes", "--certificate", str(tmp_path / "erased.txt"))
+    assert other.code == 2 and ".html" in other.stderr

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse
@@ -153,6 +154,113 @@ def test_many_deletes_make_a_partition_worth_it_and_few_do_not(new_table: NewTab
 
     assert content(table) == before
     assert (done.groups, done.rewritten_files, done.removed_delete_files) == (2, 2, 2)
+
+
+def delete_files(table: EncryptedTable) -> int:
+    """How many delete files the newest snapshot's manifests list, used or not."""
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    manifests = [each for each in snapshot.manifests(table.io) if each.content == ManifestContent.DELETES]
+    return sum(len(each.fetch_manifest_entry(table.io, discard_deleted=True)) for each in manifests)
+
+
+def delete_by_file(table: EncryptedTable, kind: str) -> None:
+    """Delete ids 3 and 25 as another engine does: by values, or by position in a file about several data files."""
+    deletes = TableFiles(Path(table.location().removeprefix("file://")), table.schema())
+    if kind == "equality":
+        file = deletes.equality_deletes(pa.table({"id": pa.array([3, 25], pa.int64())}), [1])
+    else:
+        tasks = {task.file.lower_bounds[1]: task.file.file_path for task in table.refresh().scan("id in (3, 25)").plan_files()}
+        file = deletes.position_deletes(sorted((path, 3 if first < (20).to_bytes(8, "little") else 5) for first, path in tasks.items()))
+    with table.transaction() as transaction:
+        transaction.update_snapshot().row_delta(RowDelta(added=[file])).commit()  # type: ignore[attr-defined]
+
+
+def test_deletes_are_applied_where_that_is_asked_and_the_rules_would_leave_them(new_table: NewTable) -> None:
+    """On a table with protected columns `compact(table)` did nothing, and said nothing of the rows that it left."""
+    table = new_table(PartitionSpec(), **{"write.target-file-size-bytes": "3000"})
+    fill(table)
+    table.delete("id in (3, 25)")
+    before, all_files = content(table), files(table)
+    with_deletes = {task.file.file_path for task in table.scan().plan_files() if task.delete_files}
+    left = compact(table)
+    assert (left.groups, left.left_with_deletes, left.snapshot_ids) == (0, 2, ())
+
+    planned, done = compact(table, apply_deletes=True, dry_run=True), compact(table, apply_deletes=True)
+
+    assert content(table) == before
+    assert set(all_files) - set(files(table)) == with_deletes, "other files than those with deletes were rewritten"
+    for result in (planned, done):
+        assert (result.rewritten_files, result.removed_delete_files, result.left_with_deletes) == (2, 2, 0)
+    assert delete_files(table) == 0
+    location = table.metadata_location
+    assert compact(table, apply_deletes=True).snapshot_ids == ()
+    assert table.refresh().metadata_location == location
+
+
+@pytest.mark.parametrize("kind", ["position", "equality"])
+def test_deletes_of_other_engines_are_applied(new_table: NewTable, kind: str) -> None:
+    table = new_table(PartitionSpec())
+    fill(table)
+    delete_by_file(table, kind)
+    before = content(table)
+    with_deletes = {task.file.file_path for task in table.scan().plan_files() if task.delete_files}
+
+    done = compact(table, apply_deletes=True)
+
+    assert content(table) == before
+    assert [row["id"] for row in before] == [each for each in range(60) if each not in (3, 25)]
+    assert not with_deletes & set(files(table))
+    assert (delete_files(table), done.removed_delete_files, done.left_with_deletes) == (0, 1, 0)
+
+
+def test_deletes_are_applied_only_in_files_that_may_match(new_table: NewTable) -> None:
+    table = new_table()
+    fill(table, 1)
+    table.delete("id in (3, 4)")
+    before = content(table)
+
+    done = compact(table, "region = 'r1'", apply_deletes=True)
+
+    assert content(table) == before
+    assert (done.rewritten_files, done.removed_delete_files, done.left_with_deletes) == (1, 1, 0)
+    assert (delete_files(table), compact(table).left_with_deletes) == (1, 1)
+
+
+def test_delete_files_that_apply_to_nothing_go_with_apply_deletes(new_table: NewTable) -> None:
+    """An equality delete holds the values of the rows that it deletes."""
+    table = new_table(PartitionSpec())
+    fill(table, 2)
+    delete_by_file(table, "equality")
+    table.delete("id < 100")
+    table.append(rows(200, 210))
+    before = content(table)
+    assert delete_files(table) == 1
+    assert compact(table).snapshot_ids == ()
+
+    planned, done = compact(table, apply_deletes=True, dry_run=True), compact(table, apply_deletes=True)
+
+    assert content(table) == before
+    assert (planned.removed_delete_files, done.removed_delete_files, done.groups, len(done.snapshot_ids)) == (1, 1, 0, 1)
+    assert delete_files(table) == 0
+
+
+def test_rows_stay_deleted_where_a_branch_is_moved_back_while_their_deletes_go(new_table: NewTable) -> None:
+    table = new_table(PartitionSpec())
+    fill(table, 2)
+    delete_by_file(table, "equality")
+    deleted = table.refresh().current_snapshot()
+    assert deleted is not None
+    table.delete("id < 10")
+    live = [row["id"] for row in content(table, snapshot_id=deleted.snapshot_id)]
+
+    def move_back(other: EncryptedTable) -> None:
+        other.manage_snapshots().rollback_to_snapshot(deleted.snapshot_id).commit()
+
+    with pytest.raises(ValidationException, match="came back while others were rewritten"):
+        compact(table, apply_deletes=True, progress=meanwhile(table, move_back))
+
+    assert [row["id"] for row in content(table)] == live == [each for each in range(20) if each != 3]
 
 
 def test_files_that_are_all_deleted_leave_none(new_table: NewTable) -> None:
@@ -509,6 +617,7 @@ def test_the_result_is_plain_values(new_table: NewTable) -> None:
         "added_files": 2,
         "added_bytes": done.added_bytes,
         "removed_delete_files": 0,
+        "left_with_deletes": 0,
         "snapshot_ids": list(done.snapshot_ids),
         "conflicts": [],
     }

@@ -10,7 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from moto.kms.models import kms_backends
@@ -331,7 +331,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(table: Table) -> None:
     before = {path: path.read_bytes() for path in metadata_folder(table).iterdir()}
 
     told = shred(table, old_snapshots(table), dry_run=True)
-    whole = shred(table, dry_run=True)
+    whole = shred(table, whole_table="db.t", dry_run=True)
 
     assert {path: path.read_bytes() for path in metadata_folder(table).iterdir()} == before
     done = shred(table, old_snapshots(table))
@@ -346,6 +346,70 @@ def test_a_snapshot_that_a_branch_or_tag_points_to_is_refused(table: Table) -> N
         with pytest.raises(ConfigurationError, match=f"{name} points to snapshot"):
             shred(table, [first, ref.snapshot_id])
     assert table.refresh().metadata_location == location
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "name what to shred"),
+        ({"dry_run": True}, "name what to shred"),
+        ({"all_but_heads": True, "whole_table": "db.t"}, "name what to shred"),
+        ({"snapshots": [1], "all_but_heads": True}, "name what to shred"),
+        ({"whole_table": "db.other", "dry_run": True}, "whole_table is 'db.other'"),
+        ({"whole_table": "db.t", "replace_heads": True}, "leave one of them out"),
+    ],
+)
+def test_what_to_shred_is_said_in_one_way(table: Table, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        shred(table, **arguments)
+    assert len(state(table)) == 4
+
+
+def test_all_but_heads_shreds_what_no_branch_or_tag_points_to(table: Table) -> None:
+    first, *_ = selected = old_snapshots(table)
+    table.manage_snapshots().create_tag(first, "kept").commit()
+    before = state(table)
+
+    told = shred(table, all_but_heads=True, dry_run=True)
+    result = shred(table, all_but_heads=True)
+
+    assert told.snapshots == result.snapshots == tuple(selected[1:])
+    assert state(table) == {each: found for each, found in before.items() if each not in result.snapshots}
+    assert result.incomplete_because == ("nothing became unreadable: live snapshots share every file of the shredded ones",)
+
+
+def test_a_table_of_heads_alone_has_nothing_to_shred(tmp_path: Path, aws: AwsServer) -> None:
+    table = encrypted_sql_catalog(tmp_path, aws).create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    for found in (shred(table, all_but_heads=True), shred(table, all_but_heads=True, replace_heads=True)):
+        assert (found.is_complete, found.retired_keks) == (True, ())
+    table.append(rows(0))
+    before = {path: path.stat().st_mtime_ns for path in metadata_folder(table).iterdir()}
+
+    result = shred(table, all_but_heads=True, replace_heads=True)
+
+    assert (result.is_complete, result.snapshots, result.retired_keks) == (True, (), ())
+    assert {path: path.stat().st_mtime_ns for path in metadata_folder(table).iterdir()} == before
+
+
+def test_a_head_that_holds_deks_of_deleted_files_is_told_and_replaced_in_a_later_run_too(tmp_path: Path, aws: AwsServer) -> None:
+    """The first run destroys the keys of the snapshots that had the files. What the head still opens does not depend on them."""
+    table = encrypted_sql_catalog(tmp_path, aws).create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    table.append(rows(0))
+    table.append(rows(100))
+    selected = [each.snapshot_id for each in table.snapshots()]
+    deleted = {task.file.file_path for task in table.scan("id >= 100").plan_files()}
+    table.delete("id >= 100")
+    shred(table, selected)
+
+    for again in (shred(table, selected), shred(table, all_but_heads=True)):
+        assert (set(again.still_opened), again.is_complete) == (deleted, False)
+    told = shred(table, all_but_heads=True, replace_heads=True, dry_run=True)
+    done = shred(table, all_but_heads=True, replace_heads=True)
+
+    assert (set(told.shredded_files), told.still_opened) == (deleted, {})
+    assert (set(done.shredded_files), done.is_complete, done.incomplete_because) == (deleted, True, ())
+    assert told.snapshots == done.snapshots
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(20))
 
 
 def test_an_id_that_is_nowhere_is_told_as_not_found(table: Table) -> None:

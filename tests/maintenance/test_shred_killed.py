@@ -64,9 +64,13 @@ def check_finished(scene: Scene, whole: bool, writes: bool = True) -> None:
         assert table.scan("id >= 500").count() == 20
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_killed_at_every_step_the_next_run_finishes(scene: Scene, whole: bool) -> None:
+@pytest.mark.parametrize("what", ["snapshots", "all but heads", "whole table"])
+def test_killed_at_every_step_the_next_run_finishes(scene: Scene, what: str) -> None:
+    whole = what == "whole table"
+
     def run(table: Table) -> object:
+        if what == "all but heads":
+            return shred(table, all_but_heads=True)
         return shred(table, whole_table="db.t") if whole else shred(table, scene.selected)
 
     with dying_at(None) as life:

@@ -162,6 +162,21 @@ def test_rows_are_sorted_across_the_files_of_a_partition(
 
 
 @pytest.mark.parametrize("sort_by", [[], ["id"]])
+def test_deletes_are_applied_where_that_is_asked(spark: SparkSession, lake: Lake, table: EncryptedTable, sort_by: list[str]) -> None:
+    before = content(table)
+    with_deletes = {task.file.file_path for task in table.scan().plan_files() if task.delete_files}
+    rules: dict[str, Any] = {"min_input_files": 100, "target_file_size": 4000, "delete_ratio": 1.0}
+
+    done = tcs.compact(spark, lake.identifier(NAME), apply_deletes=True, sort_by=sort_by, **rules, catalog_properties=lake.properties)
+
+    assert content(table) == before
+    remaining = {task.file.file_path: task for task in table.scan().plan_files()}
+    assert not with_deletes & remaining.keys()
+    assert not any(task.delete_files for task in remaining.values())
+    assert (done.removed_delete_files, done.left_with_deletes) == (len(with_deletes), 0)
+
+
+@pytest.mark.parametrize("sort_by", [[], ["id"]])
 def test_a_delete_meanwhile_is_a_conflict_that_loses_nothing(
     spark: SparkSession, lake: Lake, table: EncryptedTable, sort_by: list[str]
 ) -> None:

@@ -33,7 +33,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy, ancestors
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids, look_at_older
-from tablecrypt.maintenance._shred_scrub import Scrubbed, after_scrub, forget_in_log, holders, scrub
+from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -99,12 +99,20 @@ class ShreddedColumn(OperationResult):
 
     @property
     def is_complete(self) -> bool:
-        """Whether keys were destroyed, and no file that the table knows still holds them."""
-        return bool(self.retired_keks) and not (self.left or self.refused)
+        """Whether keys were destroyed, and no file that the table knows still holds them. Not after a dry run."""
+        return not self.incomplete_because
+
+    @property
+    def incomplete_because(self) -> tuple[str, ...]:
+        """Why it is not complete, in sentences without a full stop; nothing where it is."""
+        because = [DRY_RUN] if self.dry_run else []
+        if not self.retired_keks:
+            because.append(f"the table holds no key of column {self.column}: nothing was ever written under one, or it was shredded before")
+        return (*because, *not_scrubbed(self.left, self.refused))
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields, and whether that is all, as JSON's types."""
-        return {**super().to_json(), "complete": self.is_complete}
+        return {**super().to_json(), "complete": self.is_complete, "incomplete_because": list(self.incomplete_because)}
 
 
 @dataclass(frozen=True)

@@ -158,4 +158,4 @@ class Erased(OperationResult):
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields, and whether that is all, as JSON's types."""
-        return {**super().to_json(), "rows": self.rows, "found_nothing": self.found_nothing, "complete": self.is_complete}
+        return {**super().to_json(), "complete": self.is_complete}

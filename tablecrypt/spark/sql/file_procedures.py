@@ -176,8 +176,8 @@ def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
     ]
     if others:
         raise ConfigurationError(
-            f"{'.'.join(table.name())} has {len(others)} delete files from before it had deletion vectors: rewrite_data_files "
-            "applies them, with options => map('delete-ratio-threshold', '0.000001')"
+            f"{'.'.join(table.name())} has {len(others)} delete files from before it had deletion vectors: "
+            "the procedure compact applies them, with apply_deletes => true"
         )
     # A data file has one deletion vector, which each delete replaces: nothing is left to merge.
     yield {"rewritten_delete_files_count": 0, "added_delete_files_count": 0, "rewritten_bytes_count": 0, "added_bytes_count": 0}
@@ -287,7 +287,7 @@ PROCEDURES: Final = {
             *_optional("BIGINT", "target_file_size"),
             *_optional("INT", "min_input_files"),
             *_optional("DOUBLE", "delete_ratio"),
-            *_optional("BOOLEAN", "rewrite_all"),
+            *_optional("BOOLEAN", "rewrite_all", "apply_deletes"),
             *_optional("ARRAY<STRING>", "sort_by"),
             *_optional("INT", "partial_progress"),
             *_optional("STRING", "branch"),
@@ -303,6 +303,7 @@ PROCEDURES: Final = {
             added_files=pa.int64(),
             added_bytes=pa.int64(),
             removed_delete_files=pa.int64(),
+            left_with_deletes=pa.int64(),
             snapshot_ids=pa.list_(pa.int64()),
             conflicts=pa.list_(pa.string()),
         ),

@@ -1,0 +1,198 @@
+"""The command that destroys keys, and what it prints: what became unreadable, what stays readable, and why it is not complete, if so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tablecrypt.cli._framework import (
+    DocumentedCommand,
+    Run,
+    confirm,
+    delete_below_option,
+    end_with_found,
+    operation_options,
+    table_argument,
+    yes_option,
+)
+from tablecrypt.cli._output import say, show
+from tablecrypt.cli.main import FOUND
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.printable import counted
+
+if TYPE_CHECKING:
+    from tablecrypt.maintenance import Shredded, ShreddedColumn
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("What would be destroyed, and what left", "tablecrypt --catalog prod shred db.orders --all-but-heads --replace-heads --dry-run"),
+        ("History: every snapshot but the newest", "tablecrypt --catalog prod shred db.orders --all-but-heads --replace-heads --yes"),
+        ("Two snapshots", "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --snapshot 71 --yes"),
+        ("The whole table", "tablecrypt --catalog prod shred db.orders --whole-table db.orders --yes"),
+        ("One protected column, in all snapshots", "tablecrypt --catalog prod shred db.people --column ssn --yes"),
+    ],
+    needs="Permission to wrap and unwrap with the table's master key (--column: the column's), to list, write and delete in its metadata "
+    "folder, and to commit.",
+    codes={FOUND: "not complete: something is left, refused, not found or still opened, or nothing became unreadable"},
+)
+@table_argument
+@click.option("--snapshot", "snapshots", type=int, multiple=True, metavar="ID", help="A snapshot, in the table or expired; repeatable.")
+@click.option("--all-but-heads", is_flag=True, help="Every snapshot that no branch or tag points to.")
+@click.option(
+    "--whole-table",
+    is_flag=False,
+    flag_value="",
+    metavar="NAME",
+    help="Shred the whole table: repeat its name here. --dry-run does not need the name.",
+)
+@click.option("--column", metavar="NAME", help="Shred one protected column, in every file of every snapshot.")
+@click.option(
+    "--replace-heads",
+    is_flag=True,
+    help="Replace branch heads that hold keys of files they deleted by snapshots with the same rows, and shred those heads too.",
+)
+@delete_below_option
+@yes_option
+@operation_options()
+def shred(
+    run: Run,
+    table: str,
+    snapshots: tuple[int, ...],
+    all_but_heads: bool,
+    whole_table: str | None,
+    column: str | None,
+    replace_heads: bool,
+    delete_below: tuple[str, ...],
+    yes: bool,
+) -> None:
+    """Destroy the keys of snapshots, of a whole table, or of a column.
+
+    Rows that were deleted from TABLE can be read in older snapshots for as long as the keys of those exist. Removes the keys from the table
+    and from every metadata file that can still be read, and the KEK that opened them. It cannot be undone. The report says what copies
+    elsewhere would still open.
+
+    With --column the values of one protected column become unreadable in all snapshots, and all else stays.
+    """
+    chosen = [bool(snapshots), all_but_heads, whole_table is not None, column is not None].count(True)
+    if chosen == 0:
+        raise ConfigurationError("name what to shred: --snapshot ID, --all-but-heads, --whole-table NAME or --column NAME")
+    if chosen > 1:
+        raise ConfigurationError("--snapshot, --all-but-heads, --whole-table and --column exclude each other")
+    if replace_heads and (whole_table is not None or column is not None):
+        raise ConfigurationError("--replace-heads belongs to --snapshot and --all-but-heads")
+
+    if column is not None:
+        _shred_column(run, table, column, delete_below, yes)
+        return
+    if whole_table is not None:
+        _check_name(table, whole_table, run.dry_run)
+    if not run.dry_run:
+        what = "every snapshot but the heads" if all_but_heads else counted(len(snapshots), "snapshot", "snapshots")
+        confirm(f"The keys of {'all' if whole_table is not None else what} of {table} will be destroyed for good. Go on?", yes)
+    _shred(run, table, snapshots, all_but_heads, whole_table is not None, replace_heads, delete_below)
+
+
+def _check_name(table: str, whole_table: str, dry_run: bool) -> None:
+    if whole_table == "" and not dry_run:
+        raise ConfigurationError(f"to destroy all of {table}, repeat its name: --whole-table {table}; or try --dry-run first")
+    if whole_table not in ("", table):
+        raise ConfigurationError(f"--whole-table says {whole_table}, but the table is {table}: to destroy all of it, repeat its name")
+
+
+def _shred(
+    run: Run,
+    table: str,
+    snapshots: tuple[int, ...],
+    all_but_heads: bool,
+    whole_table: bool,
+    replace_heads: bool,
+    delete_below: tuple[str, ...],
+) -> None:
+    from tablecrypt.maintenance import shred as destroy
+
+    loaded = run.settings.table(table)
+    done: Shredded = run.call(
+        destroy,
+        loaded,
+        list(snapshots) or None,
+        whole_table=".".join(loaded.name()) if whole_table else "",
+        replace_heads=replace_heads,
+        delete_below=delete_below,
+        all_but_heads=all_but_heads,
+    )
+    if run.as_json:
+        show(done, as_json=True)
+    else:
+        _print_shredded(done)
+    _end(done)
+
+
+def _shred_column(run: Run, table: str, column: str, delete_below: tuple[str, ...], yes: bool) -> None:
+    from tablecrypt.maintenance import shred_column
+
+    if not run.dry_run:
+        confirm(f"The keys of column {column} of {table} will be destroyed for good. Go on?", yes)
+    done: ShreddedColumn = run.call(shred_column, run.settings.table(table), column, delete_below=delete_below)
+    if run.as_json:
+        show(done, as_json=True)
+    else:
+        _print_shredded_column(done)
+    _end(done)
+
+
+def _end(done: Shredded | ShreddedColumn) -> None:
+    if not done.dry_run and not done.is_complete:
+        end_with_found()
+
+
+def _print_shredded(done: Shredded) -> None:
+    named, before = len(done.snapshots) - len(done.not_found), len(done.unknown)
+    shredded = named + len(done.expired_before) - before
+    if shredded:
+        expired = len(set(done.expired_before) - set(done.unknown))
+        of_these = f", of which {expired:,} had been expired before" if expired else ""
+        say(f"{done.table}: {counted(shredded, 'snapshot', 'snapshots')} {_done(done, shredded)} shredded{of_these}")
+    else:
+        say(f"{done.table}: no snapshot was found to shred that has a key")
+    if before:
+        say(f"  the keys of {counted(before, 'snapshot', 'snapshots')} had been destroyed before")
+    for number, stays in (
+        (len(done.shredded_files), f"that nothing opens any more; orphans {'would delete' if done.dry_run else 'deletes'} them"),
+        (len(done.live_files), "that live snapshots share, and that stay readable"),
+    ):
+        if number:
+            say(f"  {counted(number, 'file', 'files')} {stays}")
+    _print_keys(done)
+
+
+def _print_shredded_column(done: ShreddedColumn) -> None:
+    keys = len(done.column_keys)
+    say(f"{done.table}: {counted(keys, 'key', 'keys')} of column {done.column} (field id {done.field_id}) {_done(done, keys)} destroyed")
+    _print_keys(done)
+
+
+def _done(done: Shredded | ShreddedColumn, number: int) -> str:
+    return "would be" if done.dry_run else "was" if number == 1 else "were"
+
+
+def _print_keys(done: Shredded | ShreddedColumn) -> None:
+    """Print what became of keys and metadata files, why that is not all, and what else may open what was shredded."""
+    for files, one, many, became in (
+        (done.retired_keks, "KEK", "KEKs", "destroyed"),
+        (done.rewritten, "metadata file", "metadata files", "rewritten without the keys"),
+        (done.deleted, "metadata file or journal", "metadata files and journals", "deleted"),
+    ):
+        if files:
+            say(f"  {counted(len(files), one, many)} {_done(done, len(files))} {became}")
+    for location, reason in {**done.refused, **done.left}.items():
+        say(f"  not touched: {location} {reason}" if location in done.refused else f"  left: {location}: {reason}")
+    for reason in done.incomplete_because:
+        say(f"{'' if done.dry_run else 'not complete: '}{reason}")
+    if done.is_complete:
+        say("complete: no file of the table opens what was shredded")
+    say("What this does not reach:")
+    for each in done.outside:
+        say(f"  {each}")
