@@ -53,6 +53,8 @@ GIVEN: Final[Mapping[str, Any]] = {
     "column": "ssn",
     "earlier": "{}",
     "location": "file:///nowhere",
+    "path": "evidence.zip",
+    "row_filter": "id = 1",
     "operation": maintenance.verify,
     "kms": MemoryKeyManagementClient(KMS),
     "client": MemoryKeyManagementClient(KMS),

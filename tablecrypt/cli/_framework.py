@@ -393,6 +393,7 @@ TABLE_COMMANDS: Final = {
     "compact": "Merge small files and apply deletes.",
     "rescue": "Recover lost keys from older metadata.",
     "relocate": "Copy a table to another location or master key.",
+    "erase": "Erase rows from a table and its history, and prove it.",
     "shred": "Destroy the keys of snapshots, of a whole table, or of a column.",
     "orphans": "Find and remove files that do not belong to the table.",
 }
@@ -410,6 +411,7 @@ _MODULES: Final = {
     "audit": ("audit", "verify", "doctor"),
     "cat": ("cat",),
     "catalog": ("list", "describe"),
+    "erase": ("erase",),
     "files": ("encrypt-file", "decrypt-file"),
     "hadoop_kms": ("hadoop-kms", "hadoop-kms-key", "hadoop-kms-token"),
     "inspect": ("inspect",),

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ("A month later, with what changed", "tablecrypt --catalog prod audit --since may.json --html june.html"),
         ("The tables of a namespace", "tablecrypt --catalog prod audit 'tpch.*'"),
         ("In a nightly job, failing on warnings too", "tablecrypt --catalog prod audit db.orders --json --fail-on warning"),
+        ("Evidence to hand over, as one zip with its hash", "tablecrypt --catalog prod audit --bundle evidence.zip"),
     ],
     needs="Permission to unwrap with the table's master key, to read its files and to list its folder.",
     codes={
@@ -60,6 +61,15 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write the report to this file, as one HTML page that needs no server and no network.",
 )
+@click.option(
+    "--bundle",
+    "bundle_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the report to this new file, as a zip to hand over: pages, JSON, the result of each requirement, and hashes. "
+    "Prints the SHA-256 of the zip, with --json on stderr.",
+)
+@click.option("--force", is_flag=True, help="Replace the file of --bundle if it exists.")
 @click.option(
     "--since",
     "since_file",
@@ -84,6 +94,8 @@ def audit(
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     html_file: Path | None,
+    bundle_file: Path | None,
+    force: bool,
     since_file: Path | None,
     fail_on: str,
     as_json: bool,
@@ -97,13 +109,14 @@ def audit(
 
     Of data files, only the first bytes and the end of Parquet files are read; verify authenticates whole files. Nothing is changed.
     """
-    from tablecrypt.maintenance import Severity, changes_since
+    from tablecrypt.maintenance import Severity, changes_since, write_evidence
     from tablecrypt.maintenance import audit as look_through
 
     chosen = Chosen.of(table, include, exclude)
     chosen.refuse_both()
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
+    _check_bundle(bundle_file, force)
     # Read before the audit is made, which may take minutes and may be written over it.
     earlier = None if since_file is None else _text_of(since_file)
     target = settings.catalog() if chosen.table is None else settings.plain_table(chosen.table)
@@ -114,13 +127,25 @@ def audit(
         from tablecrypt.maintenance.report import html_page
 
         html_file.write_text(html_page(found, changes), encoding="utf-8")
+    written = None if bundle_file is None else write_evidence(found, bundle_file, changes=changes, replace=force)
     if as_json:
         show(found if changes is None else {**found.to_json(), "changes": changes.to_json()}, as_json)
     else:
         _print_audit(found, changes)
+    if written is not None:
+        say(f"SHA-256 of {written.path}: {written.sha256}", err=as_json)
     if found.worst is not None and found.worst >= Severity[fail_on.upper()]:
         end_with_found()
     found.refuse_empty()
+
+
+def _check_bundle(bundle_file: Path | None, force: bool) -> None:
+    if bundle_file is None and force:
+        raise ConfigurationError("--force replaces the file of --bundle, and no --bundle is given")
+    if bundle_file is not None:
+        from tablecrypt.maintenance.report import check_evidence_path
+
+        check_evidence_path(bundle_file, force)
 
 
 def _text_of(file: Path) -> str:

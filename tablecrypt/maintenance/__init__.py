@@ -38,8 +38,11 @@ from tablecrypt.maintenance.columns.keys import (
     shred_column,
 )
 from tablecrypt.maintenance.compaction import Compacted, compact
+from tablecrypt.maintenance.erasure.operation import erase
+from tablecrypt.maintenance.erasure.result import Erased, ErasedRef, HiddenColumn, Searched, TableState
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
+from tablecrypt.maintenance.report.bundle import Evidence, write_evidence
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.maintenance.sorting.orders import SortColumn, ZOrder
 
@@ -52,8 +55,12 @@ __all__ = [
     "CheckState",
     "CheckUp",
     "Compacted",
+    "Erased",
+    "ErasedRef",
+    "Evidence",
     "Finding",
     "FindingKind",
+    "HiddenColumn",
     "ListedTable",
     "Listing",
     "Migrated",
@@ -69,6 +76,7 @@ __all__ = [
     "RotatedColumnKeks",
     "RotatedKek",
     "Runner",
+    "Searched",
     "Severity",
     "Shredded",
     "ShreddedColumn",
@@ -76,6 +84,7 @@ __all__ = [
     "TableAudit",
     "TableChanges",
     "TableDescription",
+    "TableState",
     "Verification",
     "ZOrder",
     "audit",
@@ -84,6 +93,7 @@ __all__ = [
     "describe",
     "doctor",
     "doctor_without_catalog",
+    "erase",
     "inspect",
     "list_tables",
     "migrate",
@@ -101,4 +111,5 @@ __all__ = [
     "shred",
     "shred_column",
     "verify",
+    "write_evidence",
 ]

@@ -46,6 +46,7 @@ from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folde
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.manifests.manifest_cache import CACHE
 from tablecrypt.printable import counted
+from tablecrypt.properties import KMS_CACHE_TTL_MS
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt.table.replace_files import EncryptedManifestCleaning
 from tablecrypt.table.table import EncryptedTable
@@ -319,18 +320,19 @@ def _result(table: EncryptedTable, plan: Plan, scrubbed: Scrubbed, dry_run: bool
         live_files=plan.inventory.live,
         still_opened=plan.inventory.still_opened,
         unknown=plan.inventory.unknown,
-        outside=_outside(table),
+        outside=outside(table),
     )
 
 
-def _outside(table: EncryptedTable) -> tuple[str, ...]:
+def outside(table: EncryptedTable) -> tuple[str, ...]:
     """Say what may still open shredded snapshots, which nothing in the table can tell or change."""
     master_key = table_io(table).manager.table_key_id
     return (
         f"A copy of an older metadata file (backup, replica, file system snapshot) still opens what it did for anybody with {master_key}. "
         "Destroying that key ends it: relocate the table under another key first.",
         _versions(table),
-        "A process that has read the snapshots may hold their keys in memory, KEKs for encryption.kms.cache-ttl-ms; "
+        "A process that has read the snapshots may hold their keys in memory, KEKs for at most its encryption.kms.cache-ttl-ms "
+        f"({KMS_CACHE_TTL_MS.whole_number(table.catalog.properties) // 1000:,} s in this one); "
         "a DEK that somebody kept opens its file wherever a copy of that file is.",
     )
 
@@ -367,7 +369,7 @@ def replace_branch_heads(table: EncryptedTable, holding: Collection[int]) -> Non
     Raises CommitFailedException when others were faster again and again: some heads may be replaced.
     """
     for branch, head in _replaceable(table, holding).items():
-        _replace(table, branch, head)
+        replace_head(table, branch, head)
 
 
 def _replaceable(table: EncryptedTable, holding: Collection[int]) -> dict[str, int]:
@@ -388,7 +390,8 @@ def _with_heads_replaced(table: EncryptedTable, plan: Plan) -> Plan:
     return replace(plan, snapshots=tuple(sorted({*plan.snapshots, *replaced})), inventory=inventory)
 
 
-def _replace(table: EncryptedTable, branch: str, head: int) -> None:
+def replace_head(table: EncryptedTable, branch: str, head: int) -> None:
+    """Put a snapshot of the same rows, whose manifests name no deleted file, in the place of a branch's head."""
     transaction = table.transaction()
     with transaction, transaction.update_snapshot({REPLACES: str(head)}, branch).producer(EncryptedManifestCleaning, Operation.REPLACE):
         logger.info("%s: a snapshot of the same rows takes the place of %s on %s", ".".join(table.name()), head, branch)

@@ -57,17 +57,18 @@ def holders(table: EncryptedTable, older: OlderFiles, retired: Collection[str]) 
         older: what its older metadata files hold.
         retired: key-ids of the KEKs that no file is to hold.
     """
-    for location, keks in older.keks.items():
-        if location != table.metadata_location and not keks.isdisjoint(retired):
-            yield Holder(location, is_readable=True)
     io = table_io(table)
     for location, unread in older.unread.items():
-        if (unread.is_logged and unread.problem) or _names_any(_content(io, location), retired):
+        if (unread.is_logged and unread.problem) or _names_any(content_of(io, location), retired):
             yield Holder(location, is_readable=False)
     for stored in stored_files(io.inner, metadata_folder(table.metadata)):
         is_journal = _JOURNAL_FOLDER in stored.location and stored.location.endswith(".json")
         if is_journal and _names_any(_stored(io, stored.location), retired):
             yield Holder(stored.location, is_readable=False)
+    # Last: of a run that was killed before the end, they tell the next one which KEKs are retired.
+    for location, keks in older.keks.items():
+        if location != table.metadata_location and not keks.isdisjoint(retired):
+            yield Holder(location, is_readable=True)
 
 
 @dataclass
@@ -210,8 +211,8 @@ def _stored(io: TableFileIO, location: str) -> bytes:
         return b""
 
 
-def _content(io: TableFileIO, location: str) -> bytes:
-    """Return the JSON of a file that cannot be parsed, as far as it goes."""
+def content_of(io: TableFileIO, location: str) -> bytes:
+    """Return the JSON of a metadata file that cannot be parsed, as far as it goes; none where it is gone."""
     stored = _stored(io, location)
     try:
         return decompressed(location, stored, may_be_cut=True)

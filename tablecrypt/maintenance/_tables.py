@@ -66,18 +66,20 @@ def reload(table: Table) -> EncryptedTable:
     return require_encrypted(require_encrypted(table).catalog.load_table(table.name()))
 
 
-def checked_filter(table: Table, where: str | BooleanExpression) -> BooleanExpression:
-    """Return a filter that fits the table's columns."""
+def checked_filter(table: Table, where: str | BooleanExpression, argument: str = "where") -> BooleanExpression:
+    """Return a filter that fits the table's columns. Errors name the argument that it is."""
     try:
         parsed = parse_row_filter(where)
     except ParseBaseException as wrong:
-        raise ConfigurationError(f"where={where!r} is not a filter; a valid one is: region = 'north' and total > 3") from wrong
+        raise ConfigurationError(f"{argument}={where!r} is not a filter; a valid one is: region = 'north' and total > 3") from wrong
     if not isinstance(parsed, BooleanExpression):
-        raise ConfigurationError(f"where is a {type(where).__name__}; it must be a filter such as \"region = 'north'\", or an expression")
+        raise ConfigurationError(
+            f"{argument} is a {type(where).__name__}; it must be a filter such as \"region = 'north'\", or an expression"
+        )
     try:
         bind(table.schema(), parsed, case_sensitive=True)
     except (ValueError, TypeError) as wrong:
-        raise ConfigurationError(f"where does not fit {name_of(table)}: {wrong}") from wrong
+        raise ConfigurationError(f"{argument} does not fit {name_of(table)}: {wrong}") from wrong
     return parsed
 
 

@@ -29,6 +29,7 @@ from tablecrypt.maintenance._tables import name_of
 from tablecrypt.maintenance._verify import verify
 from tablecrypt.maintenance.columns.keys import rewrap_column_keks, rotate_column_keks, shred_column
 from tablecrypt.maintenance.compaction import compact
+from tablecrypt.maintenance.erasure.operation import erase
 from tablecrypt.maintenance.reachable import inspect
 from tablecrypt.table.table import EncryptedMaintenance
 
@@ -61,6 +62,7 @@ class TableMaintenance(EncryptedMaintenance):
     audit = Operation(audit)
     compact = Operation(compact)
     describe = Operation(describe)
+    erase = Operation(erase)
     inspect = Operation(inspect)
     orphans = Operation(remove_orphan_files)
     prune_keys = Operation(prune_keys)

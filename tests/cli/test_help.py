@@ -14,7 +14,7 @@ from tests.support.command import Command, run, run_process
 
 FOLDER = Path(sys.modules["tablecrypt.cli"].__file__ or "").parent
 CHANGING = sorted(set(TABLE_COMMANDS) - {"list", "describe", "doctor", "audit", "verify", "inspect", "cat"})
-DESTROYING = ("migrate", "shred", "orphans", "rescue")
+DESTROYING = ("migrate", "erase", "shred", "orphans", "rescue")
 
 
 def command_named(name: str) -> DocumentedCommand:

@@ -17,7 +17,7 @@ WITHOUT_FUNCTION: Final = {"cat": "table.scan is its function"}
 CALLED_OTHERWISE: Final = {"list": "list_tables"}
 OF_COMMANDS: Final = {
     *("as_json", "yes", "progress", "quiet"),  # what a terminal is told
-    *("html_file", "since_file", "fail_on"),  # what becomes of an audit
+    *("html_file", "bundle_file", "force", "since_file", "fail_on"),  # what becomes of an audit
     *("column", "columns"),  # whose functions are rotate_column_keks, rewrap_column_keks and shred_column
     *("location", "key_file", "key_id"),  # inspect: of a file, for which there is parquet.inspect
 }
@@ -27,6 +27,7 @@ OF_TERMINALS: Final = {
     "as_json": "json",
     "use_spark": "spark",
     "html_file": "html",
+    "bundle_file": "bundle",
     "since_file": "since",
     "row_format": "format",
 }

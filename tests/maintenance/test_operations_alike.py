@@ -26,6 +26,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "prune_keys": lambda table, dry_run, heard: m.prune_keys(table, dry_run=dry_run, progress=heard),
     "reencrypt": lambda table, dry_run, heard: m.reencrypt(table, dry_run=dry_run, progress=heard),
     "compact": lambda table, dry_run, heard: m.compact(table, rewrite_all=True, dry_run=dry_run, progress=heard),
+    "erase": lambda table, dry_run, heard: m.erase(table, "id = 5", dry_run=dry_run, progress=heard),
     "rescue": lambda table, dry_run, heard: m.rescue(table, dry_run=dry_run, progress=heard),
     "relocate": lambda table, dry_run, heard: m.relocate(table, f"{table.location()}-copy", dry_run=dry_run, progress=heard),
     "shred": lambda table, dry_run, heard: m.shred(table, [first_of(table)], dry_run=dry_run, progress=heard),

@@ -42,6 +42,7 @@ def compared(table: Table) -> m.AuditChanges:
 DELETES: Final[dict[str, Operation]] = {
     "remove_orphan_files": lambda table: m.remove_orphan_files(table, LATER, dry_run=False),
     "orphans": lambda table: m.orphans(table, LATER, dry_run=False),
+    "erase": lambda table: m.erase(table, "id = 5"),
     "shred": lambda table: m.shred(table, [table.snapshots()[0].snapshot_id]),
     "shred_column": lambda table: m.shred_column(table, "note"),
     "migrate": lambda table: m.migrate(table, MASTER_KEY),
@@ -57,6 +58,7 @@ ALSO_DELETE: Final[dict[str, Operation]] = {
 }
 DRY_RUNS: Final[dict[str, Operation]] = {
     "remove_orphan_files": lambda table: m.remove_orphan_files(table, LATER),
+    "erase": lambda table: m.erase(table, "id = 5", dry_run=True),
     "shred": lambda table: m.shred(table, [table.snapshots()[0].snapshot_id], dry_run=True),
     "shred_column": lambda table: m.shred_column(table, "note", dry_run=True),
     "expire_snapshots": lambda table: expire_snapshots(table, LATER, dry_run=True),
@@ -82,6 +84,7 @@ KEEPS: Final[dict[str, Operation]] = {
 }
 COMMANDS_THAT_DELETE: Final = (
     ("orphans", "db.t", "--older-than", "2100-01-01", "--yes"),
+    ("erase", "db.t", "--where", "id = 5", "--yes"),
     ("shred", "db.t", "--whole-table", "db.t", "--yes"),
     ("shred", "db.t", "--column", "note", "--yes"),
     ("migrate", "db.plain", "--key-id", MASTER_KEY, "--yes"),
@@ -100,6 +103,7 @@ WHERE_FILES_ARE_DELETED: Final = {
     "tablecrypt/maintenance/_migrate.py": "migrate",
     "tablecrypt/maintenance/_orphan_files.py": "remove_orphan_files",
     "tablecrypt/maintenance/_shred_scrub.py": "shred, shred_column",
+    "tablecrypt/maintenance/erasure/removal.py": "erase",
     "tablecrypt/maintenance/expiry.py": "expire_snapshots",
     "catalog/tablecrypt_catalog/purge.py": "purge_table, purge_files",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,10 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
+from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.maintenance.reachable import reachable_files
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table_files import TableFileIO
 from tests.support.catalogs import MASTER_KEY
 from tests.support.plaintext import CANARY
 
@@ -79,3 +84,27 @@ def put_back(folder: Path) -> Iterator[None]:
         for path, content in before.items():
             path.write_bytes(content)
             os.utime(path, ns=(times[path].st_atime_ns, times[path].st_mtime_ns))
+
+
+def kek_entries(table: Table) -> list[EncryptedKey]:
+    """The KEKs of the table as it is now, wrapped."""
+    metadata = table.catalog.load_table(table.name()).metadata
+    assert isinstance(metadata, EncryptedTableMetadata)
+    assert metadata.key_ring.keks
+    return metadata.key_ring.keks
+
+
+def spelled_keys(table: Table) -> list[bytes]:
+    """Every key of the table in the clear, in each spelling in which it could stand in a report: raw, base64, and hex."""
+    table = table.catalog.load_table(table.name())
+    assert isinstance(table.io, TableFileIO)
+    assert isinstance(table.metadata, EncryptedTableMetadata)
+    manager = table.io.manager
+    deks = [file.key.encryption_key.reveal() for file in reachable_files(table.metadata, table.io).files.values() if file.key]
+    assert len(deks) > 5
+    keys = [*deks, *(manager.kms.unwrap_key(kek.wrapped_bytes(), manager.table_key_id) for kek in kek_entries(table))]
+    return [
+        each
+        for key in keys
+        for each in (key, base64.b64encode(key).rstrip(b"="), base64.urlsafe_b64encode(key).rstrip(b"="), key.hex().encode())
+    ]

@@ -1,33 +1,22 @@
-"""One HTML page of an audit, for people to keep: it is a single file that works without a server, on paper, and without its script.
-
-Names, paths and messages in an audit are others' words. Jinja2 escapes every value, and `printable` leaves no character in it that hides
-or turns text. The page holds no data for its script: that reads what the page shows. Should markup of others get in all the same, the
-page's Content-Security-Policy lets nothing run or load but the one style and the one script whose hashes it names, and no script may make
-markup of text.
+"""One HTML page of an audit, for people to keep. It holds no data for its script: that reads what the page shows.
 
 The page holds file names, key ids and partition values, as the JSON report does, and no key.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tablecrypt.errors import MissingExtraError
 from tablecrypt.maintenance._audit.changes import AuditChanges, ChangedFinding
 from tablecrypt.maintenance._audit.findings import Audit, FindingKind
 from tablecrypt.maintenance.report.details import details_of
 from tablecrypt.maintenance.report.exposure import by_design, exposures
 from tablecrypt.maintenance.report.keys import day, key_ages, key_tree
+from tablecrypt.maintenance.report.markup import rendered
 from tablecrypt.maintenance.report.overview import by_risk, figures, minute, share_shown, table_rows, verdict
-from tablecrypt.printable import counted, printable
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from tablecrypt.printable import counted
 
 SHOWN_CHANGES: Final = 200
 _TITLES: Final = {kind.code: kind.title for kind in FindingKind}
@@ -44,10 +33,8 @@ def html_page(audit: Audit, changes: AuditChanges | None = None) -> str:
         MissingExtraError: Jinja2 is not installed.
     """
     tables = by_risk(audit)
-    environment = _environment()
-    return environment.get_template("page.html").render(
-        style_hash=_hash("style.css"),
-        script_hash=_hash("page.js"),
+    return rendered(
+        "page.html",
         name=tables[0].table if len(tables) == 1 and not audit.is_whole else audit.catalog,
         is_table=len(tables) == 1 and not audit.is_whole,
         catalog=audit.catalog,
@@ -64,38 +51,6 @@ def html_page(audit: Audit, changes: AuditChanges | None = None) -> str:
         ages=key_ages(tables, audit.moment),
         details=[details_of(table, audit.moment, len(tables)) for table in tables],
     )
-
-
-@cache
-def _environment() -> Environment:
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-        from markupsafe import Markup
-    except ImportError as error:
-        raise MissingExtraError.named("a report in HTML needs the package Jinja2", "report") from error
-
-    def shown(value: object) -> object:
-        # What a macro made is markup already; everything else is text.
-        return value if isinstance(value, Markup) else printable(value)
-
-    environment = Environment(
-        loader=PackageLoader(__package__, "."), autoescape=True, finalize=shown, undefined=StrictUndefined, keep_trailing_newline=True
-    )
-    environment.globals["asset"] = lambda name: Markup(_asset(name))
-    return environment
-
-
-def _asset(name: str) -> str:
-    """Return the style or the script. Both are ours, and go onto the page as they are."""
-    environment = _environment()
-    if environment.loader is None:
-        raise LookupError(name)
-    return environment.loader.get_source(environment, name)[0]
-
-
-def _hash(name: str) -> str:
-    digest = hashlib.sha256(_asset(name).encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"
 
 
 @dataclass(frozen=True)

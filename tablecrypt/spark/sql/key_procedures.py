@@ -26,6 +26,15 @@ _TEXTS_BY_NAME: Final = pa.map_(pa.string(), _TEXTS)
 _COUNT_BY_NAME: Final = pa.map_(pa.string(), pa.int64())
 _RESULT: Final[Mapping[str, pa.DataType]] = {"table": pa.string(), "dry_run": pa.bool_()}
 _BAD: Final = pa.list_(pa.struct([("location", pa.string()), ("kind", pa.string()), ("part", pa.string()), ("message", pa.string())]))
+_STATE: Final = pa.struct(
+    [("metadata_location", pa.string()), ("metadata_sha256", pa.string()), ("files", pa.int64()), ("files_sha256", pa.string())]
+)
+_COUNTS_SEARCHED: Final = ("snapshots", "data_files", "delete_files", "rows", "bytes", "manifests", "metadata_files", "other_files")
+_COUNTS_ERASED: Final = ("rows", "hidden_rows", "rewritten_files", "rewritten_bytes", "snapshot_before", "snapshot_after")
+_ERASED_REF: Final = pa.struct([("name", pa.string()), ("kind", pa.string()), *((each, pa.int64()) for each in _COUNTS_ERASED)])
+_HIDDEN_COLUMN: Final = pa.struct(
+    [("column", pa.string()), ("field_id", pa.int64()), ("master_key_id", pa.string()), ("files", pa.int64()), ("rows", pa.int64())]
+)
 _PROPERTIES: Final = Parameter("properties", "MAP<STRING, STRING>")
 
 
@@ -232,6 +241,34 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         _verify,
         runs_jobs=True,
         only_looks=True,
+    ),
+    "erase": Procedure(
+        "Erase rows from a table and its history, and search all that is left for them.",
+        (TABLE, Parameter("row_filter", "STRING", is_required=True), DRY_RUN, DELETE_BELOW, WORKERS),
+        _result(
+            complete=pa.bool_(),
+            table_uuid=pa.string(),
+            time=pa.string(),
+            shape=pa.string(),
+            columns=_TEXTS,
+            before=_STATE,
+            after=_STATE,
+            refs=pa.list_(_ERASED_REF),
+            snapshots=_IDS,
+            retired_keks=_TEXTS,
+            deleted=_TEXTS,
+            deleted_bytes=pa.int64(),
+            metadata_rewritten=_TEXTS,
+            searched=pa.struct([(each, pa.int64()) for each in _COUNTS_SEARCHED]),
+            remaining=_TEXT_BY_NAME,
+            not_searched=_TEXT_BY_NAME,
+            refused=_TEXT_BY_NAME,
+            failed=_TEXT_BY_NAME,
+            hidden_columns=pa.list_(_HIDDEN_COLUMN),
+            outside=_TEXTS,
+        ),
+        _result_of(maintenance.erase),
+        runs_jobs=True,
     ),
     "shred": Procedure(
         "Destroy the keys of snapshots, or of a whole table.",

@@ -35,6 +35,7 @@ NOT_IN_SQL: Final = {
     "inspect": "the metadata tables show it: SELECT * FROM prod.db.t.snapshots",
     "on_tables": "takes a function of Python",
     "orphans": "is another name of remove_orphan_files",
+    "write_evidence": "writes a file of the caller's",
 }
 NO_ARGUMENTS_IN_SQL: Final = {
     "catalog": "is what is called",
@@ -72,6 +73,7 @@ NOT_IN_COMMAND: Final = {
     "doctor_without_catalog": "what doctor does where the catalog does not load",
     "on_tables": "--include and --exclude",
     "orphans": "is another name of remove_orphan_files",
+    "write_evidence": "audit --bundle",
 }
 COMMANDS_OF: Final = {
     "remove_orphan_files": "orphans",
@@ -160,6 +162,16 @@ def test_a_dry_run_says_in_sql_what_it_says_in_python(tmp_path: Path, aws: AwsSe
     converted = Call(catalog, "prod", (), arguments).options(OPERATIONS[name])
     in_python = OPERATIONS[name](table, dry_run=True, **converted).to_json()
     assert json.loads(json.dumps(call(catalog, name, table="db.t", dry_run=True, **arguments))) == in_python
+
+
+def test_an_erasure_says_in_sql_what_it_says_in_python(tmp_path: Path, aws: AwsServer) -> None:
+    catalog = encrypted_sql_catalog(tmp_path, aws)
+    table = table_with_history(catalog, "db.t")
+    foretold = m.erase(table, "id = 5", dry_run=True).to_json()
+    in_sql = json.loads(json.dumps(call(catalog, "erase", table="db.t", row_filter="id = 5", dry_run=True)))
+    assert {**in_sql, "time": ""} == {**foretold, "time": ""}
+    assert call(catalog, "erase", table="db.t", row_filter="id = 5", workers=1)["complete"] is True
+    assert table.refresh().scan("id = 5").count() == 0
 
 
 class TestProtectedColumns:

@@ -1,0 +1,185 @@
+"""Erasing the rows of a person from an encrypted table, its history included, and proving it.
+
+    search    every file that a key of the table opens, of every snapshot, for rows that the filter matches: search.py
+    plan      what branches, tags and snapshots have to do with these files: plan.py
+    rewrite   branches and tags, until no head names such a file: rewriting.py
+    remove    the snapshots that do, their files and their keys: removal.py
+    prove     search again, whatever is stored now: proof.py
+
+There is no journal. Each step leaves a table that is right, and finds what is to be done in the table itself; a run that was killed is
+continued by the next one with the same filter. Only the counts of what an earlier run has finished are not known to the next one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.table import Table
+
+from tablecrypt.arguments import checked_arguments
+from tablecrypt.maintenance._tables import (
+    checked_filter,
+    checked_moment,
+    encrypted_metadata_of,
+    name_of,
+    reload,
+    require_encrypted,
+    table_io,
+)
+from tablecrypt.maintenance.erasure.plan import RefWork, Searching, is_working_branch, works
+from tablecrypt.maintenance.erasure.proof import Proof, state_of, unreachable
+from tablecrypt.maintenance.erasure.removal import Removed, remove, unneeded_files
+from tablecrypt.maintenance.erasure.result import Erased, ErasedRef, TableState
+from tablecrypt.maintenance.erasure.rewriting import Rewriting
+from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
+from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
+from tablecrypt.maintenance.runner import Runner, runner_or_threads
+from tablecrypt.table.parquet_options import parquet_writer_options
+from tablecrypt.table.protection.policy import column_keys, policy_of
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import deleting_io
+
+
+@checked_arguments(but=("row_filter", "now"))
+def erase(
+    table: Table,
+    row_filter: str | BooleanExpression,
+    dry_run: bool = False,
+    delete_below: Sequence[str] = (),
+    progress: ProgressListener = no_progress,
+    runner: Runner | None = None,
+    workers: int | None = None,
+    now: dt.datetime | None = None,
+) -> Erased:
+    """Erase the rows that a filter matches from an encrypted table, its branches, tags and history, and search what is left for them.
+
+    The rows are deleted on every branch. Data files that still store them, hidden or not, are written again without them. Tags move to
+    snapshots of the same rows without them. Every snapshot that has such a file, or names it as deleted, goes with its files and keys; time
+    travel to those snapshots ends. Then all that is stored for the table is decrypted and searched.
+
+    If it was killed, or others committed meanwhile, call it again with the same filter.
+
+    Args:
+        table: an encrypted table. Its state in memory is brought up to date.
+        row_filter: such as "customer_id = 7". A row is erased where it is true, as in a delete.
+        dry_run: only find and count what would be done.
+        delete_below: folders in which the table's files may be deleted or written over, beside those that pinned metadata names.
+        progress: hears of files that were searched, rewritten and deleted.
+        runner: rewrites data files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
+        workers: how many files are rewritten at once, without `runner`; by default one for each core.
+        now: the time that the result says, which has a time zone; by default the clock's when it ends.
+
+    Raises:
+        ConfigurationError: the table is not encrypted, the filter does not fit it or matches every row, a staged snapshot holds such rows;
+            or the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies. Nothing has changed.
+        ColumnKeyDeniedError: a protected column cannot be read, which writing files again needs. Nothing has changed.
+        AuthenticationError, KeyNotFoundError, FormatError: a snapshot's manifests cannot be read. Nothing has changed.
+        KmsError: the KMS refused.
+        CommitFailedException, ValidationException: other writers committed first, several times in a row: call it again.
+    """
+    require_encrypted(table)
+    rewriter = runner_or_threads(runner, workers)
+    if now is not None:
+        checked_moment("now", now)
+    fresh = reload(table)
+    refuse_restricted(fresh.io, "erase")
+    rows = ErasureFilter(fresh.schema(), checked_filter(fresh, row_filter, "row_filter"))
+    if not dry_run:
+        deleting_io(fresh, delete_below)
+        parquet_writer_options(fresh.metadata.properties)
+    _check_columns(fresh)
+    before = state_of(fresh)
+    searching = Searching.of(fresh, rows, Counted("erase: files searched", "files", progress))
+    searching.check_staged()
+    planned = works(searching, rows)
+    if dry_run:
+        return _foretell(searching, planned, rows, before, now, delete_below)
+    refs = _rewrite(searching, planned, Rewriting(rows, rewriter, progress))
+    removed = remove(searching.again(reload(table)), rows.field_ids, delete_below, progress)
+    table.refresh()
+    last = Searching.of(reload(table), rows, Counted("erase: files searched again", "files", progress))
+    return _result(last, rows, before, state_of(last.table), refs, removed, now, dry_run=False)
+
+
+def _check_columns(table: EncryptedTable) -> None:
+    metadata = encrypted_metadata_of(table)
+    if policy := policy_of(metadata):
+        column_keys(metadata, table_io(table)).check_readable(tuple(policy.columns))
+
+
+def _rewrite(searching: Searching, planned: Sequence[RefWork], rewriting: Rewriting) -> list[ErasedRef]:
+    refs = [work.erased(rewriting.erase(searching, work)) for work in planned]
+    # Of tags that were moved away from such rows after a run was killed.
+    fresh = reload(searching.table)
+    if left := [name for name in fresh.metadata.refs if is_working_branch(fresh, name)]:
+        with fresh.manage_snapshots() as management:
+            for name in left:
+                management.remove_branch(name)
+    return refs
+
+
+def _foretell(
+    searching: Searching,
+    planned: Sequence[RefWork],
+    row_filter: ErasureFilter,
+    before: TableState,
+    now: dt.datetime | None,
+    delete_below: Sequence[str],
+) -> Erased:
+    """Return what a run would do, as far as that is known before it."""
+    removed, table, named = Removed(), searching.table, searching.named
+    removed.snapshots |= searching.suspects
+    staying = {each.snapshot_id for each in table.metadata.snapshots} - removed.snapshots
+    replaced = {task.file.file_path for work in planned for task in work.rewrite} | searching.held
+    # The snapshots that take the places of heads need what is not rewritten.
+    heads = {ref.snapshot_id for ref in table.metadata.refs.values()} & removed.snapshots
+    manifests = {manifest for head in heads for manifest in named.manifests[head]}
+    kept = {manifest for manifest in manifests if replaced.isdisjoint(named.entries[manifest])}
+    kept |= {location for manifest in manifests for location in named.entries[manifest]} - replaced
+    needed = named.locations_of(staying) | kept
+    scope = table_io(table).deletable.and_below(delete_below)
+    for location in unneeded_files(searching, removed.snapshots, needed):
+        if (reason := scope.reason_against(location)) is not None:
+            removed.refused[location] = reason
+        else:
+            removed.deleted[location] = named.length_of(location)
+    refs = [work.erased(work.snapshot_id) for work in planned]
+    return _result(searching, row_filter, before, before, refs, removed, now, dry_run=True)
+
+
+def _result(
+    searching: Searching,
+    row_filter: ErasureFilter,
+    before: TableState,
+    after: TableState,
+    refs: Sequence[ErasedRef],
+    removed: Removed,
+    now: dt.datetime | None,
+    dry_run: bool,
+) -> Erased:
+    proof = Proof.of(searching)
+    return Erased(
+        table=name_of(searching.table),
+        dry_run=dry_run,
+        table_uuid=str(searching.table.metadata.table_uuid),
+        time=(now or dt.datetime.now(dt.UTC)).astimezone(dt.UTC),
+        shape=row_filter.shape,
+        columns=row_filter.columns,
+        before=before,
+        after=after,
+        refs=tuple(refs),
+        snapshots=tuple(sorted(removed.snapshots)),
+        retired_keks=tuple(sorted(removed.retired_keks)),
+        deleted=tuple(removed.deleted),
+        deleted_bytes=sum(removed.deleted.values()),
+        metadata_rewritten=tuple(removed.metadata_rewritten),
+        searched=proof.searched,
+        remaining=proof.remaining,
+        not_searched=proof.not_searched,
+        refused=removed.refused,
+        failed=removed.failed,
+        outside=unreachable(searching.table),
+    )

@@ -1,0 +1,175 @@
+"""Proof that a table holds no row of a filter any more: everything that is stored for it is searched, or said not to have been.
+
+what a key of the table opens       searched as search.py says
+metadata files                      read
+journals of other operations        may name files with such rows: not searched
+other files below its folders       ciphertext that no key of the table opens; plaintext among them was not searched
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tablecrypt.files.deletion import is_journal_name
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.maintenance._shred import outside
+from tablecrypt.maintenance._shred_scrub import content_of
+from tablecrypt.maintenance._storage import canonical, object_versions, stored_files
+from tablecrypt.maintenance._tables import table_io
+from tablecrypt.maintenance.erasure.plan import Searching
+from tablecrypt.maintenance.erasure.result import RUN_AGAIN, Searched, TableState
+from tablecrypt.maintenance.erasure.search import Holds
+from tablecrypt.maintenance.reachable import reachable_files
+from tablecrypt.printable import counted as counted_text
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
+
+PARTITION_SUMMARY: Final = b'"partitions.'
+"""Begins what a snapshot's summary says of a partition: its values stand in metadata files in the clear."""
+_PLAINTEXT_MAGICS: Final = (b"PAR1", b"Obj\x01", b"ORC", b"PFA1")
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a search at the end found.
+
+    Attributes:
+        searched: what was read.
+        remaining: for each file in which something of such rows is, what it is.
+        not_searched: for each file that could not be searched, why.
+    """
+
+    searched: Searched
+    remaining: dict[str, str]
+    not_searched: dict[str, str]
+
+    @classmethod
+    def of(cls, searching: Searching) -> Proof:
+        """Say what a search found, and look for files that no metadata names."""
+        named, findings = searching.named, searching.findings
+        unnamed = _Unnamed.of(searching)
+        files = {location: each.file for location, each in named.files.items() if location in findings.looked}
+        stored = {location: file for location, file in files.items() if findings.looked[location].holds != Holds.MISSING}
+        deletes = [location for location, file in stored.items() if file.content != 0]
+        searched = Searched(
+            snapshots=len(named.manifests),
+            data_files=len(stored) - len(deletes),
+            delete_files=len(deletes),
+            rows=sum(findings.looked[location].rows for location in stored),
+            bytes=sum(int(file.file_size_in_bytes) for file in stored.values()),
+            manifests=len(named.entries),
+            metadata_files=1 + len(searching.older.keks),
+            other_files=unnamed.sealed,
+        )
+        not_searched = {**named.unread, **findings.unread, **dict(_undecided(searching)), **dict(_unread_metadata(searching))}
+        return cls(searched, _remaining(searching), {**not_searched, **unnamed.not_searched})
+
+
+def _remaining(searching: Searching) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for location, looked in searching.findings.looked.items():
+        if looked.holds == Holds.ROWS:
+            what = "rows" if searching.named.files[location].file.content == 0 else "values of a delete file"
+            found[location] = f"{counted_text(looked.matching, 'row', 'rows') if what == 'rows' else what}: {RUN_AGAIN}"
+        elif looked.holds == Holds.MISSING:
+            found[location] = f"is not stored any more, but a manifest holds its key and the bounds of its columns: {RUN_AGAIN}"
+    for snapshot_id in searching.named.out_of_reach:
+        found[searching.named.lists[snapshot_id]] = f"of an expired snapshot whose keys are still there: {RUN_AGAIN}"
+    return found
+
+
+def _undecided(searching: Searching) -> Iterator[tuple[str, str]]:
+    for location in searching.findings.holding(Holds.UNDECIDED):
+        yield (
+            location,
+            "deletes rows by columns that the filter does not compare, so its values cannot be told apart: compact(apply_deletes=True) "
+            "and shred end it",
+        )
+
+
+def _unread_metadata(searching: Searching) -> Iterator[tuple[str, str]]:
+    """Yield metadata files that say what nobody can read. Half of one, of a commit that was killed, is searched for what tells of rows."""
+    io = table_io(searching.table)
+    for location, unread in searching.older.unread.items():
+        if unread.problem and (unread.is_logged or PARTITION_SUMMARY in content_of(io, location)):
+            yield (
+                location,
+                f"a metadata file that cannot be read: {unread.problem}. If no commit is under way, remove_orphan_files deletes it",
+            )
+
+
+@dataclass
+class _Unnamed:
+    """Files below the table's folders that no metadata names."""
+
+    sealed: int
+    not_searched: dict[str, str]
+
+    @classmethod
+    def of(cls, searching: Searching) -> _Unnamed:
+        metadata, named, io = searching.table.metadata, searching.named, table_io(searching.table)
+        known = {searching.table.metadata_location, *searching.older.keks, *searching.older.unread}
+        known |= {each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics)}
+        known |= {*named.files, *named.entries, *named.lists.values()}
+        places, found = {canonical(location) for location in known}, cls(0, {})
+        for folder in io.own_folders.folders:
+            for file in stored_files(io.inner, folder.rstrip("/")):
+                if canonical(file.location) not in places:
+                    places.add(canonical(file.location))
+                    found._add(io, file.location)
+        return found
+
+    def _add(self, io: TableFileIO, location: str) -> None:
+        if is_journal_name(location):
+            self.not_searched[location] = "part of the journal of an unfinished operation: finish it by calling it again, then erase again"
+        elif location.endswith(TABLE_METADATA_SUFFIXES):
+            self.not_searched[location] = "a metadata file that is not this table's"
+        elif _is_plaintext(io, location):
+            self.not_searched[location] = "a plaintext file that no snapshot names: remove_orphan_files deletes it"
+        else:
+            self.sealed += 1
+
+
+def _is_plaintext(io: TableFileIO, location: str) -> bool:
+    try:
+        with io.inner.new_input(location).open() as stream:
+            return bytes(stream.read(4)).startswith(_PLAINTEXT_MAGICS)
+    except FileNotFoundError:
+        return False
+
+
+def state_of(table: EncryptedTable) -> TableState:
+    """Return the hashes of a table's metadata file and of the list of its files."""
+    with table_io(table).inner.new_input(table.metadata_location).open() as stream:
+        metadata = hashlib.sha256(stream.read()).hexdigest()
+    locations = sorted(reachable_files(table.metadata, table.io).files)
+    names = hashlib.sha256("".join(f"{location}\n" for location in locations).encode()).hexdigest()
+    return TableState(table.metadata_location, metadata, len(locations), names)
+
+
+def unreachable(table: EncryptedTable) -> tuple[str, ...]:
+    """Say which copies of erased rows an erasure does not reach, and what ends them."""
+    return (
+        *outside(table),
+        _versions(table),
+        "A writer that began before the erasure and commits after it may bring such rows back: run the erasure again when it has ended.",
+    )
+
+
+def _versions(table: EncryptedTable) -> str:
+    folder = table.location().rstrip("/")
+    try:
+        found = [
+            each for each in object_versions(table_io(table).inner, folder) if not each.location.endswith((*TABLE_METADATA_SUFFIXES, "/"))
+        ]
+    except Exception as error:  # noqa: BLE001  every store has errors of its own; the search is done all the same
+        return f"Whether the store keeps older versions of files below {folder} is not known: {type(error).__name__}"
+    if found:
+        return (
+            f"The bucket keeps {len(found)} older versions of data files, delete files and manifests below {folder}: "
+            "their keys are gone from the table; delete those versions too."
+        )
+    return f"No older version of a data file, delete file or manifest below {folder} is known; copies that others made are not known here."

@@ -1,0 +1,183 @@
+"""What goes once no branch or tag needs it: snapshots, their files, their keys, and what older metadata files say of them.
+
+expire    the snapshots leave the metadata; older metadata files still lead to them, so that a killed run's work is found
+delete    their files, those that name others last; then folders of partitions that are empty
+shred     their keys
+metadata  older files that say which partitions a snapshot changed, where these are of columns of the filter
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.deletion import LOCAL, ParsedLocation
+from tablecrypt.maintenance._shred import shred
+from tablecrypt.maintenance._shred_scrub import forget_in_log
+from tablecrypt.maintenance._storage import canonical, delete_checksums, older_metadata
+from tablecrypt.maintenance._tables import name_of, reload
+from tablecrypt.maintenance.erasure.plan import Searching
+from tablecrypt.maintenance.progress import Counted, ProgressListener
+from tablecrypt.maintenance.reachable import reachable_files
+from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
+from tablecrypt.table.table_files import TableFileIO, deleting_io
+
+logger = logging.getLogger(__name__)
+
+_PARTITION_SUMMARY: Final = "partitions."
+
+
+@dataclass
+class Removed:
+    """What went, and what did not.
+
+    Attributes:
+        snapshots: ids of snapshots, expired ones too.
+        retired_keks: key-ids of KEKs.
+        deleted: files that are gone, with their lengths where these are known.
+        metadata_rewritten: older metadata files that were written over without keys.
+        refused: files that stay because they need not be the table's, with the reason.
+        failed: files that stay because the store let them not be deleted or written over, with what it said.
+    """
+
+    snapshots: set[int] = field(default_factory=set)
+    retired_keks: set[str] = field(default_factory=set)
+    deleted: dict[str, int] = field(default_factory=dict)
+    metadata_rewritten: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def remove(searching: Searching, field_ids: Collection[int], delete_below: Sequence[str], progress: ProgressListener) -> Removed:
+    """Remove the snapshots that are suspect, but for those that a branch or tag points to: others have committed these meanwhile.
+
+    Args:
+        searching: the table after its branches and tags were changed.
+        field_ids: the columns that the filter compares.
+        delete_below: folders that the caller names as the table's.
+        progress: hears of the files and metadata files.
+
+    Raises:
+        FormatError: what remains cannot be read, so that nothing is deleted.
+        CommitFailedException: other writers committed first, several times in a row.
+    """
+    table, removed = searching.table, Removed()
+    pointed_to = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    removed.snapshots |= searching.suspects - pointed_to
+    if removed.snapshots:
+        statistics = _statistics_of(table.metadata, removed.snapshots)
+        if expiring := removed.snapshots & searching.current_ids:
+            transaction = table.transaction()
+            with transaction:
+                EncryptedExpireSnapshots(transaction=transaction).by_ids(sorted(expiring)).commit()
+        table = reload(table)
+        _delete_files(searching, table, statistics, deleting_io(table, delete_below), removed, progress)
+        _shred(table, removed, delete_below, progress)
+    table = reload(table)
+    _delete_metadata(searching, table, field_ids, deleting_io(table, delete_below), removed)
+    return removed
+
+
+def unneeded_files(searching: Searching, snapshot_ids: Collection[int], needed: Iterable[str]) -> list[str]:
+    """Return the files that only these snapshots name: data and delete files first, then manifests, then lists.
+
+    Args:
+        searching: the table.
+        snapshot_ids: the snapshots that go.
+        needed: locations of the files of those that stay.
+    """
+    kept, named = {canonical(location) for location in needed}, searching.named
+    lists, manifests = set(named.lists.values()), set(named.entries)
+    unneeded = [location for location in named.locations_of(snapshot_ids) if canonical(location) not in kept]
+    return sorted(unneeded, key=lambda location: (location in lists, location in manifests, location))
+
+
+def _delete_files(
+    searching: Searching, table: EncryptedTable, statistics: Iterable[str], io: TableFileIO, removed: Removed, progress: ProgressListener
+) -> None:
+    found = reachable_files(table.metadata, io)
+    if found.unopened:
+        raise FormatError(
+            f"snapshots of {name_of(table)} were expired, but no file was deleted, since files of the remaining snapshots cannot be read: "
+            f"{found.unopened[0].error}"
+        )
+    unneeded = [*statistics, *unneeded_files(searching, removed.snapshots, found.files)]
+    for location in Counted("erase: files deleted", "files", progress).track(unneeded):
+        _delete(io, location, searching.named.length_of(location), removed)
+    _remove_empty_folders(io, table)
+
+
+def _delete(io: TableFileIO, location: str, length: int, removed: Removed) -> bool:
+    if (reason := io.deletable.reason_against(location)) is not None:
+        removed.refused[location] = reason
+        return False
+    try:
+        io.delete(location)
+    except FileNotFoundError:
+        logger.debug("%s is gone already: its snapshot was expired before, or a run was killed", location)
+    except Exception as error:  # noqa: BLE001  every store has errors of its own; all of them are reported together
+        removed.failed[location] = f"{type(error).__name__}: {error}"
+        return False
+    else:
+        removed.deleted[location] = length
+    delete_checksums(io, location)
+    return True
+
+
+def _remove_empty_folders(io: TableFileIO, table: EncryptedTable) -> None:
+    """Remove empty folders that are named for a partition, "customer_id=7", on a local disk: other stores have no folders."""
+    for folder in (*io.deletable.folders, *io.deletable.named):
+        try:
+            root = ParsedLocation.of(folder)
+        except ConfigurationError:
+            continue
+        if root.store != LOCAL:
+            continue
+        for path, _, _ in os.walk(root.local_path, topdown=False):
+            if "=" in Path(path).name and not os.listdir(path):
+                Path(path).rmdir()
+
+
+def _shred(table: EncryptedTable, removed: Removed, delete_below: Sequence[str], progress: ProgressListener) -> None:
+    shredded = shred(table, sorted(removed.snapshots), progress=progress, delete_below=delete_below)
+    removed.snapshots |= set(shredded.expired_before)
+    removed.retired_keks |= set(shredded.retired_keks)
+    removed.metadata_rewritten += shredded.rewritten
+    removed.deleted |= dict.fromkeys(shredded.deleted, 0)
+    removed.refused |= shredded.refused
+    removed.failed |= shredded.left
+
+
+def _delete_metadata(searching: Searching, table: EncryptedTable, field_ids: Collection[int], io: TableFileIO, removed: Removed) -> None:
+    """Delete older metadata files that name partitions by columns of the filter, and those that a killed run has half written over."""
+    sources = {each.source_id for spec in table.metadata.partition_specs for each in spec.fields}
+    names_partitions = not sources.isdisjoint(field_ids)
+    current = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    gone = []
+    for older in older_metadata(table):
+        halved = older.metadata is None and older.is_logged and older.problem
+        tells = names_partitions and older.metadata is not None and any(_tells_partitions(older.metadata, current))
+        if (halved or tells) and _delete(io, older.location, 0, removed):
+            gone.append(older.location)
+    if gone:
+        removed.metadata_rewritten = [location for location in removed.metadata_rewritten if location not in gone]
+        forget_in_log(table, gone)
+
+
+def _tells_partitions(metadata: TableMetadata, current: Collection[int]) -> Iterator[bool]:
+    """Yield for each snapshot that the table has no more whether its summary names partitions."""
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id not in current and snapshot.summary is not None:
+            properties: dict[str, Any] = snapshot.summary.additional_properties
+            yield any(name.startswith(_PARTITION_SUMMARY) for name in properties)
+
+
+def _statistics_of(metadata: TableMetadata, snapshot_ids: Collection[int]) -> list[str]:
+    return [each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics) if each.snapshot_id in snapshot_ids]

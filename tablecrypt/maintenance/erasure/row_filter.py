@@ -1,0 +1,133 @@
+"""The filter of an erasure: on whole rows, on the part of a row that a file holds, and as it may be shown, without its values.
+
+Files may hold some columns of a row only, as equality deletes do. Then each comparison of another column counts as true: what is left is
+true of every row of which the filter may be true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNaN,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    NotEqualTo,
+    NotIn,
+    NotNaN,
+    NotNull,
+    NotStartsWith,
+    Or,
+    Reference,
+    StartsWith,
+    UnboundPredicate,
+)
+from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not
+from pyiceberg.schema import Schema
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.table.filters import DeleteFilter, with_nanoseconds
+
+WHOLE_TABLE: Final = "to destroy a whole table, use shred with whole_table, or tablecrypt shred --whole-table"
+_OPERATORS: Final[dict[type[BooleanExpression], str]] = {
+    EqualTo: "= ?",
+    NotEqualTo: "!= ?",
+    LessThan: "< ?",
+    LessThanOrEqual: "<= ?",
+    GreaterThan: "> ?",
+    GreaterThanOrEqual: ">= ?",
+    In: "in (?)",
+    NotIn: "not in (?)",
+    StartsWith: "like ?",
+    NotStartsWith: "not like ?",
+    IsNull: "is null",
+    NotNull: "is not null",
+    IsNaN: "is nan",
+    NotNaN: "is not nan",
+}
+
+
+class ErasureFilter:
+    """Which rows are erased: those of which the filter is true, as a delete decides it.
+
+    Args:
+        schema: the table's.
+        expression: unbound; it fits the schema.
+
+    Raises:
+        ConfigurationError: it is true of every row, or Arrow cannot evaluate it.
+    """
+
+    def __init__(self, schema: Schema, expression: BooleanExpression) -> None:
+        self._schema = schema
+        self.expression = with_nanoseconds(expression, schema)
+        bound = bind(schema, self.expression, case_sensitive=True)
+        if isinstance(bound, AlwaysTrue):
+            raise ConfigurationError(f"the filter is true of every row: {WHOLE_TABLE}")
+        self.on_rows = DeleteFilter(schema, self.expression)
+        self.field_ids = frozenset(extract_field_ids(bound))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that it compares, in the schema's order."""
+        return tuple(self._schema.find_column_name(each) or str(each) for each in sorted(self.field_ids))
+
+    @property
+    def shape(self) -> str:
+        """The filter with a question mark in place of each value: "customer_id = ?"."""
+        return _shape(self.expression)
+
+    def matching(self, rows: pa.Table) -> int:
+        """Return how many rows of a table that has all of the filter's columns are erased."""
+        return int(self.on_rows.deleted(rows).num_rows)
+
+    def on(self, columns: Iterable[str]) -> PartialFilter | None:
+        """Return the filter on rows that have some top-level columns of the table only; None where it compares none of these."""
+        present = [field for field in self._schema.fields if field.name in set(columns)]
+        known = Schema(*present)
+        possible = _possible(rewrite_not(self.expression), frozenset(known.column_names))
+        return None if isinstance(possible, AlwaysTrue) else PartialFilter(known, possible)
+
+
+class PartialFilter:
+    """True of each row of which the whole filter may be true."""
+
+    def __init__(self, schema: Schema, expression: BooleanExpression) -> None:
+        self._on_rows = DeleteFilter(schema, expression)
+
+    def may_match(self, rows: pa.Table) -> int:
+        """Return of how many rows it is true."""
+        return int(self._on_rows.deleted(rows).num_rows)
+
+
+def _possible(expression: BooleanExpression, names: frozenset[str]) -> BooleanExpression:
+    if isinstance(expression, (And, Or)):
+        left, right = (_possible(side, names) for side in (expression.left, expression.right))
+        return type(expression)(left, right)
+    if isinstance(expression, UnboundPredicate) and isinstance(expression.term, Reference):
+        return expression if expression.term.name in names else AlwaysTrue()
+    return expression
+
+
+def _shape(expression: BooleanExpression, outer: type[BooleanExpression] | None = None) -> str:
+    if isinstance(expression, (And, Or)):
+        kind = And if isinstance(expression, And) else Or
+        text = f"{_shape(expression.left, kind)} {'and' if kind is And else 'or'} {_shape(expression.right, kind)}"
+        return text if outer in (None, kind) else f"({text})"
+    if isinstance(expression, Not):
+        return f"not ({_shape(expression.child)})"
+    if isinstance(expression, UnboundPredicate) and isinstance(expression.term, Reference):
+        return f"{expression.term.name} {_OPERATORS.get(type(expression), '?')}"
+    return "false" if isinstance(expression, AlwaysFalse) else "true"

@@ -1,0 +1,320 @@
+"""Where rows of a filter lie in a table: every file that a key of the table opens is decrypted and its rows compared, deleted ones too.
+
+    snapshots of the metadata, and expired ones     their keys are in older metadata files until they are shredded
+      └ manifest lists, manifests                   entries of deleted files too: they hold DEKs and bounds
+          └ data files                              all rows, whatever deletes say of them
+          └ equality deletes                        their values; where they lack the filter's columns, nothing can be said of them
+          └ position deletes                        the rows that they copy, where they do
+          └ deletion vectors                        hold no values
+
+Nothing is ruled out by statistics, but for a file that is no longer stored: then its bounds are all that is left of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final, cast
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.schema import prune_columns
+from pyiceberg.table import ALWAYS_TRUE
+
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError, KmsError, MissingExtraError, TablecryptError
+from tablecrypt.maintenance._shred_find import OlderFiles
+from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
+from tablecrypt.maintenance.progress import Counted
+from tablecrypt.manifests.records import FORMAT_VERSION
+from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator, to_requested_schema
+from tablecrypt.table.data_file_reader import FIELD_ID_KEY, opened_file
+from tablecrypt.table.deletes import equality_fields
+from tablecrypt.table.metadata import EncryptedSnapshot
+from tablecrypt.table.planning import EncryptedFileScanTask, sequence_number_of
+from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import is_deletion_vector
+
+_THREADS: Final = 8
+_DELETED_ROW: Final = b"2147483544"
+"""Field id of the column in which a position delete file may copy the rows that it deletes."""
+_NOT_OF_A_FILE: Final = (ColumnKeyDeniedError, ConfigurationError, KmsError, MissingExtraError)
+"""What is raised rather than noted of the one file: the key service does not answer, or refuses a column."""
+
+
+class Holds(Enum):
+    """What a file holds of the rows that a filter matches."""
+
+    NOTHING = auto()
+    ROWS = auto()
+    UNDECIDED = auto()
+    """Values of which the filter's columns say nothing: equality deletes by other columns."""
+    MISSING = auto()
+    """The file is not stored, and the bounds in its entry do not rule such rows out."""
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A data or delete file as an entry of a manifest names it.
+
+    Attributes:
+        is_live: whether a snapshot of the current metadata has it; not where entries say only that it was deleted.
+    """
+
+    file: DataFile
+    sequence_number: int | None
+    is_live: bool
+
+
+@dataclass
+class NamedFiles:
+    """What snapshots name, each manifest read once.
+
+    Attributes:
+        lists: the manifest list of each snapshot, by its id.
+        manifests: locations of the manifests of each snapshot whose list could be read.
+        entries: locations of the files that each manifest names, deleted ones too.
+        files: the data and delete files, by location.
+        out_of_reach: ids of expired snapshots of which not all is stored any more.
+        unread: for each manifest list or manifest that cannot be read, why.
+        stored_lengths: bytes of manifests.
+    """
+
+    lists: dict[int, str] = field(default_factory=dict)
+    manifests: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    entries: dict[str, frozenset[str]] = field(default_factory=dict)
+    files: dict[str, NamedFile] = field(default_factory=dict)
+    out_of_reach: set[int] = field(default_factory=set)
+    unread: dict[str, str] = field(default_factory=dict)
+    stored_lengths: dict[str, int] = field(default_factory=dict)
+
+    def naming(self, locations: Collection[str]) -> set[int]:
+        """Return the ids of the snapshots whose manifests name one of these files, as deleted or not."""
+        wanted = set(locations)
+        manifests = {manifest for manifest, files in self.entries.items() if not wanted.isdisjoint(files)}
+        return {snapshot_id for snapshot_id, named in self.manifests.items() if not manifests.isdisjoint(named)}
+
+    def locations_of(self, snapshot_ids: Iterable[int]) -> set[str]:
+        """Return the locations of all that snapshots name: lists, manifests, data and delete files."""
+        found: set[str] = set()
+        for snapshot_id in snapshot_ids:
+            found.add(self.lists[snapshot_id])
+            for manifest in self.manifests.get(snapshot_id, ()):
+                found.add(manifest)
+                found |= self.entries.get(manifest, frozenset())
+        return found
+
+    def length_of(self, location: str) -> int:
+        """Return the stored bytes of a data file, delete file or manifest, as the layer above says; 0 where none says it."""
+        named = self.files.get(location)
+        return self.stored_lengths.get(location, 0) if named is None else int(named.file.file_size_in_bytes)
+
+
+def named_files(table: EncryptedTable, older: OlderFiles) -> NamedFiles:
+    """Return what the snapshots of a table name, and those that were expired and whose keys are still there.
+
+    Raises:
+        TablecryptError: a list or manifest of the current metadata's snapshots cannot be read.
+        KmsError: the key service failed.
+    """
+    found = NamedFiles()
+    current = {snapshot.snapshot_id: snapshot for snapshot in encrypted_metadata_of(table).snapshots}
+    expired = {snapshot_id: snapshot for snapshot_id, snapshot in older.snapshots.items() if snapshot_id not in current}
+    for snapshot in [*current.values(), *expired.values()]:
+        is_current = snapshot.snapshot_id in current
+        try:
+            _add_snapshot(found, table, snapshot, is_current)
+        except KeyNotFoundError:
+            if is_current:
+                raise
+            # Shredded: no key that is left opens it.
+            found.lists.pop(snapshot.snapshot_id, None)
+        except FileNotFoundError:
+            if is_current:
+                raise
+            found.out_of_reach.add(snapshot.snapshot_id)
+        except TablecryptError as error:
+            if is_current or (isinstance(error, KmsError) and error.retryable):
+                raise
+            found.out_of_reach.add(snapshot.snapshot_id)
+            found.unread[snapshot.manifest_list] = f"of an expired snapshot: {error}"
+    return found
+
+
+def names_any(table: EncryptedTable, snapshot_id: int, locations: Collection[str]) -> bool:
+    """Whether the manifests of a snapshot name one of these files, as deleted or not. Raises as `named_files`."""
+    found, snapshot = NamedFiles(), encrypted_metadata_of(table).snapshot_by_id(snapshot_id)
+    _add_snapshot(found, table, cast("EncryptedSnapshot", snapshot), is_current=True)
+    return bool(found.naming(locations))
+
+
+def _add_snapshot(found: NamedFiles, table: EncryptedTable, snapshot: EncryptedSnapshot, is_current: bool) -> None:
+    io = table_io(table)
+    found.lists[snapshot.snapshot_id] = snapshot.manifest_list
+    manifests = snapshot.manifests(io)
+    found.manifests[snapshot.snapshot_id] = tuple(manifest.manifest_path for manifest in manifests)
+    missing = [manifest for manifest in manifests if manifest.manifest_path not in found.entries]
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="tablecrypt-erase") as pool:
+        for manifest, entries in zip(
+            missing, pool.map(lambda each: each.fetch_manifest_entry(io, discard_deleted=False), missing), strict=True
+        ):
+            _add_manifest(found, manifest, entries, is_current)
+
+
+def _add_manifest(found: NamedFiles, manifest: ManifestFile, entries: Sequence[ManifestEntry], is_current: bool) -> None:
+    named = []
+    for entry in entries:
+        location = entry.data_file.file_path
+        named.append(location)
+        is_live = is_current and entry.status != ManifestEntryStatus.DELETED
+        known = found.files.get(location)
+        if known is None or (is_live and not known.is_live):
+            found.files[location] = NamedFile(entry.data_file, sequence_number_of(entry), is_live)
+    found.entries[manifest.manifest_path] = frozenset(named)
+    found.stored_lengths[manifest.manifest_path] = manifest.manifest_length
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What reading one file found.
+
+    Attributes:
+        holds: whether it holds such rows.
+        rows: how many rows or values it holds.
+        matching: how many of them match; of equality deletes, may match.
+    """
+
+    holds: Holds
+    rows: int = 0
+    matching: int = 0
+
+
+@dataclass
+class Findings:
+    """What a search found, by location.
+
+    Attributes:
+        looked: for each file that was read, or is missing.
+        unread: for each file that could not be read, why.
+    """
+
+    looked: dict[str, Looked] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def holding(self, *kinds: Holds) -> frozenset[str]:
+        """Return the locations of the files that hold one of these."""
+        return frozenset(location for location, each in self.looked.items() if each.holds in kinds)
+
+
+class FileSearch:
+    """Reads data and delete files and compares their rows with a filter; used by many threads.
+
+    Args:
+        table: as it was loaded: gives the schema and the keys of columns.
+        row_filter: the filter.
+
+    Raises:
+        ColumnKeyDeniedError: the filter compares a protected column that the caller may not read.
+    """
+
+    def __init__(self, table: EncryptedTable, row_filter: ErasureFilter) -> None:
+        self._metadata = encrypted_metadata_of(table)
+        self._schema = self._metadata.schema()
+        self._io = table_io(table)
+        self._filter = row_filter
+        self._may_hold = InclusiveMetricsEvaluator(self._schema, row_filter.expression, True)
+        self._reader = TaskReader(self._metadata, self._io, row_filter.on_rows.columns, ALWAYS_TRUE)
+
+    def look(self, files: Collection[NamedFile], counted: Counted) -> Findings:
+        """Read files, and say what each holds.
+
+        Raises:
+            ColumnKeyDeniedError, KmsError, ConfigurationError, MissingExtraError: as reading raises them.
+        """
+        found = Findings()
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="tablecrypt-erase") as pool:
+            results = pool.map(self._attempt, files)
+            for named, result in zip(counted.track(list(files)), results, strict=True):
+                location = named.file.file_path
+                if isinstance(result, Looked):
+                    found.looked[location] = result
+                else:
+                    found.unread[location] = f"{type(result).__name__}: {result}"
+        return found
+
+    def _attempt(self, named: NamedFile) -> Looked | Exception:
+        if not (named.is_live or named.file.key_metadata):
+            # Nothing is left that opens it; its bounds are.
+            return self._by_bounds(named.file)
+        try:
+            return self._look_into(named)
+        except _NOT_OF_A_FILE:
+            raise
+        except FileNotFoundError as error:
+            if named.is_live:
+                return error
+            return self._by_bounds(named.file)
+        except (TablecryptError, OSError) as error:
+            return error
+
+    def _by_bounds(self, file: DataFile) -> Looked:
+        may_hold = bool(self._may_hold.eval(file)) if file.content == DataFileContent.DATA else not is_deletion_vector(file)
+        return Looked(Holds.MISSING if may_hold else Holds.NOTHING)
+
+    def _look_into(self, named: NamedFile) -> Looked:
+        file = named.file
+        if file.content == DataFileContent.DATA:
+            return self._look_into_rows(named)
+        if is_deletion_vector(file):
+            return Looked(Holds.NOTHING)
+        if file.content == DataFileContent.EQUALITY_DELETES:
+            return self._decided(self._equality_values(file))
+        return self._decided(self._copied_rows(file))
+
+    def _look_into_rows(self, named: NamedFile) -> Looked:
+        rows = matching = 0
+        if not self._filter.field_ids:
+            return Looked(Holds.NOTHING, int(named.file.record_count))
+        for batch in self._reader.batches(EncryptedFileScanTask(named.file, set(), data_sequence_number=named.sequence_number)):
+            rows += batch.num_rows
+            matching += self._filter.matching(pa.Table.from_batches([batch]))
+        return Looked(Holds.ROWS if matching else Holds.NOTHING, rows, matching)
+
+    def _decided(self, values: pa.Table) -> Looked:
+        """Say what values of some columns of the table hold."""
+        if not values.num_rows:
+            return Looked(Holds.NOTHING)
+        partial = self._filter.on(values.column_names)
+        if partial is None:
+            return Looked(Holds.UNDECIDED, values.num_rows)
+        matching = partial.may_match(values)
+        return Looked(Holds.ROWS if matching else Holds.NOTHING, values.num_rows, matching)
+
+    def _equality_values(self, file: DataFile) -> pa.Table:
+        wanted = equality_fields(file, self._schema)
+        with opened_file(self._io, file) as opened:
+            stored = pyarrow_to_schema(opened.schema, self._metadata.name_mapping(), format_version=FORMAT_VERSION)
+            read = prune_columns(stored, wanted.field_ids, select_full_types=False)
+            batches = [
+                to_requested_schema(wanted, read, batch, allow_timestamp_tz_mismatch=True)
+                for batch in opened.batches([column.name for column in read.columns])
+            ]
+        return pa.Table.from_batches(batches) if batches else pa.table({})
+
+    def _copied_rows(self, file: DataFile) -> pa.Table:
+        """Return the rows that a position delete file copies, in those of their columns that are the table's."""
+        with opened_file(self._io, file) as opened:
+            copied = next((each for each in opened.schema if (each.metadata or {}).get(FIELD_ID_KEY) == _DELETED_ROW), None)
+            if copied is None:
+                return pa.table({})
+            names = {int((each.metadata or {})[FIELD_ID_KEY]): each.name for each in copied.type if FIELD_ID_KEY in (each.metadata or {})}
+            batches = list(opened.batches([copied.name]))
+        rows = pa.Table.from_batches(batches).column(0).combine_chunks().drop_null() if batches else None
+        if rows is None or not len(rows):
+            return pa.table({})
+        present = {field.name: rows.field(names[field.field_id]) for field in self._schema.fields if field.field_id in names}
+        return pa.table(present) if present else pa.table({"": rows})

@@ -1,0 +1,314 @@
+"""erase: one person's rows leave every branch, tag and snapshot, and nothing that any key still opens holds them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError
+from tablecrypt.maintenance import Progress, erase
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.maintained_table import flip, folder_of, path_of
+from tests.support.plaintext import CANARY
+from tests.support.protected_tables import Clients, clients, protected_table
+from tests.support.stored_text import readable_text
+
+SCHEMA: Final = Schema(
+    NestedField(1, "customer_id", LongType()), NestedField(2, "region", StringType()), NestedField(3, "email", StringType())
+)
+PERSON: Final = 7
+FILTER: Final = f"customer_id = {PERSON}"
+SECRET: Final = f"{PERSON:03}@{CANARY}"
+
+
+def rows(first: int, last: int, region: str = "north") -> pa.Table:
+    ids = list(range(first, last))
+    return pa.table(
+        {"customer_id": ids, "region": [region] * len(ids), "email": [f"{each:03}@{CANARY}" for each in ids]}, schema=SCHEMA.as_arrow()
+    )
+
+
+def people(catalog: Catalog, properties: Mapping[str, str] | None = None, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC) -> Table:
+    """Three appends, of which the second holds the person; then an append after it."""
+    creation = {"encryption.key-id": MASTER_KEY, **(properties or {})}
+    table = catalog.create_table("db.people", SCHEMA, partition_spec=spec, properties=creation)
+    table.append(rows(100, 120))
+    table.append(rows(0, 20))
+    table.append(rows(200, 220))
+    return table
+
+
+def check_nothing_is_left(table: Table, secret: str = SECRET) -> None:
+    fresh = table.catalog.load_table(table.name())
+    assert not [text for text in readable_text(fresh, folder_of(fresh)) if secret in text]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, aws: AwsServer) -> Catalog:
+    return encrypted_sql_catalog(tmp_path, aws)
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize("deleted_before", [False, True])
+def test_one_person_is_erased_and_everybody_else_stays(catalog: Catalog, mode: str, deleted_before: bool) -> None:
+    table = people(catalog, {"write.delete.mode": mode})
+    everybody = sorted(table.scan().to_arrow()["customer_id"].to_pylist())
+    first = table.snapshots()[0].snapshot_id
+    if deleted_before:
+        table.delete(FILTER)
+    assert any(SECRET in text for text in readable_text(table, folder_of(table)))
+
+    erased = erase(table, FILTER)
+
+    assert erased.is_complete, erased
+    assert erased.shape == "customer_id = ?"
+    assert sorted(table.refresh().scan().to_arrow()["customer_id"].to_pylist()) == [each for each in everybody if each != PERSON]
+    assert table.scan(snapshot_id=first).count() == 20
+    check_nothing_is_left(table)
+    [ref] = erased.refs
+    assert (ref.name, ref.kind, ref.rows + ref.hidden_rows) == ("main", "branch", 0 if deleted_before and mode == "copy-on-write" else 1)
+
+
+def test_a_second_run_finds_nothing_and_writes_nothing(catalog: Catalog) -> None:
+    table = people(catalog, {"write.delete.mode": "merge-on-read"})
+    assert erase(table, FILTER).is_complete
+    before = {path: path.stat().st_mtime_ns for path in folder_of(table).rglob("*")}
+    again = erase(table, FILTER)
+    assert again.is_complete
+    assert again.found_nothing
+    assert again.before == again.after
+    assert {path: path.stat().st_mtime_ns for path in folder_of(table).rglob("*")} == before
+
+
+def test_branches_and_tags_lose_the_person_and_keep_the_others(catalog: Catalog) -> None:
+    table = people(catalog)
+    second = table.snapshots()[1].snapshot_id
+    table.manage_snapshots().create_branch(second, "side").create_tag(second, "audit-2024", max_ref_age_ms=10**12).commit()
+    table.append(rows(300, 310), branch="side")
+
+    erased = erase(table, FILTER)
+
+    assert erased.is_complete, erased
+    assert {(ref.name, ref.kind, ref.rows) for ref in erased.refs} == {
+        ("main", "branch", 1),
+        ("side", "branch", 1),
+        ("audit-2024", "tag", 1),
+    }
+    refs = table.refresh().metadata.refs
+    assert refs.keys() == {"main", "side", "audit-2024"}
+    assert refs["audit-2024"].max_ref_age_ms == 10**12
+    counts = {name: table.scan().use_ref(name).count() for name in refs}
+    assert counts == {"main": 59, "side": 49, "audit-2024": 39}
+    check_nothing_is_left(table)
+
+
+def test_partition_folders_and_summaries_go_too(catalog: Catalog) -> None:
+    by_customer = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "customer_id"))
+    table = people(catalog, {"write.summary.partition-limit": "100"}, by_customer)
+    assert any(f"customer_id={PERSON}" in str(path) for path in folder_of(table).rglob("*"))
+    assert erase(table, FILTER).is_complete
+    assert table.refresh().scan().count() == 59
+    check_nothing_is_left(table)
+    check_nothing_is_left(table, f"customer_id={PERSON}:")
+    check_nothing_is_left(table, f"customer_id={PERSON}/")
+    check_nothing_is_left(table, f'customer_id={PERSON}"')
+    assert not [path for path in folder_of(table).rglob("*") if path.name == f"customer_id={PERSON}"]
+
+
+def test_a_dry_run_counts_and_changes_nothing(catalog: Catalog, tmp_path: Path) -> None:
+    table = people(catalog)
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()}
+    foretold = erase(table, FILTER, dry_run=True)
+    assert before == {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()}
+    assert foretold.dry_run
+    assert not foretold.is_complete
+    [ref] = foretold.refs
+    assert (ref.rows, ref.rewritten_files) == (1, 1)
+    assert foretold.snapshots == tuple(sorted(each.snapshot_id for each in table.snapshots()[1:]))
+    done = erase(table, FILTER)
+    assert set(foretold.snapshots) <= set(done.snapshots)
+    assert set(foretold.deleted) <= set(done.deleted)
+
+
+def test_what_others_write_meanwhile_is_found_and_the_next_run_ends_it(catalog: Catalog) -> None:
+    """A writer appends the person's rows between the rewriting and the last search."""
+    table = people(catalog)
+    wrote: list[bool] = []
+
+    def write_once(progress: Progress) -> None:
+        if progress.operation == "erase: files deleted" and not wrote:
+            wrote.append(True)
+            catalog.load_table("db.people").append(rows(PERSON, PERSON + 1))
+
+    erased = erase(table, FILTER, progress=write_once)
+
+    assert not erased.is_complete
+    assert [reason for reason in erased.remaining.values() if "run the same erasure again" in reason]
+    assert erase(table, FILTER).is_complete
+    check_nothing_is_left(table)
+
+
+def test_snapshots_that_were_expired_and_not_shredded_are_searched_and_shredded(catalog: Catalog) -> None:
+    table = people(catalog)
+    table.delete(FILTER)
+    table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in table.snapshots()[:-1]]).commit()
+    assert any(SECRET in text for text in readable_text(table, folder_of(table)))
+    erased = erase(table, FILTER)
+    assert erased.is_complete, erased
+    assert len(erased.snapshots) >= 3
+    assert table.refresh().scan().count() == 59
+    check_nothing_is_left(table)
+
+
+def test_staged_rows_of_others_are_not_dropped_in_silence(catalog: Catalog) -> None:
+    table = people(catalog)
+    table.append(rows(400, 410), snapshot_properties={"wap.id": "load-7"})
+    staged = table.snapshots()[-1].snapshot_id
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[-2].snapshot_id).commit()
+    before = table.metadata_location
+    with pytest.raises(ConfigurationError, match=rf"{staged} is staged"):
+        erase(table, FILTER)
+    assert table.refresh().metadata_location == before
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "message"),
+    [
+        ("customer = 7", "row_filter does not fit"),
+        ("CUSTOMER_ID = 7", "row_filter does not fit"),
+        ("customer_id = 'seven'", "row_filter does not fit"),
+        ("customer_id is 7", "is not a filter"),
+        (7, "row_filter is a int"),
+        ("true", "true of every row"),
+        ("customer_id is not null", "matches all of its 60 rows"),
+    ],
+)
+def test_a_filter_that_cannot_be_meant_changes_nothing(catalog: Catalog, row_filter: Any, message: str) -> None:
+    table = people(catalog)
+    before = table.metadata_location
+    with pytest.raises(ConfigurationError, match=message) as refused:
+        erase(table, row_filter)
+    assert "\n" not in str(refused.value)
+    assert table.refresh().metadata_location == before
+
+
+def test_a_table_whose_files_others_use_is_not_erased_from(catalog: Catalog) -> None:
+    table = people(catalog, {"gc.enabled": "false"})
+    before = table.metadata_location
+    with pytest.raises(ConfigurationError, match=r"gc\.enabled"):
+        erase(table, FILTER)
+    assert table.refresh().metadata_location == before
+    assert erase(table, FILTER, dry_run=True).refs[0].rows == 1
+
+
+def test_no_value_of_a_row_is_in_the_result(catalog: Catalog) -> None:
+    table = people(catalog)
+    erased = erase(table, f"email = '{SECRET}' or (customer_id in (3, {PERSON}) and not region = 'south')")
+    assert erased.shape == "email = ? or (customer_id in (?) and not (region = ?))"
+    assert erased.columns == ("customer_id", "region", "email")
+    said = json.dumps(erased.to_json())
+    assert not [value for value in (SECRET, "south", "north") if value in said]
+    assert erased.rows == 2
+
+
+class TestPrincipals:
+    def test_a_file_that_does_not_authenticate_is_listed_and_nothing_is_called_complete(self, catalog: Catalog) -> None:
+        table = people(catalog)
+        [other] = [task.file.file_path for task in table.scan("customer_id >= 200").plan_files()]
+        flip(path_of(other), 30)
+        erased = erase(table, FILTER)
+        assert not erased.is_complete
+        assert list(erased.not_searched) == [other]
+        assert not erased.remaining
+
+    def test_a_live_file_that_is_gone_is_listed(self, catalog: Catalog) -> None:
+        table = people(catalog)
+        [other] = [task.file.file_path for task in table.scan("customer_id >= 200").plan_files()]
+        path_of(other).unlink()
+        erased = erase(table, FILTER)
+        assert not erased.is_complete
+        assert list(erased.not_searched) == [other]
+
+    def test_a_manifest_that_was_changed_stops_it_before_anything_changes(self, catalog: Catalog) -> None:
+        table = people(catalog)
+        flip(path_of(table.snapshots()[0].manifests(table.io)[0].manifest_path), 30)
+        before = table.metadata_location
+        with pytest.raises(AuthenticationError):
+            erase(table, FILTER)
+        assert table.refresh().metadata_location == before
+
+    def test_older_metadata_that_names_another_tables_snapshots_deletes_none_of_its_files(self, catalog: Catalog, tmp_path: Path) -> None:
+        """Somebody who writes storage adds another table's snapshots, with their keys, to a metadata file beside the table's own."""
+        table, victim = people(catalog), catalog.create_table("db.victim", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+        victim.append(rows(0, 20))
+        stolen = json.loads(path_of(victim.metadata_location).read_bytes())
+        stolen |= {"table-uuid": str(table.metadata.table_uuid), "location": table.location()}
+        planted = folder_of(table) / "metadata" / "00001-00000000-0000-4000-8000-000000000000.metadata.json"
+        planted.write_text(json.dumps(stolen))
+        files = {path: path.read_bytes() for path in folder_of(victim).rglob("*") if path.is_file()}
+
+        erased = erase(table, FILTER)
+
+        assert {path: path.read_bytes() for path in folder_of(victim).rglob("*") if path.is_file()} == files
+        assert not erased.is_complete
+        assert set(erased.refused) & {f"file://{path}" for path in files}
+        assert victim.refresh().scan().count() == 20
+
+    def test_a_plaintext_file_that_no_snapshot_names_is_listed(self, catalog: Catalog) -> None:
+        table = people(catalog)
+        stray = folder_of(table) / "data" / "stray.parquet"
+        pq.write_table(pa.table({"customer_id": [PERSON]}), stray)
+        try:
+            erased = erase(table, FILTER)
+        finally:
+            stray.unlink()
+        assert not erased.is_complete
+        assert "plaintext" in erased.not_searched[f"file://{stray}"]
+        assert erase(table, FILTER).is_complete
+
+
+class TestProtectedColumns:
+    """Of a table whose deletes are merge-on-read, as the library sets it where columns have keys of their own."""
+
+    @pytest.fixture
+    def both(self, tmp_path: Path) -> Clients:
+        return clients(tmp_path)
+
+    @pytest.fixture
+    def hr(self, both: Clients) -> Table:
+        table = protected_table(both.payroll)
+        table.append(pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "note": ["a", "b", "c"]}))
+        table.append(pa.table({"id": [4], "ssn": ["SSN-4"], "note": ["d"]}))
+        return table
+
+    def test_who_may_read_the_columns_erases_a_row_that_was_deleted_before(self, hr: Table) -> None:
+        """The first trial of an officer: the row stayed in a live file, behind a deletion vector."""
+        hr.delete("id = 3")
+        held = {task.file.file_path for task in hr.scan().plan_files()}
+        erased = erase(hr, "id = 3", delete_below=[hr.location()])
+        assert erased.is_complete, erased
+        assert [(ref.rows, ref.hidden_rows, ref.rewritten_files) for ref in erased.refs] == [(0, 1, 1)]
+        live = hr.refresh().scan(selected_fields=("id", "ssn")).to_arrow().sort_by("id").to_pylist()
+        assert live == [{"id": each, "ssn": f"SSN-{each}"} for each in (1, 2, 4)]
+        assert len([location for location in held if not path_of(location).exists()]) == 1
+        assert len(hr.snapshots()) == 1
+
+    def test_a_filter_by_a_hidden_column_is_refused_before_anything_changes(self, both: Clients, hr: Table) -> None:
+        before = hr.metadata_location
+        with pytest.raises(ColumnKeyDeniedError):
+            erase(both.analyst.load_table(hr.name()), "ssn = 'SSN-3'", delete_below=[hr.location()])
+        assert hr.refresh().metadata_location == before
+        assert erase(hr, "ssn = 'SSN-3'", delete_below=[hr.location()]).is_complete
