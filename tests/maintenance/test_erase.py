@@ -18,7 +18,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError
-from tablecrypt.maintenance import Progress, erase
+from tablecrypt.maintenance import Progress, erase, shred
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.table.table_files import key_metadata_of, with_key
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.maintained_table import flip, folder_of, path_of
@@ -312,3 +314,27 @@ class TestProtectedColumns:
             erase(both.analyst.load_table(hr.name()), "ssn = 'SSN-3'", delete_below=[hr.location()])
         assert hr.refresh().metadata_location == before
         assert erase(hr, "ssn = 'SSN-3'", delete_below=[hr.location()]).is_complete
+
+
+def test_bounds_that_outlived_their_row_are_found_and_go(catalog: Catalog) -> None:
+    """Another engine has written a file again and has taken over the statistics of the old one."""
+    table = catalog.create_table("db.people", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    table.append(rows(PERSON, 20))
+    [old] = [task.file for task in table.scan().plan_files()]
+    table.delete(FILTER)
+    with table.transaction() as transaction, transaction.update_snapshot().overwrite() as producer:
+        [task] = list(table.scan().plan_files())
+        producer.delete_data_file(task.file)
+        new = with_key(EncryptedDataFile.of(task.file), key_metadata_of(task.file))
+        new[DATA_FILE_POSITIONS["lower_bounds"]] = old.lower_bounds
+        producer.append_data_file(new)
+    others = [each.snapshot_id for each in table.refresh().snapshots()[:-1]]
+    shred(table, others)
+    assert table.scan().count() == 12
+
+    foretold = erase(table, FILTER, dry_run=True)
+
+    assert any("bounds of it that none of its rows has" in reason for reason in foretold.remaining.values())
+    assert erase(table, FILTER).is_complete
+    assert table.refresh().scan().count() == 12
+    check_nothing_is_left(table, repr(old.lower_bounds[1]))

@@ -63,7 +63,7 @@ class Searching:
     @property
     def held(self) -> frozenset[str]:
         """Locations of files that hold such rows or values, or held them perhaps and are not stored any more."""
-        return self.findings.holding(Holds.ROWS, Holds.MISSING)
+        return self.findings.holding(Holds.ROWS, Holds.BOUNDS, Holds.MISSING)
 
     @property
     def suspects(self) -> frozenset[int]:
@@ -125,7 +125,8 @@ class RefWork:
         scan = table.scan(row_filter=row_filter.expression).use_ref(name)
         every = table.scan(options={"include_empty_files": "true"}).use_ref(name)
         tasks = cast("list[EncryptedFileScanTask]", list(every.plan_files()))
-        with_rows = [task for task in tasks if task.file.file_path in findings.holding(Holds.ROWS)]
+        held = findings.holding(Holds.ROWS, Holds.BOUNDS)
+        with_rows = [task for task in tasks if task.file.file_path in held]
         stored = sum(findings.looked[task.file.file_path].matching for task in with_rows)
         rows = sum(len(scan.matching_positions(task)) for task in with_rows)
         values = findings.holding(Holds.ROWS) | {

@@ -74,6 +74,8 @@ def _remaining(searching: Searching) -> dict[str, str]:
         if looked.holds == Holds.ROWS:
             what = "rows" if searching.named.files[location].file.content == 0 else "values of a delete file"
             found[location] = f"{counted_text(looked.matching, 'row', 'rows') if what == 'rows' else what}: {RUN_AGAIN}"
+        elif looked.holds == Holds.BOUNDS:
+            found[location] = f"a manifest has bounds of it that none of its rows has: {RUN_AGAIN}"
         elif looked.holds == Holds.MISSING:
             found[location] = f"is not stored any more, but a manifest holds its key and the bounds of its columns: {RUN_AGAIN}"
     for snapshot_id in searching.named.out_of_reach:

@@ -7,7 +7,8 @@
           └ position deletes                        the rows that they copy, where they do
           └ deletion vectors                        hold no values
 
-Nothing is ruled out by statistics, but for a file that is no longer stored: then its bounds are all that is left of it.
+Nothing is ruled out by statistics, but for a file that is no longer stored: then its bounds are all that is left of it. Bounds are searched
+too (bounds.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pyiceberg.table import ALWAYS_TRUE
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError, KmsError, MissingExtraError, TablecryptError
 from tablecrypt.maintenance._shred_find import OlderFiles
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.erasure.bounds import UnaccountedBounds
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.manifests.records import FORMAT_VERSION
@@ -51,6 +53,8 @@ class Holds(Enum):
 
     NOTHING = auto()
     ROWS = auto()
+    BOUNDS = auto()
+    """None of its rows matches, but bounds in its entry that no row of it has may be of such rows."""
     UNDECIDED = auto()
     """Values of which the filter's columns say nothing: equality deletes by other columns."""
     MISSING = auto()
@@ -279,10 +283,13 @@ class FileSearch:
         rows = matching = 0
         if not self._filter.field_ids:
             return Looked(Holds.NOTHING, int(named.file.record_count))
+        bounds = UnaccountedBounds(self._schema, self._filter, named.file)
         for batch in self._reader.batches(EncryptedFileScanTask(named.file, set(), data_sequence_number=named.sequence_number)):
             rows += batch.num_rows
+            bounds.account(batch)
             matching += self._filter.matching(pa.Table.from_batches([batch]))
-        return Looked(Holds.ROWS if matching else Holds.NOTHING, rows, matching)
+        holds = Holds.ROWS if matching else Holds.BOUNDS if bounds else Holds.NOTHING
+        return Looked(holds, rows, matching)
 
     def _decided(self, values: pa.Table) -> Looked:
         """Say what values of some columns of the table hold."""
