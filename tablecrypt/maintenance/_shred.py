@@ -46,6 +46,7 @@ from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folde
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.manifests.manifest_cache import CACHE
 from tablecrypt.printable import counted
+from tablecrypt.properties import KMS_CACHE_TTL_MS
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt.table.replace_files import EncryptedManifestCleaning
 from tablecrypt.table.table import EncryptedTable
@@ -329,7 +330,8 @@ def outside(table: EncryptedTable) -> tuple[str, ...]:
         f"A copy of an older metadata file (backup, replica, file system snapshot) still opens what it did for anybody with {master_key}. "
         "Destroying that key ends it: relocate the table under another key first.",
         _versions(table),
-        "A process that has read the snapshots may hold their keys in memory, KEKs for encryption.kms.cache-ttl-ms; "
+        "A process that has read the snapshots may hold their keys in memory, KEKs for at most its encryption.kms.cache-ttl-ms "
+        f"({KMS_CACHE_TTL_MS.whole_number(table.catalog.properties) // 1000:,} s in this one); "
         "a DEK that somebody kept opens its file wherever a copy of that file is.",
     )
 

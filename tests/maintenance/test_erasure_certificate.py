@@ -23,7 +23,7 @@ from tests.support.maintained_table import folder_of, maintained_table
 from tests.support.plaintext import CANARY
 
 FORMS: Final[tuple[Callable[[Erased], str], ...]] = (certificate_json, certificate_page)
-COMPLETE: Final = {"remaining": {}, "not_searched": {}, "refused": {}, "failed": {}, "hidden_columns": ()}
+COMPLETE: Final[dict[str, Any]] = {"remaining": {}, "not_searched": {}, "refused": {}, "failed": {}, "hidden_columns": ()}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -19,10 +19,12 @@ import pytest
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import Audit, Finding, FindingKind, Severity, changes_since, write_evidence
-from tablecrypt.maintenance.report.clauses import CLAUSES, Outcome, clause_results
+from tablecrypt.maintenance.report.clauses import Outcome, clause_results
+from tablecrypt.maintenance.report.exposure import UNSEEN
 from tests.maintenance.test_audit_page import EVIL, Page, evil_changes, evil_table
 from tests.support.audited_catalog import NOW, audited_catalog, table_audit, unloaded
-from tests.support.pages import DOCS, ROOT
+from tests.support.clause_table import PAGE, clause_table, in_page
+from tests.support.pages import ROOT
 
 MEMBERS: Final = ["README.txt", "SHA256SUMS", "audit.html", "audit.json", "clauses.html", "cover.html"]
 WRITER: Final = """
@@ -144,7 +146,15 @@ def test_no_table_is_no_evidence(tmp_path: Path) -> None:
     write_evidence(nothing, tmp_path / "evidence.zip")
 
     assert outcomes(nothing) == {Outcome.NOT_CHECKED}
-    assert "No table was looked at." in shown(tmp_path / "evidence.zip", "cover.html")
+    assert "No table was looked into. The catalog lists none." in shown(tmp_path / "evidence.zip", "cover.html")
+    assert "No plaintext was found" not in shown(tmp_path / "evidence.zip", "cover.html")
+
+
+def test_tables_that_could_not_be_opened_are_no_evidence(tmp_path: Path) -> None:
+    closed = (unloaded("hr.reviews", FindingKind.KEY_REFUSED, "refused"), unloaded("hr.people", FindingKind.REFUSED_TABLE, "refused"))
+    write_evidence(Audit("lakehouse", True, NOW, closed), tmp_path / "evidence.zip")
+
+    assert "No table was looked into. None of the 2 could be opened." in shown(tmp_path / "evidence.zip", "cover.html")
     assert "No plaintext was found" not in shown(tmp_path / "evidence.zip", "cover.html")
 
 
@@ -163,7 +173,7 @@ def test_a_note_contradicts_nothing_and_is_counted(kind: FindingKind) -> None:
     assert [each.detail for each in clause_results(audit_of(kind)) if "note" in each.detail] == ["in 2 of 2 tables; 1 note"]
 
 
-@pytest.mark.parametrize("kind", [FindingKind.REFUSED_TABLE, FindingKind.KEY_REFUSED, FindingKind.KEY_NOT_ALLOWED])
+@pytest.mark.parametrize("kind", [kind for kind in FindingKind if kind in UNSEEN], ids=lambda kind: kind.code)
 def test_no_requirement_is_met_in_a_table_that_was_not_opened(kind: FindingKind) -> None:
     closed = unloaded("hr.reviews", kind, "refused")
 
@@ -172,13 +182,7 @@ def test_no_requirement_is_met_in_a_table_that_was_not_opened(kind: FindingKind)
 
 
 def test_the_page_on_compliance_has_the_same_clauses() -> None:
-    page = (DOCS / "compliance.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in page.partition("| requirement |")[2].partition("\n\n")[0].splitlines()[2:]]
-
-    def codes(kinds: frozenset[FindingKind]) -> str:
-        return ", ".join(f"`{kind.code}`" for kind in sorted(kinds, key=lambda each: each.code)) or "nothing"
-
-    assert rows == [[each.requirement, each.shown_by, codes(each.kinds), codes(each.unseen)] for each in CLAUSES]
+    assert in_page(PAGE.read_text(encoding="utf-8")) == clause_table(), "run python -m tests.support.clause_table"
 
 
 def test_names_of_others_are_text_on_every_page(tmp_path: Path) -> None:

@@ -233,6 +233,12 @@ def test_snapshots_whose_old_keks_the_kms_refuses_are_shredded_unseen(tmp_path: 
     assert len(state(table)) == 2
 
 
+def test_the_result_says_for_how_long_others_may_keep_keks_in_memory(tmp_path: Path, aws: AwsServer) -> None:
+    table = table_with_history(encrypted_sql_catalog(tmp_path, aws, {"encryption.kms.cache-ttl-ms": "90000"}), "db.t")
+
+    assert "at most its encryption.kms.cache-ttl-ms (90 s in this one)" in " ".join(shred(table, old_snapshots(table)).outside)
+
+
 def test_a_selected_snapshot_whose_key_is_lost_already_does_not_stand_in_the_way(table: Table) -> None:
     selected = old_snapshots(table)
     metadata = metadata_of(table)

@@ -158,7 +158,8 @@ def _verdict(erased: Erased) -> Verdict:
         return Verdict("critical", "The erasure is not complete.", _first_advice(erased))
     if erased.found_nothing:
         return Verdict("good", "There was nothing to erase.", "Everything was searched, and no file held a row that the filter selects.")
-    return Verdict("good", "The rows are erased.", "Everything that is left was searched, and no file holds a row that the filter selects.")
+    searched = "Everything that is left in the table was searched, and no file holds a row that the filter selects."
+    return Verdict("good", "The rows are erased.", f"{searched} Copies elsewhere are named below.")
 
 
 def _first_advice(erased: Erased) -> str:
@@ -206,7 +207,7 @@ def _facts(erased: Erased) -> list[tuple[str, str]]:
     hidden = sum(ref.hidden_rows for ref in erased.refs)
     return [
         ("Table", f"{erased.table}, UUID {erased.table_uuid}"),
-        ("Filter", f"{erased.shape}, without its values"),
+        ("Filter", f"{erased.shape} (without its values)"),
         (
             "Rows",
             f"{counted(erased.rows, 'row', 'rows')} that could be read, and {hidden:,} that deletes hid already, "
@@ -219,6 +220,7 @@ def _facts(erased: Erased) -> list[tuple[str, str]]:
 
 def _searched(erased: Erased) -> list[tuple[str, str]]:
     done = erased.searched
+    other = f"{done.other_files:,} that no metadata leads to and no key of the table opens"
     return [
         ("Decrypted and searched", f"{done.data_files:,} data and {done.delete_files:,} delete files, {bytes_shown(done.bytes)}"),
         ("Compared with the filter", counted(done.rows, "row", "rows")),
@@ -227,7 +229,7 @@ def _searched(erased: Erased) -> list[tuple[str, str]]:
             f"{counted(done.snapshots, 'snapshot', 'snapshots')}, {counted(done.manifests, 'manifest', 'manifests')}, "
             f"{counted(done.metadata_files, 'metadata file', 'metadata files')}",
         ),
-        ("Other files", f"{done.other_files:,} that no metadata leads to and no key of the table opens"),
+        *([("Other files", other)] if done.other_files else []),
     ]
 
 

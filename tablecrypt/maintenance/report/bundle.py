@@ -168,7 +168,10 @@ def _cover(found: Audit, changes: AuditChanges | None, results: tuple[ClauseResu
 
 
 def _verdict(found: Audit) -> Verdict:
-    return verdict(found) if found.tables else Verdict("critical", "No table was looked at.", "This audit shows nothing.")
+    if any(table.location for table in found.tables):
+        return verdict(found)
+    why = f"None of the {len(found.tables):,} could be opened." if found.tables else "The catalog lists none."
+    return Verdict("critical", "No table was looked into.", f"{why} This audit shows nothing.")
 
 
 def _facts(found: Audit, changes: AuditChanges | None, made_by: str) -> list[tuple[str, str]]:

@@ -53,9 +53,7 @@ CLAUSES: Final = (
         "Each table was opened and examined.",
         "the catalog's list, the metadata of each table, and the answer of the key service",
         _METADATA,
-        _Kind.REFUSED_TABLE,
-        _Kind.KEY_REFUSED,
-        _Kind.KEY_NOT_ALLOWED,
+        *_METADATA,
     ),
     _clause("Each table is encrypted.", "the master key that the table's properties name", _METADATA, _Kind.PLAIN_TABLE),
     _clause(
