@@ -7,31 +7,55 @@ A twin is bound to the file's AAD prefix and aad_file_unique, and its metadata, 
 file has both of the old one's, and each module is as long as it was. The bytes of twins are copied and not authenticated: whoever has
 their keys does that by reading them, in the new file as in the old.
 
-Raises TamperedFileError where a module does not authenticate or modules lie over one another; FormatError where one would not be as long
-as it was.
+The same with some rows blanked, in which the columns under the DEK then hold nothing:
 
-Specification: Apache Parquet, "Parquet Modular Encryption", sections 4.4 and 5.
+    old      PARE | covers, columns | twins | footer
+    new      PARE | zeros           | twins | covers, columns, blanked, under the new DEK | footer under the new DEK
+
+Decoded and encoded again are all columns but error covers, which hold no values, one column of one row group at a time. They get the
+statistics of what they hold now, and no page index or bloom filter. The schema, the row groups and the rows in them are as they were.
+A reader takes a row group's bytes for its own where their middle lies (parquet-java), from its first page on: so a row group says the
+length of the columns at its start, without that of twins, which lie elsewhere.
+
+Raises TamperedFileError where a module does not authenticate or modules lie over one another; FormatError where one would not be as long
+as it was, or for a column that Arrow writes otherwise than the file has it.
+
+Specification: Apache Parquet, "Parquet Modular Encryption", sections 4.4 and 5; parquet.thrift, RowGroup.
 """
 
 from __future__ import annotations
 
+import itertools
 import secrets
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
+from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import read_bloom_filter, read_index, read_pages
-from tablecrypt.parquet.footer import write_footer
-from tablecrypt.parquet.keys import FOOTER_KEY_NAME
-from tablecrypt.parquet.layout import Chunk, Span
+from tablecrypt.parquet.covers import is_error_cover
+from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end, write_footer
+from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
+from tablecrypt.parquet.layout import Chunk, Span, plain_layout
+from tablecrypt.parquet.module_writer import FileEncryption, PlacedChunk, write_pages
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType
 from tablecrypt.parquet.storage import Sink, Source, source_of
-from tablecrypt.parquet.twin_rewriting import TwinLayout
+from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
+from tablecrypt.parquet.twin_columns import blanked_column
+from tablecrypt.parquet.twin_rewriting import TwinLayout, decoded_columns, footer_of
+from tablecrypt.parquet.twins import around_fields, leaves_of
 
 _PIECE: Final = 4 * 1024 * 1024
+_FLOATS: Final = frozenset({4, 5})
+"""FLOAT and DOUBLE among parquet.thrift's types."""
 
 
 def reencrypt_beside_twins(source: object, sink: object, old: StandardKeyMetadata, new: StandardKeyMetadata, location: str) -> int:
@@ -64,6 +88,172 @@ def reencrypt_beside_twins(source: object, sink: object, old: StandardKeyMetadat
     _copy(read, out, footer.start)
     write_footer(out, layout.file.metadata, footer.algorithm, cipher, None, plaintext=False)
     return out.position
+
+
+def blank_rows_beside_twins(
+    source: object, sink: object, old: StandardKeyMetadata, new: StandardKeyMetadata, positions: Iterable[int], location: str
+) -> tuple[pq.FileMetaData, int]:
+    """Write a file under another DEK, with its twins as they are and nothing in the other columns of some rows.
+
+    At these rows a column holds null, or the empty value of its type where it is required: zero, no characters, no elements. Structs
+    around a protected column stay null or not, since its twin says the same.
+
+    Args:
+        source: a seekable binary file with the old one.
+        sink: a binary file that is open for writing.
+        old: of the old file.
+        new: another DEK, and the same AAD prefix.
+        positions: of the rows in the file, from 0.
+        location: names the old file in errors.
+
+    Returns:
+        pyarrow's metadata of the columns without the twins, for the statistics of a manifest, and the new file's length in bytes.
+
+    Raises: the errors that the module lists, and ConfigurationError for another AAD prefix or the same DEK, and for positions that the
+        file does not have.
+    """
+    if new.aad_prefix != old.aad_prefix:
+        raise ConfigurationError(f"{location}: twins that are kept need the AAD prefix that the file has")
+    if new.encryption_key == old.encryption_key:
+        raise ConfigurationError(f"{location}: rows are blanked under another DEK than the file's")
+    blanking = _Blanking(TwinLayout(source_of(source, location), old), Sink(sink), new, positions)
+    return blanking.write()
+
+
+class _Blanking:
+    """Blanks rows of one file.
+
+    Args:
+        old: the file.
+        out: takes the new one.
+        new: its key metadata.
+        positions: of the rows.
+    """
+
+    def __init__(self, old: TwinLayout, out: Sink, new: StandardKeyMetadata, positions: Iterable[int]) -> None:
+        footer = old.file.footer
+        assert footer.algorithm is not None, "the layout is that of an encrypted file"
+        self._old = old
+        self._out = out
+        self._location = old.file.location
+        keys = FileKeys.of_table_file(new)
+        self._encryption = FileEncryption(keys, self._location, secrets.token_bytes, footer.algorithm.aad_file_unique)
+        self._around = around_fields(old.schema, {twin.field_id for twin in old.twins})
+        twins = {twin.twin for twin in old.twins}
+        self._shown = [ordinal for ordinal in range(len(old.leaves)) if ordinal not in twins]
+        self._groups = old.file.metadata.structs(FileMetaData.ROW_GROUPS)
+        with described(self._location, "the footer"):
+            self._rows = old.file.metadata.integer(FileMetaData.NUM_ROWS)
+            lengths = [group.integer(RowGroup.NUM_ROWS) for group in self._groups]
+        self._positions = sorted(set(positions))
+        if self._positions and not 0 <= self._positions[0] <= self._positions[-1] < self._rows:
+            raise ConfigurationError(f"{self._location}: has {self._rows} rows, and not all of the positions that are to be blanked")
+        self._starts = [0, *itertools.accumulate(lengths)]
+
+    def write(self) -> tuple[pq.FileMetaData, int]:
+        self._keep_twins()
+        groups, shown = zip(*(self._row_group(number) for number in range(len(self._groups))), strict=True) if self._groups else ((), ())
+        metadata = self._old.file.metadata.copy()
+        metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, list(groups))
+        self._encryption.write_footer(self._out, metadata)
+        return self._shown_alone(list(shown)), self._out.position
+
+    def _keep_twins(self) -> None:
+        """Write what is not known to be another column's, with zeros between, up to the end of the last twin."""
+        shown = set(self._shown)
+        chunks = [chunk for chunk in self._old.file.chunks() if chunk.ordinals.column in shown]
+        left_out = sorted((span for chunk in chunks for span in _spans(chunk)), key=lambda span: span.start)
+        at, end = 0, self._old.file.footer.start
+        for span in [*left_out, Span(end, 0)]:
+            if span.start < at:
+                raise TamperedFileError(self._location, f"bytes {span.start} to {at} belong to two modules")
+            if span.start > at:
+                self._out.write(bytes(at - self._out.position))
+                _copy(self._old.file.source, self._out, span.start)
+            at = span.end
+
+    def _row_group(self, number: int) -> tuple[Struct, Struct]:
+        """Write the columns of a row group. Returns it as the footer has it, and with these columns alone, in the clear."""
+        group, chunks, start = self._groups[number], self._old.file.row_groups[number], self._out.position
+        tops: dict[str, list[int]] = defaultdict(list)
+        for ordinal in self._shown:
+            tops[self._old.leaves[ordinal].path[0]].append(ordinal)
+        encoded, in_the_clear, growth = list(chunks.encoded), [], 0
+        for top, ordinals in tops.items():
+            for ordinal, placed in self._placed(number, top, ordinals):
+                cipher = self._encryption.cipher(placed.path)
+                new = write_pages(self._out, cipher, placed, chunks[ordinal].ordinals)
+                plain = new.struct.copy()
+                plain.set(ColumnChunk.META_DATA, thrift.STRUCT, new.metadata)
+                in_the_clear.append(plain)
+                self._encryption.put_metadata(new.struct, new.metadata, new.ordinals, new.path)
+                encoded[ordinal] = new.struct.encode()
+                size = ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE
+                growth += new.metadata.integer(size) - chunks[ordinal].metadata.integer(size)
+        # Blanked rows are where they were, which need not be where the order of the others would have them.
+        copy = group.copy(without=(RowGroup.SORTING_COLUMNS,))
+        copy.set(RowGroup.COLUMNS, thrift.LIST, encoded)
+        copy.set(RowGroup.TOTAL_BYTE_SIZE, thrift.I64, group.integer(RowGroup.TOTAL_BYTE_SIZE) + growth)
+        copy.set(RowGroup.FILE_OFFSET, thrift.I64, start)
+        copy.set(RowGroup.TOTAL_COMPRESSED_SIZE, thrift.I64, self._out.position - start)
+        alone = copy.copy()
+        alone.set(RowGroup.COLUMNS, thrift.LIST, in_the_clear)
+        return copy, alone
+
+    def _placed(self, number: int, top: str, ordinals: Sequence[int]) -> Iterator[tuple[int, PlacedChunk]]:
+        """Yield what the new file has of the columns below a top-level one, in their order."""
+        chunks = self._old.file.row_groups[number]
+        covers = {twin.cover for twin in self._old.twins}
+        as_they_are = {each for each in ordinals if each in covers and is_error_cover(chunks[each].metadata)}
+        decoded = [each for each in ordinals if each not in as_they_are]
+        blanked = iter(self._blanked(number, top, decoded) if decoded else ())
+        for ordinal in ordinals:
+            chunk = chunks[ordinal]
+            yield ordinal, PlacedChunk(chunk, chunk.path) if ordinal in as_they_are else next(blanked)
+
+    def _blanked(self, number: int, top: str, ordinals: Sequence[int]) -> list[PlacedChunk]:
+        first, end = self._starts[number], self._starts[number + 1]
+        here = [each - first for each in self._positions[bisect_left(self._positions, first) : bisect_left(self._positions, end)]]
+        table = decoded_columns(self._old, self._groups[number], self._old.file.row_groups[number], top, ordinals)
+        column = blanked_column(table.schema.field(0), table.column(0), here, self._around)
+        blanked = pa.Table.from_arrays([column], schema=table.schema)
+        for decimals_as_integers in (True, False):
+            chunks = self._encoded(blanked, ordinals, number, decimals_as_integers)
+            if chunks is not None:
+                return [PlacedChunk(chunk, self._old.leaves[each].path) for chunk, each in zip(chunks, ordinals, strict=True)]
+        raise FormatError(f"{self._location}: Arrow writes column {top} otherwise than the file has it; compact the file instead")
+
+    def _encoded(self, table: pa.Table, ordinals: Sequence[int], number: int, decimals_as_integers: bool) -> list[Chunk] | None:
+        """Return the chunks that Arrow makes of a column; None where they are not of the file's types and levels."""
+        old = self._old.file.row_groups[number]
+        kinds = [old[ordinal].metadata.integer(ColumnMetaData.TYPE) for ordinal in ordinals]
+        plaintext = pa.BufferOutputStream()
+        # Arrow's dictionaries hold one NaN for all.
+        options = {"use_dictionary": not _FLOATS.intersection(kinds), "store_decimal_as_integer": decimals_as_integers}
+        with pq.ParquetWriter(plaintext, table.schema, compression="zstd", **options) as writer:
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
+        layout = plain_layout(source_of(plaintext.getvalue(), self._location))
+        chunks = list(layout.row_groups[0])
+        if [chunk.metadata.integer(ColumnMetaData.TYPE) for chunk in chunks] != kinds:
+            return None
+        new = [(leaf.max_definition, leaf.max_repetition) for leaf in leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))]
+        known = [(self._old.leaves[each].max_definition, self._old.leaves[each].max_repetition) for each in ordinals]
+        return chunks if new == known else None
+
+    def _shown_alone(self, groups: list[Struct]) -> pq.FileMetaData:
+        """Return the new footer without the twins, in the clear."""
+        metadata = footer_of(self._old, self._shown)
+        metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, groups)
+        return pq.read_metadata(pa.BufferReader(PLAIN_MAGIC + plain_end(metadata)))
+
+
+def _spans(chunk: Chunk) -> Iterator[Span]:
+    """Yield where the modules of a chunk lie."""
+    yield chunk.pages
+    yield from (span for span in (chunk.column_index, chunk.offset_index) if span is not None)
+    found = read_bloom_filter(chunk)
+    if found is not None:
+        yield from (found.header_span, found.bitset_span)
 
 
 @dataclass(frozen=True)

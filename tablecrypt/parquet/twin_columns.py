@@ -9,12 +9,15 @@ A field is found by its id in the metadata of the Arrow schema. It is a top-leve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.parquet.covers import empty_values
 from tablecrypt.parquet.twins import twin_name
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
@@ -59,6 +62,47 @@ def covered(table: pa.Table, path: tuple[int, ...], replacement: Replacement) ->
 def covered_array(field: pa.Field, array: pa.Array, path: tuple[int, ...], replacement: Replacement) -> pa.Array:
     """Return an array of a field with another one in the place of a field in its structs; an empty path is the field itself."""
     return _replaced(field, array, path, replacement)
+
+
+def blanked_column(field: pa.Field, column: pa.ChunkedArray, rows: Sequence[int], around: Collection[tuple[str, ...]]) -> pa.ChunkedArray:
+    """Return a column that holds nothing at some rows: null, or the empty value of its type where it is required.
+
+    A struct around a protected field stays null or not, and what else is in it holds nothing.
+
+    Args:
+        field: the column's.
+        column: its values.
+        rows: from 0, in ascending order.
+        around: the paths of the structs around protected fields.
+    """
+    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    arrays = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    blanked: list[pa.Array] = []
+    start = 0
+    for each in arrays:
+        end = start + len(each)
+        blanked.append(_blanked(field, each, [row - start for row in rows[bisect_left(rows, start) : bisect_left(rows, end)]], around))
+        start = end
+    return pa.chunked_array(blanked, field.type)
+
+
+def _blanked(
+    field: pa.Field, array: pa.Array, rows: Sequence[int], around: Collection[tuple[str, ...]], above: tuple[str, ...] = ()
+) -> pa.Array:
+    if not rows:
+        return array
+    path = (*above, field.name)
+    if path in around:
+        fields = list(field.type)
+        children = [_blanked(child, array.field(position), rows, around, path) for position, child in enumerate(fields)]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+    taken = np.arange(len(array))
+    if field.nullable:
+        is_blank = np.zeros(len(array), np.bool_)
+        is_blank[rows] = True
+        return array.take(pa.array(taken, mask=is_blank))
+    taken[rows] = len(array)
+    return pa.concat_arrays([array, empty_values(field.type, 1)]).take(pa.array(taken))
 
 
 def _path_among(fields: list[pa.Field], field_id: int) -> tuple[int, ...] | None:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import io
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -173,6 +173,33 @@ def values_without_twin(source: object, key_metadata: StandardKeyMetadata, field
     yield from reading.values(field_id)
 
 
+def decoded_columns(old: TwinLayout, group: Struct, chunks: RowGroupLayout, top: str, ordinals: Sequence[int]) -> pa.Table:
+    """Return the values of some leaves below one top-level column, in one row group, and nothing of their siblings.
+
+    Args:
+        old: the file.
+        group: the row group, as the footer has it.
+        chunks: its columns.
+        top: the name of the top-level column.
+        ordinals: of the leaves.
+    """
+    leaves = iter([ordinal for ordinal, leaf in enumerate(old.leaves) if leaf.path[0] == top])
+    schema = _with_leaves(_subtree(old.schema, top), leaves, frozenset(ordinals))
+    return _decoded(old, group, schema, [PlacedChunk(chunks[ordinal], chunks[ordinal].path, has_pages_alone=True) for ordinal in ordinals])
+
+
+def footer_of(old: TwinLayout, shown: Sequence[int]) -> Struct:
+    """Return the footer of a file with some of its columns, whole top-level ones, and without row groups."""
+    tops = dict.fromkeys(old.leaves[ordinal].path[0] for ordinal in shown)
+    footer = old.file.metadata.copy(without=(FileMetaData.COLUMN_ORDERS, FileMetaData.ROW_GROUPS))
+    footer.set(FileMetaData.SCHEMA, thrift.LIST, [_root(old, len(tops)), *(each for top in tops for each in _subtree(old.schema, top))])
+    with described(old.file.location, "the footer"):
+        orders = _structs(old.file.metadata, FileMetaData.COLUMN_ORDERS)
+    if len(orders) == len(old.leaves):
+        footer.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, [orders[ordinal] for ordinal in shown])
+    return footer
+
+
 @dataclass(frozen=True)
 class _Column:
     """A column of the new file: its path, the old column whose pages or values it has, and the field whose cover is made for it."""
@@ -269,18 +296,7 @@ class _Rewriting:
 
     def _decoded(self, field_id: int, group: Struct, columns: Sequence[PlacedChunk]) -> pa.Table:
         """Return the values of a field in one row group, and of its siblings nothing."""
-        top = columns[0].path[0]
-        schema = _narrowed(_subtree(self._old.schema, top), field_id)
-        root = self._old.schema[0].copy()
-        root.set(SchemaElement.NUM_CHILDREN, thrift.I32, 1)
-        footer = Struct({FileMetaData.VERSION: self._old.file.metadata.fields[FileMetaData.VERSION]})
-        footer.set(FileMetaData.SCHEMA, thrift.LIST, [root, *schema])
-        out = io.BytesIO()
-        writer = ModularWriter(Sink(out), FileEncryption(None, self._old.file.location, secrets.token_bytes))
-        writer.begin(footer, [column.path for column in columns], group.integer(RowGroup.NUM_ROWS))
-        writer.add_groups([(group.copy(without=(RowGroup.SORTING_COLUMNS,)), columns)])
-        writer.finish()
-        return pq.ParquetFile(pa.BufferReader(out.getvalue())).read()
+        return _decoded(self._old, group, _narrowed(_subtree(self._old.schema, columns[0].path[0]), field_id), columns)
 
     def _footer(self) -> Struct:
         old = self._old
@@ -292,9 +308,7 @@ class _Rewriting:
         for field_id in self._covers:
             top = old.leaves[self._leaves_of(field_id)[0]].path[0]
             elements += _as_twin(_narrowed(_subtree(old.schema, top), field_id), field_id)
-        root = old.schema[0].copy()
-        root.set(SchemaElement.NUM_CHILDREN, thrift.I32, len(tops) + len(self._covers))
-        footer.set(FileMetaData.SCHEMA, thrift.LIST, [root, *elements])
+        footer.set(FileMetaData.SCHEMA, thrift.LIST, [_root(old, len(tops) + len(self._covers)), *elements])
         with described(old.file.location, "the footer"):
             self._describe(footer)
         return footer
@@ -310,6 +324,24 @@ class _Rewriting:
         footer.remove(FileMetaData.KEY_VALUE_METADATA)
         if kept:
             footer.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, kept)
+
+
+def _decoded(old: TwinLayout, group: Struct, schema: Sequence[Struct], columns: Sequence[PlacedChunk]) -> pa.Table:
+    """Return the values of the leaves of one top-level column in one row group."""
+    footer = Struct({FileMetaData.VERSION: old.file.metadata.fields[FileMetaData.VERSION]})
+    footer.set(FileMetaData.SCHEMA, thrift.LIST, [_root(old, 1), *schema])
+    out = io.BytesIO()
+    writer = ModularWriter(Sink(out), FileEncryption(None, old.file.location, secrets.token_bytes))
+    writer.begin(footer, [column.path for column in columns], group.integer(RowGroup.NUM_ROWS))
+    writer.add_groups([(group.copy(without=(RowGroup.SORTING_COLUMNS,)), columns)])
+    writer.finish()
+    return pq.ParquetFile(pa.BufferReader(out.getvalue())).read()
+
+
+def _root(old: TwinLayout, children: int) -> Struct:
+    root = old.schema[0].copy()
+    root.set(SchemaElement.NUM_CHILDREN, thrift.I32, children)
+    return root
 
 
 def _structs(footer: Struct, field_id: int) -> list[Struct]:
@@ -352,6 +384,23 @@ def _narrowed(elements: Sequence[Struct], field_id: int) -> list[Struct]:
             return [around, *inner]
         at = end
     return []
+
+
+def _with_leaves(elements: Sequence[Struct], leaves: Iterator[int], kept: Collection[int]) -> list[Struct]:
+    """Return a column with some of its leaves; no node if it has none of them. `leaves` yields the ordinals of all, in their order."""
+    if not elements[0].optional_integer(SchemaElement.NUM_CHILDREN):
+        return list(elements) if next(leaves) in kept else []
+    at, children = 1, []
+    while at < len(elements):
+        end = _end(elements, at)
+        children.append(_with_leaves(elements[at:end], leaves, kept))
+        at = end
+    there = [child for child in children if child]
+    if not there:
+        return []
+    around = elements[0].copy()
+    around.set(SchemaElement.NUM_CHILDREN, thrift.I32, len(there))
+    return [around, *(node for child in there for node in child)]
 
 
 def _as_twin(elements: Sequence[Struct], field_id: int) -> list[Struct]:

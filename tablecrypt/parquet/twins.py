@@ -98,6 +98,23 @@ def leaves_of(elements: list[Struct]) -> list[Leaf]:
     return leaves
 
 
+def around_fields(elements: Sequence[Struct], field_ids: Collection[int]) -> frozenset[tuple[str, ...]]:
+    """Return the paths of the structs around fields of a schema, which is a tree."""
+    found: set[tuple[str, ...]] = set()
+    # The nodes around the next one, and how many of their children are still to come. The root has no part in paths.
+    around: list[tuple[str, int]] = []
+    for element in elements[1:]:
+        name = element.binary(SchemaElement.NAME).decode()
+        if element.optional_integer(SchemaElement.FIELD_ID) in field_ids:
+            found.update(tuple(each for each, _ in around[: depth + 1]) for depth in range(len(around)))
+        around.append((name, element.optional_integer(SchemaElement.NUM_CHILDREN) or 0))
+        while around and around[-1][1] == 0:
+            around.pop()
+            if around:
+                around[-1] = (around[-1][0], around[-1][1] - 1)
+    return frozenset(found)
+
+
 @dataclass(frozen=True)
 class Twin:
     """A leaf of a protected column: the ordinals of its cover and of its twin in each row group."""

@@ -16,6 +16,8 @@ Every byte of a file has one owner:
     bytes     0 ─ 4 ──────────── 100 ── 110 ─────── 200
     owners    magic   pages      (gap)    footer            → "bytes 100 to 110 belong to nothing"
 
+But for zeros, which stand where a file that was blanked has modules no more (kept_twins.py).
+
 Raises TamperedFileError, KeyMismatchError, PlaintextRefusedError for a plaintext file, KeyNotFoundError when a key of any column is
 missing.
 """
@@ -59,11 +61,19 @@ class OwnedSpan:
     owner: str
 
 
-def coverage_gaps(spans: Iterable[OwnedSpan], length: int) -> Iterator[str]:
-    """Say where the spans leave bytes of a file of that length without an owner, or give them two."""
+def coverage_gaps(
+    spans: Iterable[OwnedSpan], length: int, are_zeros: Callable[[int, int], bool] = lambda start, end: False
+) -> Iterator[str]:
+    """Say where the spans leave bytes of a file of that length without an owner, or give them two.
+
+    Args:
+        spans: what is known of the file.
+        length: of the file.
+        are_zeros: whether bytes between two spans are zeros, which need no owner.
+    """
     reached, before = 0, "the start of the file"
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
-        if span.start > reached:
+        if span.start > reached and not are_zeros(reached, span.start):
             yield f"bytes {reached} to {span.start} belong to nothing: they are between {before} and {span.owner}"
         if span.start < reached:
             yield f"bytes {span.start} to {min(span.end, reached)} belong to {span.owner} and to {before}"
@@ -215,12 +225,16 @@ class _Checks:
         mismatches = sum(fault.is_of_the_key for fault in self._faults)
         if not mismatches and not self._hidden:
             # Nothing can be found in what a key does not decrypt: its bytes would seem to belong to nothing.
-            every += coverage_gaps(self._spans, layout.source.length)
+            every += coverage_gaps(self._spans, layout.source.length, self._are_zeros)
         if not every:
             return
         more = f"; and {len(every) - _SHOWN_FAULTS} more" if len(every) > _SHOWN_FAULTS else ""
         what = "; ".join(every[:_SHOWN_FAULTS]) + more
         raise KeyMismatchError(layout.location, what) if mismatches == len(every) else TamperedFileError(layout.location, what)
+
+    def _are_zeros(self, start: int, end: int) -> bool:
+        pieces = range(start, end, PIECE_LENGTH)
+        return not any(any(self._layout.source.read_at(at, min(PIECE_LENGTH, end - at))) for at in pieces)
 
     def _passes(self, check: Callable[[Chunk], None], chunk: Chunk) -> bool:
         try:

@@ -173,6 +173,7 @@ def test_every_byte_has_one_owner() -> None:
     assert list(coverage_gaps(spans, 12)) == []
     assert list(coverage_gaps(reversed(spans), 12)) == []
     assert list(coverage_gaps(spans, 15)) == ["bytes 12 to 15, the end of the file, belong to nothing"]
+    assert list(coverage_gaps([spans[0], spans[2]], 12, lambda start, end: (start, end) == (4, 10))) == []
     assert list(coverage_gaps([spans[0], spans[2]], 12)) == ["bytes 4 to 10 belong to nothing: they are between a and c"]
     assert list(coverage_gaps([*spans, OwnedSpan(3, 5, "d")], 12)) == [
         "bytes 3 to 4 belong to d and to a",
