@@ -44,6 +44,8 @@ from tablecrypt.table.table_files import is_deletion_vector
 _THREADS: Final = 8
 _DELETED_ROW: Final = b"2147483544"
 """Field id of the column in which a position delete file may copy the rows that it deletes."""
+BLANKED: Final = "-blanked.parquet"
+"""Ends the name of a file in which rows are blanked beside protected columns: see blanking.py."""
 _NOT_OF_A_FILE: Final = (ColumnKeyDeniedError, ConfigurationError, KmsError, MissingExtraError)
 """What is raised rather than noted of the one file: the key service does not answer, or refuses a column."""
 
@@ -55,6 +57,10 @@ class Holds(Enum):
     ROWS = auto()
     BOUNDS = auto()
     """None of its rows matches, but bounds in its entry that no row of it has may be of such rows."""
+    BLANKED = auto()
+    """None of its rows matches, but ciphertext of protected columns is left in blanked rows, and the caller may read these columns."""
+    HIDDEN = auto()
+    """The same, and the caller may not."""
     UNDECIDED = auto()
     """Values of which the filter's columns say nothing: equality deletes by other columns."""
     MISSING = auto()
@@ -220,12 +226,14 @@ class FileSearch:
     Args:
         table: as it was loaded: gives the schema and the keys of columns.
         row_filter: the filter.
+        is_blind: whether the table has protected columns that the caller may not read.
 
     Raises:
         ColumnKeyDeniedError: the filter compares a protected column that the caller may not read.
     """
 
-    def __init__(self, table: EncryptedTable, row_filter: ErasureFilter) -> None:
+    def __init__(self, table: EncryptedTable, row_filter: ErasureFilter, is_blind: bool) -> None:
+        self._is_blind = is_blind
         self._metadata = encrypted_metadata_of(table)
         self._schema = self._metadata.schema()
         self._io = table_io(table)
@@ -289,6 +297,8 @@ class FileSearch:
             bounds.account(batch)
             matching += self._filter.matching(pa.Table.from_batches([batch]))
         holds = Holds.ROWS if matching else Holds.BOUNDS if bounds else Holds.NOTHING
+        if not matching and named.file.file_path.endswith(BLANKED):
+            holds = Holds.HIDDEN if self._is_blind else Holds.BLANKED
         return Looked(holds, rows, matching)
 
     def _decided(self, values: pa.Table) -> Looked:
