@@ -18,6 +18,7 @@ CALLED_OTHERWISE: Final = {"list": "list_tables"}
 OF_COMMANDS: Final = {
     *("as_json", "yes", "progress", "quiet"),  # what a terminal is told
     *("html_file", "bundle_file", "force", "since_file", "fail_on"),  # what becomes of an audit
+    "certificates",  # what becomes of an erasure
     *("column", "columns"),  # whose functions are rotate_column_keks, rewrap_column_keks and shred_column
     *("location", "key_file", "key_id"),  # inspect: of a file, for which there is parquet.inspect
 }
@@ -32,6 +33,8 @@ OF_TERMINALS: Final = {
     "row_format": "format",
 }
 SHORT: Final = {**OF_TERMINALS, "properties": "set"}
+ROWS_THAT_GO: Final = {"erase": {"row_filter": "where"}}
+"""As SQL says it; compact and reencrypt choose files with --where."""
 SEVERAL: Final = {"include", "exclude"}
 """maintenance.on_tables has them."""
 
@@ -64,7 +67,8 @@ def test_an_option_is_spelled_as_its_argument(name: str) -> None:
     for option in command.params:
         if isinstance(option, click.Option) and name != "inspect":
             spelled = option.opts[0].removeprefix("--").replace("-", "_")
-            assert spelled == SHORT.get(str(option.name), option.name) or f"{spelled}s" == option.name
+            short = {**SHORT, **ROWS_THAT_GO.get(name, {})}
+            assert spelled == short.get(str(option.name), option.name) or f"{spelled}s" == option.name
 
 
 @checked_arguments(formerly={"full": "not quick", "old": "new"})

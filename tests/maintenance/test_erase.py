@@ -18,7 +18,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError
-from tablecrypt.maintenance import Progress, erase
+from tablecrypt.maintenance import Progress, erase, shred
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.table.table_files import key_metadata_of, with_key
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.maintained_table import flip, folder_of, path_of
@@ -312,3 +314,48 @@ class TestProtectedColumns:
             erase(both.analyst.load_table(hr.name()), "ssn = 'SSN-3'", delete_below=[hr.location()])
         assert hr.refresh().metadata_location == before
         assert erase(hr, "ssn = 'SSN-3'", delete_below=[hr.location()]).is_complete
+
+    def test_who_may_not_read_the_columns_takes_out_all_else_and_a_holder_of_the_key_ends_it(self, both: Clients, hr: Table) -> None:
+        held = [task.file.file_path for task in hr.scan("id = 3").plan_files()]
+
+        erased = erase(both.analyst.load_table(hr.name()), "id = 3", delete_below=[hr.location()])
+
+        assert not erased.is_complete
+        assert not (erased.remaining or erased.not_searched or erased.refused or erased.failed), erased
+        assert {(each.column, each.master_key_id, each.files, each.rows) for each in erased.hidden_columns} >= {("ssn", "pii", 1, 1)}
+        assert not [location for location in held if path_of(location).exists()]
+        others = [{"id": each, "ssn": f"SSN-{each}", "note": note} for each, note in ((1, "a"), (2, "b"), (4, "d"))]
+        columns = ("id", "ssn", "note")
+        assert hr.refresh().scan(selected_fields=columns).to_arrow().sort_by("id").to_pylist() == others
+        again = erase(both.analyst.load_table(hr.name()), "id = 3", delete_below=[hr.location()])
+        assert (again.is_complete, again.before) == (False, again.after)
+
+        finished = erase(hr, "id = 3", delete_below=[hr.location()])
+
+        assert finished.is_complete, finished
+        assert not list(folder_of(hr).rglob("*-blanked.parquet"))
+        assert hr.refresh().scan(selected_fields=columns).to_arrow().sort_by("id").to_pylist() == others
+
+
+def test_bounds_that_outlived_their_row_are_found_and_go(catalog: Catalog) -> None:
+    """Another engine has written a file again and has taken over the statistics of the old one."""
+    table = catalog.create_table("db.people", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    table.append(rows(PERSON, 20))
+    [old] = [task.file for task in table.scan().plan_files()]
+    table.delete(FILTER)
+    with table.transaction() as transaction, transaction.update_snapshot().overwrite() as producer:
+        [task] = list(table.scan().plan_files())
+        producer.delete_data_file(task.file)
+        new = with_key(EncryptedDataFile.of(task.file), key_metadata_of(task.file))
+        new[DATA_FILE_POSITIONS["lower_bounds"]] = old.lower_bounds
+        producer.append_data_file(new)
+    others = [each.snapshot_id for each in table.refresh().snapshots()[:-1]]
+    shred(table, others)
+    assert table.scan().count() == 12
+
+    foretold = erase(table, FILTER, dry_run=True)
+
+    assert any("bounds of it that none of its rows has" in reason for reason in foretold.remaining.values())
+    assert erase(table, FILTER).is_complete
+    assert table.refresh().scan().count() == 12
+    check_nothing_is_left(table, repr(old.lower_bounds[1]))

@@ -19,17 +19,10 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.maintenance._tables import (
-    checked_filter,
-    checked_moment,
-    encrypted_metadata_of,
-    name_of,
-    reload,
-    require_encrypted,
-    table_io,
-)
+from tablecrypt.maintenance._tables import checked_filter, checked_moment, name_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance.erasure.blanking import has_hidden_columns
 from tablecrypt.maintenance.erasure.plan import RefWork, Searching, is_working_branch, works
-from tablecrypt.maintenance.erasure.proof import Proof, state_of, unreachable
+from tablecrypt.maintenance.erasure.proof import Proof, hidden_columns, state_of, unreachable
 from tablecrypt.maintenance.erasure.removal import Removed, remove, unneeded_files
 from tablecrypt.maintenance.erasure.result import Erased, ErasedRef, TableState
 from tablecrypt.maintenance.erasure.rewriting import Rewriting
@@ -37,9 +30,7 @@ from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.parquet_options import parquet_writer_options
-from tablecrypt.table.protection.policy import column_keys, policy_of
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
 
 
@@ -60,6 +51,9 @@ def erase(
     snapshots of the same rows without them. Every snapshot that has such a file, or names it as deleted, goes with its files and keys; time
     travel to those snapshots ends. Then all that is stored for the table is decrypted and searched.
 
+    Values of a protected column whose key the caller may not use stay as ciphertext; all else of the rows goes. The result says which, and
+    is not complete: the same call by somebody who may use the key ends it.
+
     If it was killed, or others committed meanwhile, call it again with the same filter.
 
     Args:
@@ -75,7 +69,8 @@ def erase(
     Raises:
         ConfigurationError: the table is not encrypted, the filter does not fit it or matches every row, a staged snapshot holds such rows;
             or the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies. Nothing has changed.
-        ColumnKeyDeniedError: a protected column cannot be read, which writing files again needs. Nothing has changed.
+        ColumnKeyDeniedError: the filter compares a protected column that cannot be read, or the table has such a column and its deletes are
+            not merge-on-read. Nothing has changed.
         AuthenticationError, KeyNotFoundError, FormatError: a snapshot's manifests cannot be read. Nothing has changed.
         KmsError: the KMS refused.
         CommitFailedException, ValidationException: other writers committed first, several times in a row: call it again.
@@ -90,24 +85,18 @@ def erase(
     if not dry_run:
         deleting_io(fresh, delete_below)
         parquet_writer_options(fresh.metadata.properties)
-    _check_columns(fresh)
+    is_blind = has_hidden_columns(fresh)
     before = state_of(fresh)
-    searching = Searching.of(fresh, rows, Counted("erase: files searched", "files", progress))
+    searching = Searching.of(fresh, rows, is_blind, Counted("erase: files searched", "files", progress))
     searching.check_staged()
     planned = works(searching, rows)
     if dry_run:
         return _foretell(searching, planned, rows, before, now, delete_below)
-    refs = _rewrite(searching, planned, Rewriting(rows, rewriter, progress))
+    refs = _rewrite(searching, planned, Rewriting(rows, rewriter, progress, is_blind))
     removed = remove(searching.again(reload(table)), rows.field_ids, delete_below, progress)
     table.refresh()
-    last = Searching.of(reload(table), rows, Counted("erase: files searched again", "files", progress))
+    last = Searching.of(reload(table), rows, is_blind, Counted("erase: files searched again", "files", progress))
     return _result(last, rows, before, state_of(last.table), refs, removed, now, dry_run=False)
-
-
-def _check_columns(table: EncryptedTable) -> None:
-    metadata = encrypted_metadata_of(table)
-    if policy := policy_of(metadata):
-        column_keys(metadata, table_io(table)).check_readable(tuple(policy.columns))
 
 
 def _rewrite(searching: Searching, planned: Sequence[RefWork], rewriting: Rewriting) -> list[ErasedRef]:
@@ -181,5 +170,6 @@ def _result(
         not_searched=proof.not_searched,
         refused=removed.refused,
         failed=removed.failed,
+        hidden_columns=hidden_columns(searching),
         outside=unreachable(searching.table),
     )

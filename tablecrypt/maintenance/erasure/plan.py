@@ -49,11 +49,11 @@ class Searching:
     findings: Findings
 
     @classmethod
-    def of(cls, table: EncryptedTable, row_filter: ErasureFilter, counted: Counted) -> Searching:
-        """Read all that a table's keys open."""
+    def of(cls, table: EncryptedTable, row_filter: ErasureFilter, is_blind: bool, counted: Counted) -> Searching:
+        """Read all that a table's keys open; `is_blind` is as for `FileSearch`."""
         older = look_at_older(table)
         named = named_files(table, older)
-        return cls(table, older, named, FileSearch(table, row_filter).look(list(named.files.values()), counted))
+        return cls(table, older, named, FileSearch(table, row_filter, is_blind).look(list(named.files.values()), counted))
 
     def again(self, table: EncryptedTable) -> Searching:
         """Return the same of a table that was changed since: what its snapshots name now, and what was found in files before."""
@@ -63,7 +63,7 @@ class Searching:
     @property
     def held(self) -> frozenset[str]:
         """Locations of files that hold such rows or values, or held them perhaps and are not stored any more."""
-        return self.findings.holding(Holds.ROWS, Holds.MISSING)
+        return self.findings.holding(Holds.ROWS, Holds.BOUNDS, Holds.BLANKED, Holds.MISSING)
 
     @property
     def suspects(self) -> frozenset[int]:
@@ -125,7 +125,8 @@ class RefWork:
         scan = table.scan(row_filter=row_filter.expression).use_ref(name)
         every = table.scan(options={"include_empty_files": "true"}).use_ref(name)
         tasks = cast("list[EncryptedFileScanTask]", list(every.plan_files()))
-        with_rows = [task for task in tasks if task.file.file_path in findings.holding(Holds.ROWS)]
+        held = findings.holding(Holds.ROWS, Holds.BOUNDS, Holds.BLANKED)
+        with_rows = [task for task in tasks if task.file.file_path in held]
         stored = sum(findings.looked[task.file.file_path].matching for task in with_rows)
         rows = sum(len(scan.matching_positions(task)) for task in with_rows)
         values = findings.holding(Holds.ROWS) | {

@@ -20,10 +20,11 @@ from tablecrypt.maintenance._shred_scrub import content_of
 from tablecrypt.maintenance._storage import canonical, object_versions, stored_files
 from tablecrypt.maintenance._tables import table_io
 from tablecrypt.maintenance.erasure.plan import Searching
-from tablecrypt.maintenance.erasure.result import RUN_AGAIN, Searched, TableState
+from tablecrypt.maintenance.erasure.result import RUN_AGAIN, HiddenColumn, Searched, TableState
 from tablecrypt.maintenance.erasure.search import Holds
 from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.printable import counted as counted_text
+from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 
@@ -74,11 +75,33 @@ def _remaining(searching: Searching) -> dict[str, str]:
         if looked.holds == Holds.ROWS:
             what = "rows" if searching.named.files[location].file.content == 0 else "values of a delete file"
             found[location] = f"{counted_text(looked.matching, 'row', 'rows') if what == 'rows' else what}: {RUN_AGAIN}"
+        elif looked.holds == Holds.BOUNDS:
+            found[location] = f"a manifest has bounds of it that none of its rows has: {RUN_AGAIN}"
+        elif looked.holds == Holds.BLANKED:
+            found[location] = f"values of protected columns, of rows that are blanked: {RUN_AGAIN}"
         elif looked.holds == Holds.MISSING:
             found[location] = f"is not stored any more, but a manifest holds its key and the bounds of its columns: {RUN_AGAIN}"
     for snapshot_id in searching.named.out_of_reach:
         found[searching.named.lists[snapshot_id]] = f"of an expired snapshot whose keys are still there: {RUN_AGAIN}"
     return found
+
+
+def hidden_columns(searching: Searching) -> tuple[HiddenColumn, ...]:
+    """Return the protected columns of which ciphertext of erased rows stays, because the caller may not read them all."""
+    blanked = searching.findings.holding(Holds.HIDDEN)
+    if not blanked:
+        return ()
+    table, rows = searching.table, dict.fromkeys(blanked, 0)
+    for name in table.metadata.refs:
+        for task in table.scan(options={"include_empty_files": "true"}).use_ref(name).plan_files():
+            location, hidden = task.file.file_path, sum(int(file.record_count) for file in task.delete_files)
+            if location in rows:
+                rows[location] = max(rows[location], hidden)
+    columns = policy_of(table.metadata).columns
+    names = {field_id: table.schema().find_column_name(field_id) or str(field_id) for field_id in columns}
+    return tuple(
+        HiddenColumn(names[field_id], field_id, column.column_key_id, len(rows), sum(rows.values())) for field_id, column in columns.items()
+    )
 
 
 def _undecided(searching: Searching) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from tablecrypt.maintenance._shred import replace_head
 from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.compaction import Compaction
 from tablecrypt.maintenance.compaction_plan import FileGroup
+from tablecrypt.maintenance.erasure.blanking import blank_rows
 from tablecrypt.maintenance.erasure.plan import WORKING_BRANCH, RefWork, Searching
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.erasure.search import names_any
@@ -34,11 +35,13 @@ class Rewriting:
         row_filter: the filter.
         runner: writes data files again.
         progress: hears of the files.
+        is_blind: whether the table has protected columns that the caller may not read.
     """
 
     row_filter: ErasureFilter
     runner: Runner
     progress: ProgressListener
+    is_blind: bool
 
     def erase(self, searching: Searching, work: RefWork) -> int:
         """Erase on one branch or tag; return the id of the snapshot that it points to then.
@@ -55,7 +58,9 @@ class Rewriting:
         if work.rows:
             reload(searching.table).delete(self.row_filter.expression, branch=branch)
             work = self._work(searching, branch)
-        if work.rewrite or work.dropped:
+        if self.is_blind:
+            blank_rows(reload(searching.table), work, self.row_filter, searching.held)
+        elif work.rewrite or work.dropped:
             self._rewrite(reload(searching.table), work)
         fresh = reload(searching.table)
         head = fresh.metadata.refs[branch].snapshot_id

@@ -7,7 +7,8 @@
           └ position deletes                        the rows that they copy, where they do
           └ deletion vectors                        hold no values
 
-Nothing is ruled out by statistics, but for a file that is no longer stored: then its bounds are all that is left of it.
+Nothing is ruled out by statistics, but for a file that is no longer stored: then its bounds are all that is left of it. Bounds are searched
+too (bounds.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pyiceberg.table import ALWAYS_TRUE
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError, KmsError, MissingExtraError, TablecryptError
 from tablecrypt.maintenance._shred_find import OlderFiles
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.erasure.bounds import UnaccountedBounds
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.manifests.records import FORMAT_VERSION
@@ -42,6 +44,8 @@ from tablecrypt.table.table_files import is_deletion_vector
 _THREADS: Final = 8
 _DELETED_ROW: Final = b"2147483544"
 """Field id of the column in which a position delete file may copy the rows that it deletes."""
+BLANKED: Final = "-blanked.parquet"
+"""Ends the name of a file in which rows are blanked beside protected columns: see blanking.py."""
 _NOT_OF_A_FILE: Final = (ColumnKeyDeniedError, ConfigurationError, KmsError, MissingExtraError)
 """What is raised rather than noted of the one file: the key service does not answer, or refuses a column."""
 
@@ -51,6 +55,12 @@ class Holds(Enum):
 
     NOTHING = auto()
     ROWS = auto()
+    BOUNDS = auto()
+    """None of its rows matches, but bounds in its entry that no row of it has may be of such rows."""
+    BLANKED = auto()
+    """None of its rows matches, but ciphertext of protected columns is left in blanked rows, and the caller may read these columns."""
+    HIDDEN = auto()
+    """The same, and the caller may not."""
     UNDECIDED = auto()
     """Values of which the filter's columns say nothing: equality deletes by other columns."""
     MISSING = auto()
@@ -216,12 +226,14 @@ class FileSearch:
     Args:
         table: as it was loaded: gives the schema and the keys of columns.
         row_filter: the filter.
+        is_blind: whether the table has protected columns that the caller may not read.
 
     Raises:
         ColumnKeyDeniedError: the filter compares a protected column that the caller may not read.
     """
 
-    def __init__(self, table: EncryptedTable, row_filter: ErasureFilter) -> None:
+    def __init__(self, table: EncryptedTable, row_filter: ErasureFilter, is_blind: bool) -> None:
+        self._is_blind = is_blind
         self._metadata = encrypted_metadata_of(table)
         self._schema = self._metadata.schema()
         self._io = table_io(table)
@@ -279,10 +291,15 @@ class FileSearch:
         rows = matching = 0
         if not self._filter.field_ids:
             return Looked(Holds.NOTHING, int(named.file.record_count))
+        bounds = UnaccountedBounds(self._schema, self._filter, named.file)
         for batch in self._reader.batches(EncryptedFileScanTask(named.file, set(), data_sequence_number=named.sequence_number)):
             rows += batch.num_rows
+            bounds.account(batch)
             matching += self._filter.matching(pa.Table.from_batches([batch]))
-        return Looked(Holds.ROWS if matching else Holds.NOTHING, rows, matching)
+        holds = Holds.ROWS if matching else Holds.BOUNDS if bounds else Holds.NOTHING
+        if not matching and named.file.file_path.endswith(BLANKED):
+            holds = Holds.HIDDEN if self._is_blind else Holds.BLANKED
+        return Looked(holds, rows, matching)
 
     def _decided(self, values: pa.Table) -> Looked:
         """Say what values of some columns of the table hold."""
