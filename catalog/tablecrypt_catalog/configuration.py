@@ -16,13 +16,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, Catalog, CatalogType, infer_catalog_type
 from pyiceberg.typedef import RecursiveDict
 from pyiceberg.utils.config import Config, merge_config
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt_catalog.local_places import tell_places
 
 logger = logging.getLogger(__name__)
 
@@ -46,10 +47,9 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
     Raises:
         ConfigurationError: the catalog's type is not tablecrypt, nothing says which catalog it is, or its class cannot be used.
     """
-    config = Config()
-    name = name or config.get_default_catalog_name()
-    configured = config.get_catalog_config(name) or {}
-    merged = merge_config(configured, cast("RecursiveDict", properties))
+    name = name or Config().get_default_catalog_name()
+    configured = Config().get_catalog_config(name) or {}
+    merged = properties_of(name, properties)
     class_path = _class_path(name, merged)
     if TYPE not in merged and PY_CATALOG_IMPL in configured:
         logger.warning(
@@ -59,7 +59,13 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
             TABLECRYPT,
         )
     own: dict[str, str] = {each: cast("str", value) for each, value in merged.items() if each != TYPE}
+    tell_places(str(name), own)
     return _catalog_class(class_path)(name, **own)
+
+
+def properties_of(name: str, properties: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return a catalog's properties: those given, then those of the environment and the file."""
+    return merge_config(Config().get_catalog_config(name) or {}, cast("RecursiveDict", properties))
 
 
 def is_configured(name: str | None, properties: Mapping[str, str]) -> bool:
