@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +13,6 @@ from tablecrypt.files.locations import for_pyiceberg, is_relative, location_of_n
 NAMES = st.text(st.sampled_from("ab %#?é&+'\"[]*."), min_size=1, max_size=6)
 ROOTS = st.sampled_from(["", "/", "./", "../"])
 PATHS = st.builds(lambda root, names: root + "/".join(names), ROOTS, st.lists(NAMES, min_size=1, max_size=4))
-    lambda root, names: root + "/".join(names), st.sampled_from(["", "/", "./", "../"]), st.lists(NAMES, min_size=1, max_size=4)
-)
 
 
 @given(path=PATHS)
