@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, Catalog, CatalogType, infer_catalog_type
 from pyiceberg.typedef import RecursiveDict
@@ -63,7 +63,7 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
     return _catalog_class(class_path)(name, **own)
 
 
-def properties_of(name: str, properties: Mapping[str, str]) -> Mapping[str, Any]:
+def properties_of(name: str, properties: Mapping[str, str | None]) -> RecursiveDict:
     """Return a catalog's properties: those given, then those of the environment and the file."""
     return merge_config(Config().get_catalog_config(name) or {}, cast("RecursiveDict", properties))
 

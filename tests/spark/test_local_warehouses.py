@@ -38,7 +38,7 @@ def _program(folder: Path, text: str) -> str:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")]), "SPARK_LOCAL_IP": "127.0.0.1"}
     environment["PYSPARK_PYTHON"] = sys.executable
     done = subprocess.run(
-        [sys.executable, "-c", text], cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=280
+        [sys.executable, "-c", text], cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=580
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
