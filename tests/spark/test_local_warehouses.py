@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 import pyarrow as pa
 import pytest
@@ -19,6 +19,7 @@ import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import migrate
 from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import load_catalog
 from tests.spark.conftest import ROOT
 from tests.support.aws import AwsServer
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 SCHEMA: Final = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+PATHS: Final[tuple[Literal["jvm", "python"], ...]] = ("jvm", "python")
 PLAIN: Final = {"encryption.required": "false"}
 
 
@@ -100,7 +102,9 @@ def test_a_table_with_a_relative_location_is_read_and_written_where_python_has_i
     table = catalog.load_table("db.older")
     assert all(task.file.file_path.startswith("warehouse/db/older/data/") for task in table.scan().plan_files())
     with pytest.raises(ConfigurationError, match="warehouse/db/older is relative to the current folder"):
-        LocatedTable.of_table(table).issue_job_under(lambda name, default: "spark://host:7077" if name == "spark.master" else default)
+        LocatedTable.of_table(cast(EncryptedTable, table)).issue_job_under(
+            lambda name, default: "spark://host:7077" if name == "spark.master" else default
+        )
 
 
 def _configured(folder: Path) -> dict[str, str]:
@@ -131,13 +135,13 @@ def test_a_path_is_the_same_for_spark_and_python(spark: SparkSession, aws: AwsSe
     spark.sql(f"CREATE TABLE {table} (id BIGINT, note STRING) TBLPROPERTIES ('encryption.key-id' = 'alias/orders')")
     spark.sql(f"INSERT INTO {table} SELECT id, '{CANARY}' FROM range(4)")
     catalog.load_table("db.rows").append(pa.table({"id": [7], "note": [CANARY]}))
-    for path in ("jvm", "python"):
+    for path in PATHS:
         tcs.write_table(spark.range(10, 12).selectExpr("id", f"'{CANARY}' AS note"), table, path=path, catalog_properties=properties)
     spark.sql(f"DELETE FROM {table} WHERE id = 2")
 
     expected = [0, 1, 3, 7, 10, 10, 11, 11]
     assert sorted(row["id"] for row in spark.table(table).collect()) == expected == _ids(catalog, "db.rows")
-    for path in ("jvm", "python"):
+    for path in PATHS:
         assert sorted(row["id"] for row in tcs.read_table(spark, table, path=path, catalog_properties=properties).collect()) == expected
     assert {each.name for each in warehouse.iterdir()} == {"catalog.db", name}
     protected = f"{catalog_name}.db.people"

@@ -16,7 +16,7 @@ to Spark's reader from memory (java/CheckedStream.java).
 Files are read through Hadoop's file systems, with Hadoop's configuration and credentials (fs.s3a.…), not with PyIceberg's.
 
 Raises ConfigurationError where path="jvm" was asked for and does not support the read. On executors a file that was tampered with fails the
-job with Parquet's own error.
+job with Spark's FAILED_READ_FILE, in one line (java/TaskErrors.java).
 """
 
 from __future__ import annotations
