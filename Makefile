@@ -35,7 +35,7 @@ REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.e
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
 	@echo "make demo       an encrypted table from creation to scan, and a look at its bytes  (about a minute, in $(DEMO_VENV))"
-	@echo "make demo-spark an encrypted table in Spark SQL, and a pipeline  (needs Java 17 or newer)"
+	@echo "make demo-spark an encrypted table in Spark SQL, and a pipeline  (needs Java 17 or newer, and 2.2 GB for all that the tests need)"
 	@echo "make test       lint and all tests"
 	@echo "make test-fast  the tests that need neither Java nor patience"
 	@echo "make campaign   the long tests: attacks, kills, faults and load  (about an hour; needs Java 17 or newer)"

@@ -34,7 +34,7 @@ def use_a_table(spark: SparkSession, orders: DataFrame, kms_endpoint: str) -> No
     properties = {  # or put them into .pyiceberg.yaml, under the catalog's name
         "type": "tablecrypt",
         "uri": f"sqlite:///{DEMO}/catalog.db",
-        "warehouse": f"file://{DEMO}/warehouse",
+        "warehouse": f"{DEMO}/warehouse",
         "encryption.required": "true",
         "encryption.default-key-id": "alias/orders",
         "encryption.kms-type": "aws",

@@ -202,7 +202,7 @@ def main() -> None:
         properties = {
             "type": "tablecrypt",
             "uri": f"sqlite:///{DEMO}/catalog.db",
-            "warehouse": f"file://{DEMO}/warehouse",
+            "warehouse": f"{DEMO}/warehouse",
             "encryption.required": "true",
             "encryption.kms-type": "aws",
             "kms.endpoint": kms_endpoint,  # without it: AWS's own

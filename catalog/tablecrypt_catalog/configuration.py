@@ -27,6 +27,7 @@ from pyiceberg.utils.config import CATALOG, PYICEBERG_HOME, PYICEBERG_YML, Confi
 
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean
+from tablecrypt_catalog.local_places import tell_places
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
     configured = configuration_of(name)
     if not configured and not properties:
         raise not_configured(name)
-    merged = merge_config(configured, cast("RecursiveDict", properties))
+    merged = properties_of(name, properties)
     class_path = _class_path(name, merged)
     if TYPE not in merged and PY_CATALOG_IMPL in configured:
         logger.warning(
@@ -67,7 +68,13 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
             TABLECRYPT,
         )
     own: dict[str, str] = {each: cast("str", value) for each, value in merged.items() if each != TYPE}
+    tell_places(str(name), own)
     return _catalog_class(class_path)(name, **own)
+
+
+def properties_of(name: str, properties: Mapping[str, str | None]) -> RecursiveDict:
+    """Return a catalog's properties: those given, then those of the environment and the file."""
+    return merge_config(configuration_of(name), cast("RecursiveDict", properties))
 
 
 def is_configured(name: str | None, properties: Mapping[str, str]) -> bool:

@@ -9,6 +9,7 @@ What SqlCatalog does with tables that are not encrypted, with namespaces and wit
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -35,6 +36,7 @@ from sqlalchemy.orm import Session
 
 from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError, MissingExtraError
+from tablecrypt.files.locations import is_relative
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file, write_metadata_file
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
@@ -275,8 +277,21 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
     def _found(self, identifier: str | Identifier) -> tuple[TableVersion | None, LoadedTable, TableVersion]:
         location, pin = self._location_and_pin(identifier)
         with refusing_unreadable(identifier):
-            file = read_metadata_file(load_file_io(properties=self.properties, location=location).new_input(location))
+            file = self._read_metadata(identifier, location)
             return pin, *self._loaded(identifier, file)
+
+    def _read_metadata(self, identifier: str | Identifier, location: str) -> MetadataFile:
+        try:
+            return read_metadata_file(load_file_io(properties=self.properties, location=location).new_input(location))
+        except FileNotFoundError as error:
+            # In a table's own folder the file may have gone with a purge. Where there is no such folder, this is another one.
+            folder = os.path.dirname(os.path.abspath(location))
+            if not is_relative(location) or os.path.isdir(folder):
+                raise
+            raise ConfigurationError(
+                f"{'.'.join(self.names(identifier))}: its metadata {location} would be {os.path.abspath(location)}, and is not there: its "
+                "location is relative to the current folder. Run this in the folder in which the table was made"
+            ) from error
 
     def _loaded(self, identifier: str | Identifier, file: MetadataFile) -> tuple[LoadedTable, TableVersion]:
         name = Catalog.identifier_to_tuple(identifier)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from tablecrypt.cli._output import MOST_NAMES, nearest, question
+from tablecrypt.cli._output import MOST_NAMES, nearest, question, say
 from tablecrypt.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -47,11 +47,13 @@ class Settings:
         """Return the catalog as .pyiceberg.yaml, environment variables and --property describe it.
 
         Raises:
-            ConfigurationError: no encrypting catalog is configured under that name, or its properties do not make one.
+            ConfigurationError: no encrypting catalog is configured under that name, its properties do not make one, or its database is
+                not there.
         """
         from tablecrypt_catalog.configuration import load_catalog
 
         self._check_is_configured()
+        self._check_places()
         try:
             return load_catalog(self.catalog_name, **cast("dict[str, str | None]", self.properties))
         except ConfigurationError:
@@ -128,6 +130,20 @@ class Settings:
             return
         missing = not_configured(self.catalog_name or Config().get_default_catalog_name())
         raise missing if self.catalog_name else ConfigurationError(f"no catalog is named: put --catalog NAME before the command; {missing}")
+
+    def _check_places(self) -> None:
+        """Say which folder relative settings mean, and let no command make an empty database there."""
+        from pyiceberg.utils.config import Config
+
+        from tablecrypt_catalog.configuration import properties_of
+        from tablecrypt_catalog.local_places import check_database, relative_places
+
+        name = self.catalog_name or Config().get_default_catalog_name()
+        properties = properties_of(name, self.properties)
+        check_database(properties)
+        places = relative_places(name, properties)
+        if places is not None and not self.quiet:
+            say(places, err=True)
 
     def kms_properties(self) -> Mapping[str, str]:
         """Return the properties of the key service: those given, before those configured for the catalog where one is named."""

@@ -17,6 +17,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
+from tablecrypt.files.locations import is_relative
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.spark.job_keys import JobKey, JobTicket, brings_keys_by_spark, issue_by_broadcast, issue_job
 from tablecrypt.spark.network import check_credentials_stay_private, check_network, kms_properties, warn_of_open_network
@@ -87,6 +88,7 @@ class LocatedTable:
         if not brings_keys_by_spark(self.client_properties):
             ticket, job_key = self.issue_job_under(spark.conf.get)
         else:
+            self._check_place(spark.conf.get)
             check_network(self.client_properties, spark.conf.get)
             ticket, job_key = issue_by_broadcast(spark, self._manager.table_key_id)
         warn_of_open_network(spark.conf.get)
@@ -98,6 +100,7 @@ class LocatedTable:
         Args:
             spark_setting: returns a Spark setting by name, or the default that is given with it.
         """
+        self._check_place(spark_setting)
         check_network(self.client_properties, spark_setting)
         if brings_keys_by_spark(self.client_properties):
             raise ConfigurationError(
@@ -107,6 +110,15 @@ class LocatedTable:
         properties = self.kms_properties
         check_credentials_stay_private(properties, spark_setting)
         return issue_job(self._manager.kms, self._manager.table_key_id, properties)
+
+    def _check_place(self, spark_setting: Callable[[str, str], str | None]) -> None:
+        """Raise ConfigurationError where executors would look for the table's files in their own working directories."""
+        location = self.table.metadata.location
+        if is_relative(location) and not str(spark_setting("spark.master", "local")).startswith("local"):
+            raise ConfigurationError(
+                f"{self.name}: its location {location} is relative to the current folder, and executors run in other folders: copy the "
+                f"table with tablecrypt relocate, or start Spark with a local master"
+            )
 
     @property
     def kms_properties(self) -> dict[str, str]:

@@ -110,7 +110,7 @@ def lake(aws: AwsServer, warehouse: Path) -> Lake:
     properties = {
         "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
         "uri": f"sqlite:///{warehouse.parent}/{warehouse.name}-{next(_numbers)}.db",
-        "warehouse": warehouse.as_uri(),
+        "warehouse": str(warehouse),
         **aws.kms_properties,
     }
     catalog = load_catalog(CATALOG, **properties)

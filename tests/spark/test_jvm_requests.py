@@ -111,17 +111,17 @@ def test_python_grants_nothing_for_a_malformed_request(text: str) -> None:
 
     assert "passwd" not in str(raised.value)
     with pytest.raises(AuthenticationError):
-        locations.check_was_given(LOCATION, 3, 17)
+        locations.as_table_has_it(LOCATION, 3, 17)
 
 
 def test_a_location_is_given_once_to_one_attempt() -> None:
     locations = FileLocations(metadata())
 
     assert locations.respond(json.dumps(FIELDS)) == LOCATION
-    locations.check_was_given(LOCATION, 3, 17)
+    assert locations.as_table_has_it(LOCATION, 3, 17) == LOCATION
     for location, task, attempt in ((LOCATION, 3, 18), (LOCATION, 2, 17), (LOCATION + "x", 3, 17)):
         with pytest.raises(AuthenticationError, match="at a location that it was not given"):
-            locations.check_was_given(location, task, attempt)
+            locations.as_table_has_it(location, task, attempt)
     with pytest.raises(ConfigurationError, match="it has to end with that name, once"):
         locations.respond(json.dumps(FIELDS))
 

@@ -22,6 +22,9 @@ from pyiceberg.types import strtobool
 from sqlalchemy import ColumnElement, Delete, Update, and_, create_engine, delete, insert, select, update
 from sqlalchemy.orm import Session
 
+from tablecrypt.files.locations import location_of_new_table
+from tablecrypt.properties import KEY_ID
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -99,6 +102,8 @@ class SqlCatalogAdapter(SqlCatalog):
         version = int(properties.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION))
         namespace, name = self.names(identifier)
         location = self._resolve_table_location(location, namespace, name)
+        if KEY_ID.name in properties:
+            location = location_of_new_table(location)
         metadata_location = load_location_provider(location, properties).new_table_metadata_file_location()
         return StagedTable(
             identifier=Catalog.identifier_to_tuple(identifier),

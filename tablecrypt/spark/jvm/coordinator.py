@@ -3,6 +3,7 @@
     executor  ──location──▶ RPC endpoint in the driver's JVM ──Py4J──▶ the table's own location provider ──▶ location, in UTF-8
               ──finish────▶ RPC endpoint, before the task returns
 
+A location without a scheme goes to the task with one, since an executor has another working directory; the table keeps its own form.
 A task can put a file nowhere else, and cannot finish once the endpoint is closed. So when the Spark job has ended, the locations that were
 given are those of all files, of failed, killed and superseded attempts too: what is not committed is deleted.
 
@@ -36,12 +37,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.locations import with_scheme
 from tablecrypt.spark.jvm.support import unsupported_location
 from tablecrypt.spark.jvm.written_files import partition_key
 from tablecrypt.table.foreign_engines import location_provider
@@ -107,18 +109,24 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
+class _Given(NamedTuple):
+    task: int
+    attempt: int
+    location: str
+
+
 class FileLocations:
     """Gives each new file its location, and remembers which attempt got it."""
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._metadata = metadata
         self._provider = location_provider(metadata)
-        self._given: dict[str, tuple[int, int]] = {}
+        self._given: dict[str, _Given] = {}
         self._has_ended = False
         self._lock = Lock()
 
     def respond(self, text: str) -> str:
-        """Return the location that a request asks for.
+        """Return the location that a request asks for, as Hadoop takes it.
 
         Raises:
             FormatError: this is no such request, or its partition values are not of the table's partitioning.
@@ -135,21 +143,24 @@ class FileLocations:
             if self._has_ended:
                 raise ConfigurationError("the write has ended, and its tasks get no more files")
             # The name makes the location one that no other file has, so that what is deleted is never another's.
-            if location in self._given or not location.endswith(name):
+            path = with_scheme(location)
+            if path in self._given or not location.endswith(name):
                 raise ConfigurationError(f"{location}: the table's location provider gave it to {name}: it has to end with that name, once")
-            self._given[location] = (request.task, request.attempt)
-        return location
+            self._given[path] = _Given(request.task, request.attempt, location)
+        return path
 
-    def check_was_given(self, location: str, task: int, attempt: int) -> None:
-        """Raise AuthenticationError unless this attempt was given this location."""
-        if self._given.get(location) != (task, attempt):
-            raise AuthenticationError(f"{location}: writing task {task} reports a file at a location that it was not given")
+    def as_table_has_it(self, path: str, task: int, attempt: int) -> str:
+        """Return the location that this attempt was given, as the table writes it. AuthenticationError where it was not given it."""
+        given = self._given.get(path)
+        if given is None or (given.task, given.attempt) != (task, attempt):
+            raise AuthenticationError(f"{path}: writing task {task} reports a file at a location that it was not given")
+        return given.location
 
     def remove_except(self, io: EncryptingFileIO, kept: Iterable[str]) -> None:
         """Delete the files at all other locations that were given. No more are given then."""
         with self._lock:
             self._has_ended = True
-        for location in self._given.keys() - set(kept):
+        for location in {given.location for given in self._given.values()} - set(kept):
             try:
                 io.delete_new(location)
             except FileNotFoundError:

@@ -27,6 +27,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.locations import with_scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -209,7 +210,7 @@ def length_in_hadoop(spark: SparkSession, location: str) -> int | None:
 
     context: Any = spark.sparkContext
     try:
-        path = context._jvm.org.apache.hadoop.fs.Path(location)
+        path = context._jvm.org.apache.hadoop.fs.Path(with_scheme(location))
         return int(path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path).getLen())
     except (Py4JError, PySparkException) as error:
         logger.debug("Hadoop does not find %s: %s", location, error)

@@ -16,7 +16,7 @@ to Spark's reader from memory (java/CheckedStream.java).
 Files are read through Hadoop's file systems, with Hadoop's configuration and credentials (fs.s3a.…), not with PyIceberg's.
 
 Raises ConfigurationError where path="jvm" was asked for and does not support the read. On executors a file that was tampered with fails the
-job with Parquet's own error.
+job with Spark's FAILED_READ_FILE, in one line (java/TaskErrors.java).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import encrypting_io
+from tablecrypt.files.locations import with_scheme
 from tablecrypt.spark.jvm.columns import quoted
 from tablecrypt.spark.jvm.install import PACKAGE, JvmSide, jvm_side, length_in_hadoop
 from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files, encrypt_for_driver
@@ -148,7 +149,7 @@ def _relations(spark: SparkSession, side: JvmSide, read: PlannedRead, schema: st
 def _planned(task: EncryptedFileScanTask, deletes: DeleteReader) -> PlannedFile:
     positions = deletes.deletes_of(task).positions
     live = None if positions is None or not len(positions) else positions
-    return PlannedFile(task.file.file_path, task.file.file_size_in_bytes, key_metadata_of(task.file), live)
+    return PlannedFile(with_scheme(task.file.file_path), task.file.file_size_in_bytes, key_metadata_of(task.file), live)
 
 
 def _relation(spark: SparkSession, side: JvmSide, files: Sequence[PlannedFile], schema: str, number_column: str) -> DataFrame:

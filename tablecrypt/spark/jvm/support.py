@@ -39,6 +39,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.locations import is_path
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.spark.jvm.columns import unsupported_partitioning
 from tablecrypt.spark.jvm.row_filter import asks_for_stored_columns
@@ -126,9 +127,11 @@ def unsupported_restrictions(read: PlannedRead) -> str | None:
 
 
 def unsupported_location(location: str) -> str | None:
-    """Return why Hadoop would not find or put a file where PyIceberg does; None if it would."""
+    """Return why Hadoop would not find or put a file where PyIceberg does, by `with_scheme`; None if it would."""
+    if is_path(location):
+        return None
     parts = urlsplit(location)
-    if not parts.scheme or "//" in parts.path or any(part in (".", "..") for part in parts.path.split("/")):
+    if parts.query or parts.fragment or "//" in parts.path or any(part in (".", "..") for part in parts.path.split("/")):
         return "Hadoop would read its location as another path"
     return None
 

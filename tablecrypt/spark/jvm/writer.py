@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -243,7 +243,7 @@ def _run(write: PlannedWrite, locations: FileLocations) -> list[DataFile]:
 
 
 def opened_results(key: ResultKey, locations: FileLocations, encrypted: bytes) -> list[TaskResult]:
-    """Return the results of a write's tasks.
+    """Return the results of a write's tasks, with the locations of files as the table writes them.
 
     Args:
         key: the write's.
@@ -257,9 +257,8 @@ def opened_results(key: ResultKey, locations: FileLocations, encrypted: bytes) -
     results = []
     for task, message in enumerate(split_results(encrypted)):
         result = decode_result(key.decrypt(task, message))
-        for file in result.files:
-            locations.check_was_given(file.location, task, result.attempt)
-        results.append(result)
+        files = [replace(file, location=locations.as_table_has_it(file.location, task, result.attempt)) for file in result.files]
+        results.append(replace(result, files=files))
     return results
 
 

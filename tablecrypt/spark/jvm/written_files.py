@@ -46,7 +46,8 @@ from tablecrypt._bytes import ByteReader
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.files.locations import with_scheme
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage, without_lineage_ids
 from tablecrypt.table.parquet_options import data_file_statistics
@@ -118,10 +119,11 @@ class FileOfPython:
             keeps_lineage: not needed, since the entry is complete.
         """
         files = FileEntryCodec(metadata).decode_files(self.content)
-        if [(file.file_path, file.content, file.spec_id) for file in files] != [
-            (self.location, DataFileContent.DATA, metadata.default_spec_id)
+        if [(with_scheme(file.file_path), file.content, file.spec_id) for file in files] != [
+            (with_scheme(self.location), DataFileContent.DATA, metadata.default_spec_id)
         ]:
             raise FormatError(f"{self.location}: its task's description of it is that of another file")
+        files[0][DATA_FILE_POSITIONS["file_path"]] = self.location
         return files[0]
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import WAREHOUSE_LOCATION, Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -26,6 +26,7 @@ from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.jvm.support import unsupported_location
 from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.loading import find_table, load_table
 from tablecrypt.spark.sql.messages import Request, Response
@@ -77,8 +78,14 @@ class Definition:
                 for name, value in self.defaults.items():
                     update.set_default_value((name,), value)
 
-    def check_key(self, catalog: Catalog) -> None:
-        """Raise ConfigurationError unless the table will be encrypted."""
+    def check(self, catalog: Catalog) -> None:
+        """Raise ConfigurationError unless the table will be encrypted, and lie where Spark's tasks write to it."""
+        location = str(self.location or catalog.properties.get(WAREHOUSE_LOCATION) or "")
+        if reason := unsupported_location(location):
+            raise ConfigurationError(f"{location}: {reason}, by a //, ?, #, . or .. in it: name a location without them")
+        self._check_key(catalog)
+
+    def _check_key(self, catalog: Catalog) -> None:
         if self.properties.get(names.KEY_ID.name):
             return
         if isinstance(catalog, EncryptingCatalog) and catalog.default_key_id(self.identifier[:-1]):
@@ -125,7 +132,7 @@ def create_table(planner: Planner, request: Request) -> Response:
     """
     catalog = catalog_of(planner, request).catalog
     definition = Definition.of(request)
-    definition.check_key(catalog)
+    definition.check(catalog)
     create: Callable[..., Table | CreateTableTransaction] = (
         catalog.create_table_transaction if definition.defaults else catalog.create_table
     )

@@ -134,7 +134,7 @@ def stage_create_or_replace(planner: Planner, request: Request) -> Response:
 
 def _created(planner: Planner, opened: OpenCatalog, request: Request) -> Response:
     definition = Definition.of(request)
-    definition.check_key(opened.catalog)
+    definition.check(opened.catalog)
     namespace = definition.identifier[:-1]
     if not opened.catalog.namespace_exists(namespace):
         raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(namespace)}")

@@ -30,7 +30,7 @@ def prod(spark: SparkSession, aws: AwsServer, tmp_path_factory: pytest.TempPathF
     properties = {
         "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
         "uri": f"sqlite:///{folder}/catalog.db",
-        "warehouse": (folder / "warehouse").as_uri(),
+        "warehouse": str(folder / "warehouse"),
         **aws.kms_properties,
     }
     catalog = load_catalog("prod", **properties)

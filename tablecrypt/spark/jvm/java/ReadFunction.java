@@ -4,7 +4,6 @@ import java.io.Serializable;
 import org.apache.spark.paths.SparkPath;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import scala.Function1;
-import scala.collection.Iterator;
 import scala.runtime.AbstractFunction1;
 
 /** Spark's function from a file to its rows. On the driver it holds the read's files, so that an RDD without its plan keeps its keys. */
@@ -18,7 +17,8 @@ public class ReadFunction extends AbstractFunction1 implements Serializable {
   }
 
   public Object apply(Object file) {
-    return new ReadBatches((Iterator) new ReadByIds(rows, checked((PartitionedFile) file)).open());
+    PartitionedFile part = (PartitionedFile) file;
+    return new ReadBatches(part.toPath().toString(), new ReadByIds(rows, checked(part)));
   }
 
   /** The same part of the same file, by the name under which its end is checked when it is opened. */

@@ -20,6 +20,7 @@ class TaskFiles {
   private final long targetSize;
   private final String unique = UUID.randomUUID().toString();
   private final ArrayList files = new ArrayList();
+  private String where = "an encrypted table";
   private byte[] partition = new byte[0];
   private NewFile open;
 
@@ -50,11 +51,17 @@ class TaskFiles {
     required.check(stored);
     if (open == null) {
       String request = Requests.location(task, attempt, unique, files.size(), partition);
-      open = file(new String(DriverClient.request(job.coordinator, request), "UTF-8"), partition);
+      where = new String(DriverClient.request(job.coordinator, request), "UTF-8");
+      open = file(where, partition);
       files.add(open);
       open.open(conf);
     }
     open.write(stored);
+  }
+
+  /** The file that was written last, for errors. */
+  String where() {
+    return where;
   }
 
   /** Finish the open file. */

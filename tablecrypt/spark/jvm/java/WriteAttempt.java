@@ -25,19 +25,35 @@ public class WriteAttempt {
     files = new TaskFiles(job, task, attempt);
   }
 
-  byte[] run(Iterator rows) throws Exception {
+  byte[] run(Iterator rows) {
     while (rows.hasNext()) {
-      InternalRow row = (InternalRow) rows.next();
+      // What the rows' own plan raises stays as it is.
+      store((InternalRow) rows.next());
+    }
+    return finish();
+  }
+
+  private void store(InternalRow row) {
+    try {
       if (split.moveTo(row)) {
         files.startPartition(split.partition());
       }
       files.write(split.stored(row));
+    } catch (Throwable error) {
+      throw TaskErrors.writing(files.where(), error);
     }
-    files.close();
-    byte[] result = EncryptedResult.encrypt(job.publicKey, job.id, task, described());
-    // Once the write has ended nobody takes the result, and so nobody would know the files: then this fails, and they are removed.
-    DriverClient.request(job.coordinator, Requests.finish(task, attempt));
-    return result;
+  }
+
+  private byte[] finish() {
+    try {
+      files.close();
+      byte[] result = EncryptedResult.encrypt(job.publicKey, job.id, task, described());
+      // Once the write has ended nobody takes the result, and so nobody would know the files: then this fails, and they are removed.
+      DriverClient.request(job.coordinator, Requests.finish(task, attempt));
+      return result;
+    } catch (Throwable error) {
+      throw TaskErrors.writing(files.where(), error);
+    }
   }
 
   void removeFiles() {

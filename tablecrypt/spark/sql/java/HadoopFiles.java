@@ -33,7 +33,7 @@ class HadoopFiles {
   }
 
   private static boolean isFound(JsonNode plan, int number, Configuration conf, Map found) {
-    Path path = new Path(plan.required("locations").required(number).asText());
+    Path path = new Path(plan.required("paths").required(number).asText());
     URI uri = path.toUri();
     String store = uri.getScheme() + "://" + uri.getAuthority();
     if (!found.containsKey(store)) {

@@ -4,11 +4,7 @@ import java.io.Closeable;
 import java.io.IOException;
 import java.util.BitSet;
 import java.util.Collections;
-import java.util.HashMap;
 import java.util.Iterator;
-import org.apache.spark.QueryContext;
-import org.apache.spark.SparkRuntimeException;
-import org.apache.spark.TaskKilledException;
 import org.apache.spark.rdd.InputFileBlockHolder;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -40,7 +36,7 @@ class SqlReader implements PartitionReader {
         continue;
       }
     } catch (Throwable error) {
-      throw named(error);
+      throw TaskErrors.reading(files[Math.max(0, next - 1)].location, error);
     }
     return current != null;
   }
@@ -58,20 +54,6 @@ class SqlReader implements PartitionReader {
       return false;
     }
     return true;
-  }
-
-  /** The error that Spark's own formats raise: it names the file. */
-  private RuntimeException named(Throwable error) {
-    if (error instanceof Error) {
-      throw (Error) error;
-    }
-    if (error instanceof TaskKilledException || error instanceof SparkRuntimeException) {
-      return (RuntimeException) error;
-    }
-    HashMap told = new HashMap();
-    told.put("path", files[Math.max(0, next - 1)].location);
-    scala.collection.immutable.Map parameters = scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(told));
-    return new SparkRuntimeException("FAILED_READ_FILE.NO_HINT", parameters, error, new QueryContext[0], "");
   }
 
   private void take(Object given) {

@@ -3,7 +3,6 @@ package tablecrypt.jvm;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
-import java.security.GeneralSecurityException;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -48,21 +47,21 @@ class SqlWriter implements DeltaWriter {
     files = python == null ? new TaskFiles(job, task, attempt) : new PythonFiles(job, task, attempt, python);
   }
 
-  public void write(Object row) throws IOException {
+  public void write(Object row) {
     store(projection == null ? (InternalRow) row : projection.apply((InternalRow) row), NEW_ROW);
   }
 
-  public void insert(Object row) throws IOException {
+  public void insert(Object row) {
     store((InternalRow) row, NEW_ROW);
   }
 
   /** Of a copy-on-write change: a row that only moves, or is updated. */
-  public void write(Object metadata, Object row) throws IOException {
+  public void write(Object metadata, Object row) {
     store((InternalRow) row, lineageOf((InternalRow) metadata));
   }
 
   /** Of a merge-on-read change: an updated row, whose old version is deleted. */
-  public void reinsert(Object metadata, Object row) throws IOException {
+  public void reinsert(Object metadata, Object row) {
     store((InternalRow) row, lineageOf((InternalRow) metadata));
   }
 
@@ -85,11 +84,15 @@ class SqlWriter implements DeltaWriter {
     positions.add(Math.toIntExact(row.getLong(1)));
   }
 
-  private void store(InternalRow row, InternalRow origin) throws IOException {
-    if (partition.moveTo(row)) {
-      files.startPartition(partition.values());
+  private void store(InternalRow row, InternalRow origin) {
+    try {
+      if (partition.moveTo(row)) {
+        files.startPartition(partition.values());
+      }
+      files.write(keepsLineage ? joined.apply(row, origin) : row);
+    } catch (Throwable error) {
+      throw TaskErrors.writing(files.where(), error);
     }
-    files.write(keepsLineage ? joined.apply(row, origin) : row);
   }
 
   /** _row_id and _last_updated_sequence_number, which come first; null where Spark did not keep them. */
@@ -100,16 +103,16 @@ class SqlWriter implements DeltaWriter {
     return lineage;
   }
 
-  public WriterCommitMessage commit() throws IOException {
-    files.close();
+  public WriterCommitMessage commit() {
     try {
+      files.close();
       byte[] result = EncryptedResult.encrypt(job.publicKey, job.id, task, described());
       // Once the write has ended nobody takes the result, and so nobody would know the files: then this fails, and they are removed.
       DriverClient.request(job.coordinator, Requests.finish(task, attempt));
       // A class of Spark's own: results are read with the server's class loader, which does not know the jars of a Connect session.
       return new PythonWriterCommitMessage(result);
-    } catch (GeneralSecurityException error) {
-      throw new IOException(error);
+    } catch (Throwable error) {
+      throw TaskErrors.writing(files.where(), error);
     }
   }
 

@@ -11,7 +11,8 @@ response    {plan, stored: Spark's JSON of the table's columns that are read, un
              steady: names of the columns that Parquet may be filtered by, options: of Spark's Parquet reader, rows,
              stored_bytes: of each of the table's columns that are read, how many bytes it takes up in the files,
              distinct: [{column, count}], grouping (grouping.py) or null, and of each file by number:
-             locations, lengths, records, first_row_ids, sequences, specs, partitions (partition_values.py, where asked for),
+             locations, paths (locations as Hadoop takes them), lengths, records, first_row_ids, sequences, specs,
+             partitions (partition_values.py, where asked for),
              deletes: whether some of its rows are deleted, portable: why Python reads it, else null}
 
 prune       {plan, filter}
@@ -47,6 +48,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.locations import with_scheme
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files
 from tablecrypt.spark.jvm.reader import READ_OPTIONS
@@ -175,7 +177,8 @@ def open_files(planner: Planner, request: Request) -> Response:
         task = known.tasks[number]
         positions = deletes.deletes_of(task).positions if marked or number not in portable else None
         live = positions if positions is not None and len(positions) else None
-        return PlannedFile(task.file.file_path, task.file.file_size_in_bytes, key_metadata_of(task.file), live, tasks.get(number, b""))
+        path = with_scheme(task.file.file_path)
+        return PlannedFile(path, task.file.file_size_in_bytes, key_metadata_of(task.file), live, tasks.get(number, b""))
 
     files = list(ExecutorFactory.get_or_create().map(opened, range(len(known.tasks))))
     return Response({}, encode_planned_files(files))
@@ -206,6 +209,7 @@ def _limited(tasks: list[EncryptedFileScanTask], limit: int) -> list[EncryptedFi
 def _columns_of(tasks: Sequence[EncryptedFileScanTask]) -> dict[str, list[Any]]:
     return {
         "locations": [task.file.file_path for task in tasks],
+        "paths": [with_scheme(task.file.file_path) for task in tasks],
         "lengths": [task.file.file_size_in_bytes for task in tasks],
         "records": [task.file.record_count for task in tasks],
         "first_row_ids": [EncryptedDataFile.of(task.file).first_row_id for task in tasks],

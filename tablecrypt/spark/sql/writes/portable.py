@@ -39,6 +39,7 @@ from pyiceberg.typedef import Properties
 
 from tablecrypt._bytes import ByteReader
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.locations import for_pyiceberg
 from tablecrypt.spark.columns import batch_for_table, schema_for_table
 from tablecrypt.spark.jvm.written_files import partition_key
 from tablecrypt.spark.protected_columns import ensure_column_keys
@@ -198,7 +199,7 @@ class WritingAttempt:
         with self._lock:
             if self._has_ended or self._open is not None:
                 raise ConfigurationError(_ENDED)
-            self._open = _OpenFile(location, partition_key(partition, self._metadata))
+            self._open = _OpenFile(for_pyiceberg(location), partition_key(partition, self._metadata))
 
     def write(self, rows: pa.RecordBatch) -> int:
         """Add rows to the file, and return how many bytes of it are stored."""

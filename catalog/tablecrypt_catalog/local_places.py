@@ -1,0 +1,75 @@
+"""What of a catalog's configuration depends on the folder in which a program runs: a SQLite database, and a warehouse without a scheme.
+
+uri: sqlite:///catalog.db          /home/me/catalog.db where the program runs in /home/me, and elsewhere another, new database
+warehouse: warehouse               likewise; a table that is there keeps the folder in which it was made
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pyiceberg.catalog import URI, WAREHOUSE_LOCATION
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.locations import is_relative
+
+logger = logging.getLogger(__name__)
+
+_IN_MEMORY: Final = ("", ":memory:")
+_told: Final[set[str]] = set()
+
+
+def relative_places(name: str, properties: Mapping[str, Any]) -> str | None:
+    """Return which files a catalog's relative settings mean here, in one sentence; None where it has none."""
+    places = []
+    database = _database(properties)
+    if database is not None and not os.path.isabs(database):
+        places.append(f"{properties[URI]} is {os.path.abspath(database)}")
+    warehouse = str(properties.get(WAREHOUSE_LOCATION) or "")
+    if database is not None and warehouse and is_relative(warehouse):
+        places.append(f"warehouse {warehouse!r} is {os.path.abspath(warehouse)}")
+    return f"catalog {name}: {' and '.join(places)} (relative to the current folder)" if places else None
+
+
+def tell_places(name: str, properties: Mapping[str, Any]) -> None:
+    """Log, once in a process, which files relative settings mean: a warning where the catalog will make a new database there."""
+    places = relative_places(name, properties)
+    if places is None or places in _told:
+        return
+    _told.add(places)
+    database = _database(properties)
+    if database is not None and not os.path.isabs(database) and not Path(database).exists():
+        logger.warning("%s; there is no database yet, and a new one is made", places)
+    else:
+        logger.info("%s", places)
+
+
+def check_database(properties: Mapping[str, Any]) -> None:
+    """Refuse a SQLite database that is not there: a catalog would make an empty one, in which nothing is found.
+
+    Raises:
+        ConfigurationError: it is not there.
+    """
+    database = _database(properties)
+    if database is None or Path(database).exists():
+        return
+    reason = ""
+    if not os.path.isabs(database):
+        reason = f": {properties[URI]} is relative to the current folder. Go where the database is, or write its whole path"
+    raise ConfigurationError(f"there is no catalog database at {os.path.abspath(database)}{reason}")
+
+
+def _database(properties: Mapping[str, Any]) -> str | None:
+    """Return the path of a SQLite database as it is written; None where the catalog has no file."""
+    try:
+        url = make_url(str(properties.get(URI) or ""))
+    except ArgumentError:
+        return None
+    database = url.database or ""
+    return None if url.get_backend_name() != "sqlite" or database in _IN_MEMORY or database.startswith("file:") else database

@@ -1,0 +1,158 @@
+"""A SQLite database and a warehouse that are relative to the current folder, and the same configuration in another one."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance import migrate
+from tablecrypt_catalog import load_catalog, local_places
+from tests.support.command import run
+from tests.support.pages import DOCS, blocks
+from tests.support.plaintext import CANARY
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "text": [CANARY, None]})
+KEY = {"encryption.key-id": "orders"}
+LOOKING = (["audit"], ["verify", "db.orders"], ["doctor"], ["cat", "db.orders"], ["inspect", "db.orders"])
+
+
+@pytest.fixture
+def home(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the first start page, with its configuration and its key."""
+    monkeypatch.chdir(warehouse)
+    monkeypatch.setenv("PYICEBERG_HOME", str(warehouse))
+    monkeypatch.setattr(local_places, "_told", set())
+    [configuration] = [text for language, text in blocks((DOCS / "start/sql-catalog.md").read_text(encoding="utf-8")) if language == "yaml"]
+    (warehouse / ".pyiceberg.yaml").write_text(configuration.replace("orders.keys", str(warehouse / "orders.keys")), encoding="utf-8")
+    assert run("keygen", "--key-file", "orders.keys", "--key-id", "orders").code == 0
+    return warehouse
+
+
+@pytest.fixture
+def elsewhere(home: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    return folder
+
+
+def _table(catalog: Catalog) -> None:
+    catalog.create_namespace("db")
+    catalog.create_table("db.orders", ROWS.schema, properties=KEY).append(ROWS)
+
+
+def test_a_table_is_read_and_written_from_any_folder(home: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _table(load_catalog("prod"))
+
+    monkeypatch.chdir(elsewhere)
+    table = load_catalog("prod", uri=f"sqlite:///{home}/catalog.db").load_table("db.orders")
+    table.append(ROWS)
+
+    assert table.location() == f"file://{home}/warehouse/db/orders"
+    assert table.scan().to_arrow().num_rows == 4
+    assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.parametrize("arguments", LOOKING, ids=lambda each: each[0])
+def test_a_command_in_another_folder_makes_no_database_and_says_which_is_missing(
+    home: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    _table(load_catalog("prod"))
+    monkeypatch.chdir(elsewhere)
+
+    done = run("--catalog", "prod", *arguments)
+
+    assert done.code != 0
+    assert f"there is no catalog database at {elsewhere}/catalog.db: sqlite:///catalog.db is relative to the current folder" in (
+        done.stdout + done.stderr
+    )
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_command_says_once_which_files_relative_settings_mean(home: Path) -> None:
+    _table(load_catalog("prod"))
+    told = (
+        f"catalog prod: sqlite:///catalog.db is {home}/catalog.db and warehouse 'warehouse' is {home}/warehouse "
+        "(relative to the current folder)"
+    )
+
+    for arguments in LOOKING:
+        assert run("--catalog", "prod", *arguments).stderr.splitlines().count(told) == 1
+    assert told not in run("--quiet", "--catalog", "prod", "audit").stderr
+    assert "relative" not in run("--catalog", "prod", "-p", f"uri=sqlite:///{home}/catalog.db", "-p", f"warehouse={home}", "audit").stderr
+
+
+def test_a_database_of_an_absolute_path_that_is_not_there_is_refused_too(home: Path) -> None:
+    done = run("--catalog", "prod", "-p", f"uri=sqlite:///{home}/typo.db", "audit")
+
+    assert (done.code, done.stdout) == (2, "")
+    assert f"there is no catalog database at {home}/typo.db\n" in done.stderr
+    assert not (home / "typo.db").exists()
+
+
+def test_python_makes_a_database_and_says_so_once(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "tablecrypt_catalog"):
+        load_catalog("prod")
+        load_catalog("prod")
+    [told] = [record for record in caplog.records if "relative to the current folder" in record.getMessage()]
+    assert told.levelno == logging.WARNING
+    assert "there is no database yet, and a new one is made" in told.getMessage()
+
+    local_places._told.clear()
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "tablecrypt_catalog"):
+        load_catalog("prod")
+    [told] = [record for record in caplog.records if "relative to the current folder" in record.getMessage()]
+    assert told.levelno == logging.INFO
+
+
+@pytest.fixture
+def older(home: Path) -> Path:
+    """A table with a relative location, as earlier versions of this package and other programs make them."""
+    catalog = load_catalog("prod", **{"encryption.required": "false"})
+    catalog.create_namespace("db")
+    migrate(catalog.create_table("db.older", ROWS.schema), "orders")
+    catalog.load_table("db.older").append(ROWS)
+    assert catalog.load_table("db.older").location() == "warehouse/db/older"
+    return home
+
+
+def test_a_table_with_a_relative_location_is_refused_in_another_folder_and_kept(
+    older: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(elsewhere)
+    catalog = load_catalog("prod", uri=f"sqlite:///{older}/catalog.db")
+
+    for use in (catalog.load_table, catalog.purge_table):
+        with pytest.raises(
+            ConfigurationError, match=rf"db.older: its metadata warehouse/.* would be {elsewhere}/warehouse/.*Run this in the folder"
+        ):
+            use("db.older")
+
+    done = run("--catalog", "prod", "-p", f"uri=sqlite:///{older}/catalog.db", "cat", "db.older")
+    assert (done.code, done.stdout) == (2, "")
+    assert "its location is relative to the current folder" in done.stderr.splitlines()[-1]
+    monkeypatch.chdir(older)
+    assert load_catalog("prod").load_table("db.older").scan().to_arrow().num_rows == 2
+
+
+def test_a_purge_that_lost_its_last_file_still_ends(older: Path) -> None:
+    catalog = load_catalog("prod")
+    os.unlink(catalog.load_table("db.older").metadata_location)
+
+    catalog.purge_table("db.older")
+
+    assert not catalog.table_exists("db.older")
+
+
+def test_plain_tables_keep_their_location(home: Path) -> None:
+    catalog = load_catalog("prod", **{"encryption.required": "false"})
+    catalog.create_namespace("db")
+
+    assert catalog.create_table("db.plain", ROWS.schema).location() == "warehouse/db/plain"
+    assert list(home.glob("warehouse/db/plain/metadata/*.metadata.json"))
