@@ -52,6 +52,7 @@ LEFT_OUT: Final = {
     ("docs/cli.md", "completion zsh"): "needs zsh: tests/cli/test_help.py makes it",
     ("docs/cli.md", "spark-jar"): "needs Java: tests/spark/jvm makes it",
     ("docs/spark-sql.md", "spark-jar"): "needs Java: tests/spark/jvm makes it",
+    ("docs/index.md", "tcs.catalog(spark"): "needs Java; runs below",
     ("docs/spark.md", "tcs.write_table("): "needs Spark: tests/spark",
     ("docs/spark.md", "tcs.compact("): "needs Spark: tests/spark",
 }
@@ -237,11 +238,13 @@ def test_a_line_that_would_not_work_for_a_reader_fails(text: str, scenes: dict[b
 
 
 @pytest.mark.java
-def test_the_page_on_spark_sql_runs_with_the_catalog_of_the_pages_before_it(
-    java_runtime: None, scenes: dict[bool, Scene], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("page", ["start/spark.md", "index.md"])
+def test_spark_sql_runs_with_the_catalog_of_the_pages_before_it(
+    java_runtime: None, scenes: dict[bool, Scene], monkeypatch: pytest.MonkeyPatch, page: str
 ) -> None:
     scenes[False].enter(monkeypatch)
-    program = "\n".join(block.text for block in _blocks(DOCS / "start" / "spark.md") if block.is_python)
+    session = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.master('local[2]').getOrCreate()\n"
+    program = session + "\n".join(block.text for block in _blocks(DOCS / page) if block.is_python and "spark" in block.text)
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=300, encoding="utf-8")
 
