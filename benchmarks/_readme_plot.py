@@ -79,7 +79,8 @@ def sentence(found: dict[str, Any]) -> str:
     text = (
         f"**Speed.** In processor time, an append takes {append:.2f} times as long as with plain PyIceberg, an upsert {upsert:.2f} times "
         f"and a full scan {scan:.2f} times ({low:.2f} to {high:.2f}): medians of {found['rounds']} or more rounds of the "
-        f"[benchmarks](benchmarks/README.md) on {found['cores']} cores{', which other work kept busy' if found['busy'] else ''}, with {DATA}. {ELSEWHERE} {WHY}"
+        f"[benchmarks](benchmarks/README.md) on {found['cores']} cores"
+        f"{', which other work kept busy' if found['busy'] else ''}, with {DATA}. {ELSEWHERE} {WHY}"
     )
     return "\n".join(textwrap.wrap(text, 140, break_long_words=False, break_on_hyphens=False))
 

@@ -54,7 +54,7 @@ PEOPLE: Final = Schema(
 PROTECTED: Final = {"encryption.key-id": "alias/people", "encryption.column-keys": "alias/pii: ssn; alias/fin: salary"}
 _NEEDS_A_SHELL: Final = re.compile(r"[|;&$`]")
 _ASKS: Final = "There is no terminal on which to confirm"
-_REDIRECTED: Final = re.compile(r"^(.*?) > (\S+)$")
+_REDIRECTED: Final = re.compile(r"""^(.*?) > ([^\s'"]+)$""")
 
 
 def orders(first: int = 0) -> pa.Table:
