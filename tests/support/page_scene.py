@@ -31,7 +31,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 import tablecrypt
 from tests.support.aws import AwsServer
-from tests.support.command import Done, run, run_terminal
+from tests.support.command import ROOT, Done, run, run_terminal
 from tests.support.plaintext import CANARY
 
 KEY_IDS: Final = ("orders", "lake", *(f"alias/{name}" for name in ("orders", "people", "pii", "fin", "archive", "eu", "lake")))
@@ -99,6 +99,7 @@ class Scene:
             "HOME": str(self.home),
             "PYICEBERG_HOME": str(self.home),
             "PATH": os.pathsep.join([str(self.root / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")]),
             "AWS_ENDPOINT_URL_KMS": self._aws.endpoint,
         }
 
