@@ -24,11 +24,11 @@ CUT_BLOCKS: Final = """() => [...document.querySelectorAll("pre")].filter(block 
     const code = block.querySelector("code") ?? block, wide = [block, code].some(each => each.scrollWidth > each.clientWidth);
     const height = code.offsetHeight;
     code.style.whiteSpace = "pre";
-    const breaks = !block.closest(".language-python") && /[│└├▼]/.test(code.textContent) && code.offsetHeight < height;
+    const breaks = !code.querySelector(".kn") && /[│└├▼]/.test(code.textContent) && code.offsetHeight < height;
     code.style.whiteSpace = "";
     return wide || breaks ? [(wide ? "cut: " : "a drawing breaks: ") + code.textContent.slice(0, 80)] : [];
 })"""
-"""Blocks of which something is out of sight, and drawings with a line that goes on below itself."""
+"""Blocks of which something is out of sight, and drawings (not programs, which import) with a line that goes on below itself."""
 SILENT_DRAWINGS: Final = """() => [...document.querySelectorAll("article p:has(> img)")].filter(drawing =>
     drawing.scrollWidth > drawing.clientWidth && !getComputedStyle(drawing, "::after").content.includes("scroll")).length"""
 
