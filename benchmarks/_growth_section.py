@@ -15,12 +15,12 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from _bars import BAR_COLOR
+from _bars import BAR_COLOR, OTHER_COLOR
 from _paired import OURS
 
 Points = list[tuple[int, float]]
 KEPT: Final = Path(__file__).with_name("growth.json")
-COLORS: Final = {OURS: BAR_COLOR, "PyIceberg": "#b35900"}
+COLORS: Final = {OURS: BAR_COLOR, "PyIceberg": OTHER_COLOR}
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 560, 300, 60, 40, 34, 110
 _TASKS: Final = "making a task of each file, most of which is Python's garbage collector, as its objects are kept"
 BOUNDS: Final = {

@@ -12,7 +12,7 @@ import statistics
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyiceberg
@@ -22,6 +22,16 @@ from _paired import OURS, Case, Took
 
 PREAMBLE = """# Performance
 
+![Processor time of appends, deletes, upserts and scans, divided by that of plain PyIceberg](images/speed.svg)
+
+- **Writing** takes less processor time than plain PyIceberg, mostly because only columns whose values repeat get a dictionary
+  ([writes](#writing)).
+- **Reading** all columns takes as long as Arrow takes to read the same files with their key, a few columns somewhat longer; beside plain
+  PyIceberg that is faster or slower, by what the table holds ([scans](#reading)).
+- **DuckDB and Polars** read encrypted tables through Arrow, and so mostly slower than their own readers read plaintext files
+  ([engines](#duckdb-and-polars)).
+- **Spark** runs about as fast as encrypted Iceberg Java, and slower than on plain Parquet ([Spark](#spark-sql-and-tpc-h)).
+
 `make bench` wrote this page; [benchmarks](../benchmarks/README.md) says what each script does. A ratio is tablecrypt's time by the other
 side's in the same round, as a median with the lowest and the highest round: below 1, tablecrypt is faster. Processor time is that of all
 threads, which other work on the machine disturbs less than the clock. Figures of other machines differ; compare ratios, not milliseconds.
@@ -30,6 +40,29 @@ threads, which other work on the machine disturbs less than the clock. Figures o
 key, their keys, and checks and plans nothing. tablecrypt and PyIceberg both decode with Arrow, so no ratio to PyIceberg can go below that
 of the floor; a ratio of 1 to `pyarrow with the key` would mean that all the time is Arrow's.
 """
+
+TITLES: Final = {
+    "engines": "DuckDB and Polars",
+    "scans": "Reading",
+    "writes": "Writing",
+    "tpch_engines": "TPC-H in DuckDB and Polars",
+    "small_files": "Many small files",
+    "append_scan": "Appends and scans, with calls to the key service",
+    "planning": "Planning a scan",
+    "verify": "Verifying every byte",
+    "column_keys": "Protected columns",
+    "commit_cost": "Commits to a table with a long history",
+    "import_time": "Importing the package",
+    "ags1_throughput": "Encrypting a stream",
+    "parquet_columns": "Encrypting Parquet columns",
+    "orc_columns": "Encrypting ORC columns",
+    "audit": "Auditing",
+    "reencrypt_migrate": "Re-encrypting and migrating",
+    "shred": "Shredding",
+    "spark_vs_java": "Spark jobs beside Iceberg Java",
+    "tpch": "Spark SQL and TPC-H",
+}
+"""What each benchmark measures, in a reader's words."""
 
 
 def write_page(results: Path, docs: Path) -> None:
@@ -55,7 +88,8 @@ def _by_time(paths: Iterable[Path]) -> list[Path]:
 def _section(docs: Path, name: str, run: dict[str, Any], kept: dict[str, Any]) -> Iterator[str]:
     """One benchmark: its ratios where it kept any, else what it printed."""
     arguments = run["arguments"].split() if run else kept["arguments"]
-    yield f"## {' '.join([f'{name}.py', *arguments])}\n"
+    yield f"## {TITLES.get(name, name)}\n"
+    yield f"`{' '.join([f'{name}.py', *arguments])}`\n"
     if run and run["outcome"] not in ("done", "missed an aim"):
         yield f"This benchmark {run['outcome']}.\n"
     cases = [Case(each["name"], {}, each["aim"], each["against"], took=_took(each["took"])) for each in kept.get("cases", [])]
@@ -104,7 +138,7 @@ def _bars(cases: list[Case]) -> str:
             ratios = case.ratios(side, 1)
             aim = case.aim if side == case.against else None
             bars.append(Bar(f"{case.name} / {side}", statistics.median(ratios), min(ratios), max(ratios), aim))
-    return bars_svg(bars, "Processor time relative to the other side (less is faster)", "as long")
+    return bars_svg(bars, "Processor time relative to the other side", "as long")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any, Final
 from mkdocs.structure.files import File, Files
 
 ROOT: Final = Path(__file__).parents[1]
+STYLE: Final = ROOT / "tablecrypt" / "maintenance" / "report" / "style.css"
 PAGES: Final = {
     "CHANGELOG.md": "project/changes.md",
     "CONTRIBUTING.md": "project/contributing.md",
@@ -34,9 +35,10 @@ FENCE: Final = re.compile(r"(^ *```.*?^ *```[^\n]*$)", re.MULTILINE | re.DOTALL)
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add a page for each file of PAGES."""
+    """Add a page for each file of PAGES, and the colours and the type of an audit's page."""
     for path, page in PAGES.items():
         files.append(File.generated(config, page, content=_content(ROOT / path)))
+    files.append(File.generated(config, "stylesheets/colours.css", content=_colours(STYLE.read_text(encoding="utf-8"))))
     return files
 
 
@@ -49,6 +51,12 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
     parts = FENCE.split(markdown)
     parts[::2] = [LINK.sub(lambda link: _relinked(link, folder, shown, files), part) for part in parts[::2]]
     return "".join(parts)
+
+
+def _colours(style: str) -> str:
+    """What an audit's page declares for light and for dark, for the theme's two schemes."""
+    light, dark = re.findall(r":root \{(.*?)\}", style, re.DOTALL)[:2]
+    return f'[data-md-color-scheme="default"] {{{light}}}\n[data-md-color-scheme="slate"] {{{light}{dark.replace("light dark", "dark")}}}\n'
 
 
 def _content(path: Path) -> str:

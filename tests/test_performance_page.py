@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def test_the_page_shows_every_ratio_with_its_spread(tmp_path: Path) -> None:
     (results / "scans.json").write_text(json.dumps({"arguments": ["--rows", "5"], "cases": [case]}))
     subprocess.run([sys.executable, BENCHMARKS / "_page.py", results, docs], check=True)
     page = (docs / "performance.md").read_text()
-    assert "## scans.py --rows 5" in page
+    assert "## Reading\n\n`scans.py --rows 5`" in page
     assert "| a scan | 2000 ms | PyIceberg | 1.00 (0.50 to 1.50) | 0.50 (0.25 to 2.00) | 0.8 |" in page
     assert "](performance/scans.svg)" in page
     ElementTree.parse(docs / "performance" / "scans.svg")
@@ -114,8 +115,24 @@ def test_the_page_says_which_benchmarks_did_not_run_and_shows_what_the_others_pr
     (results / "shred.run.json").write_text(json.dumps(run))
     subprocess.run([sys.executable, BENCHMARKS / "_page.py", results, docs], check=True)
     page = (docs / "performance.md").read_text()
-    assert "## import_time.py --rounds 5\n\nThis benchmark was not begun: no time was left." in page
-    assert "## shred.py --files 2\n\n```text\npeak 41 MB\n```" in page
+    assert "## Importing the package\n\n`import_time.py --rounds 5`\n\nThis benchmark was not begun: no time was left." in page
+    assert "## Shredding\n\n`shred.py --files 2`\n\n```text\npeak 41 MB\n```" in page
+
+
+def test_the_page_opens_with_a_figure_and_its_headings_are_words() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
+
+    assert page.startswith("# Performance\n\n![")
+    assert len(headings) > 15
+    assert [each for each in headings if ".py" in each or "--" in each] == []
+
+
+def test_every_benchmark_has_a_title() -> None:
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import _all, _page; print({run.name for run in _all.RUNS} ^ set(_page.TITLES))"
+    done = subprocess.run([sys.executable, "-c", code, BENCHMARKS], check=True, capture_output=True, text=True)
+
+    assert done.stdout == "set()\n"
 
 
 def _results(folder: Path, names: list[str]) -> None:

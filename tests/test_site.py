@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,13 +12,25 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.support.browser import DESKTOP, PHONE, Browser, served, sideways_scroll
+from tests.support.browser import DESKTOP, LAPTOP, PHONE, Browser, served, sideways_scroll
 
 pytestmark = pytest.mark.browser
 
 ROOT: Final = Path(__file__).parents[1]
 SITE: Final = ROOT / "build" / "site"
 SCREENSHOTS: Final = ROOT / "build" / "screenshots"
+AUDIT_STYLE: Final = ROOT / "tablecrypt" / "maintenance" / "report" / "style.css"
+CUT_BLOCKS: Final = """() => [...document.querySelectorAll("pre")].filter(block => block.checkVisibility()).flatMap(block => {
+    const code = block.querySelector("code") ?? block, wide = [block, code].some(each => each.scrollWidth > each.clientWidth);
+    const height = code.offsetHeight;
+    code.style.whiteSpace = "pre";
+    const breaks = !code.querySelector(".kn") && /[│└├▼]/.test(code.textContent) && code.offsetHeight < height;
+    code.style.whiteSpace = "";
+    return wide || breaks ? [(wide ? "cut: " : "a drawing breaks: ") + code.textContent.slice(0, 80)] : [];
+})"""
+"""Blocks of which something is out of sight, and drawings (not programs, which import) with a line that goes on below itself."""
+SILENT_DRAWINGS: Final = """() => [...document.querySelectorAll("article p:has(> img)")].filter(drawing =>
+    drawing.scrollWidth > drawing.clientWidth && !getComputedStyle(drawing, "::after").content.includes("scroll")).length"""
 
 
 class _Page(HTMLParser):
@@ -88,6 +101,42 @@ def test_every_page_opens_from_a_disk_without_an_error_and_fits_a_phone(browser:
     assert wide == []
 
 
+def test_every_block_fits_a_laptop_and_no_drawing_breaks(browser: Browser, pages: dict[Path, _Page]) -> None:
+    cut = []
+    with browser.open(SITE / "index.html", width=LAPTOP) as page:
+        for path in pages:
+            page.goto(path.as_uri(), wait_until="load")
+            cut += [f"{path.relative_to(SITE)}: {block}" for block in page.evaluate(CUT_BLOCKS)]
+
+    assert cut == []
+
+
+@pytest.mark.parametrize("name", ["index.html", "performance.html", "key-hierarchy.html"])
+def test_a_drawing_that_is_wider_than_a_phone_says_that_it_scrolls(browser: Browser, pages: dict[Path, _Page], name: str) -> None:
+    with browser.open(SITE / name, width=PHONE) as page:
+        assert page.evaluate(SILENT_DRAWINGS) == 0
+
+
+def test_the_home_page_shows_what_a_user_gets_before_it_explains_keys(browser: Browser, pages: dict[Path, _Page]) -> None:
+    with browser.open(SITE / "index.html", width=LAPTOP) as page:
+        shown = page.locator("article").inner_text()
+        tabs = page.locator(".tabbed-labels label").all_inner_texts()
+        pictures = [each.get_attribute("src") for each in page.locator("article img").all()]
+        for tab, text in zip(tabs, ("table.append(rows)", "CREATE TABLE", "audit db.orders"), strict=True):
+            page.locator(".tabbed-labels label", has_text=tab).click()
+            assert text in page.locator(".tabbed-block:visible").inner_text()
+
+    assert tabs == ["Python", "Spark SQL", "The command"]
+    assert pictures == ["images/audit.png", "images/speed.svg", "images/key-hierarchy.svg"]
+    assert shown.index("pip install") < shown.index("What it costs") < shown.index("KEK")
+
+
+def test_the_menu_has_at_most_three_levels(pages: dict[Path, _Page]) -> None:
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+
+    assert {len(line) - len(line.lstrip()) for line in menu.splitlines()} <= {2, 6, 10}
+
+
 @pytest.mark.parametrize("where", ["disk", "server"])
 def test_search_finds_a_page(browser: Browser, pages: dict[Path, _Page], where: str) -> None:
     with served(SITE) as address:
@@ -110,7 +159,8 @@ def test_pages_are_drawn_in_both_colours_and_widths(browser: Browser, pages: dic
         assert picture.evaluate("image => image.complete && image.naturalWidth > 0")
         page.screenshot(path=SCREENSHOTS / f"index-{width}-{'dark' if dark else 'light'}.png")
 
-    assert (background == "rgb(255, 255, 255)") is not dark
+    audited = re.findall(r"--page: #(\w\w)(\w\w)(\w\w)", AUDIT_STYLE.read_text(encoding="utf-8"))[dark]
+    assert background == f"rgb({', '.join(str(int(part, 16)) for part in audited)})"
 
 
 def test_the_menu_opens_on_a_phone_and_leads_on(browser: Browser, pages: dict[Path, _Page]) -> None:

@@ -199,7 +199,7 @@ def compact(run: Run, table: str, where: str | None, **options: Any) -> None:
         ("Into another bucket", "tablecrypt --catalog prod relocate db.orders s3://archive/orders"),
         (
             "Under another master key, and into the catalog",
-            "tablecrypt --catalog prod relocate db.orders s3://eu/orders --key-id alias/eu --as eu.orders",
+            "tablecrypt --catalog prod relocate db.orders s3://lake-eu/orders --key-id alias/eu --as eu.orders",
         ),
     ],
     needs="Permission to unwrap with the table's master key and to wrap with the copy's, to read the table and to write the copy.",

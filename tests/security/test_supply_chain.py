@@ -136,6 +136,25 @@ def test_the_description_of_the_wheel_renders_on_an_index(tmp_path: Path) -> Non
     assert not re.findall(r"\]\((?!https?://)[^)]*\)", description)
 
 
+@pytest.mark.parametrize("repository", ["", "https://forge.example/team/tablecrypt/"])
+def test_one_setting_fills_the_links_of_the_package(tmp_path: Path, repository: str) -> None:
+    shown = _metadata(tmp_path, repository)
+    assert shown.returncode == 0, shown.stderr
+    urls = json.loads(shown.stdout).get("urls", {})
+
+    assert bool(urls) == bool(repository)
+    assert {address.partition("/team/tablecrypt")[2] for address in urls.values()} == (
+        {"", "/issues", "/tree/HEAD/docs", "/blob/HEAD/CHANGELOG.md"} if repository else set()
+    )
+
+
+def test_a_repository_that_is_no_address_builds_nothing(tmp_path: Path) -> None:
+    shown = _metadata(tmp_path, "forge.example")
+
+    assert shown.returncode != 0
+    assert "'forge.example' is no https:// address" in shown.stderr + shown.stdout
+
+
 @pytest.mark.slow
 def test_a_newcomer_who_copies_the_readme_gets_what_it_shows(tmp_path: Path, warehouse: Path) -> None:
     """With the package from the built wheel alone, in a new environment; what it depends on is that of the tests."""
@@ -158,17 +177,32 @@ def test_a_newcomer_who_copies_the_readme_gets_what_it_shows(tmp_path: Path, war
 
 def _wheel(folder: Path, modified: int, umask: int) -> Path:
     """A wheel built from a copy of the sources whose files have this time of modification."""
+    _copy_sources(folder, modified)
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    subprocess.run(build, cwd=folder, env=environment, check=True, capture_output=True, umask=umask)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    return wheel
+
+
+def _metadata(folder: Path, repository: str) -> subprocess.CompletedProcess[str]:
+    """What the package says of itself if this is the setting."""
+    _copy_sources(folder, modified=1_000_000_000)
+    settings = folder / "pyproject.toml"
+    text, found = re.subn(r'^repository = ".*?"', f'repository = "{repository}"', settings.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert found == 1
+    settings.write_text(text, encoding="utf-8")
+    show = [sys.executable, "-m", "hatchling", "metadata"]
+    return subprocess.run(show, cwd=folder, check=False, capture_output=True, encoding="utf-8")
+
+
+def _copy_sources(folder: Path, modified: int) -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
     for name in filter(None, listed):
         if name.startswith(("tablecrypt/", "catalog/")) or "/" not in name:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
             os.utime(folder / name, (modified, modified))
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
-    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
-    subprocess.run(build, cwd=folder, env=environment, check=True, capture_output=True, umask=umask)
-    (wheel,) = (folder / "dist").glob("*.whl")
-    return wheel
 
 
 @pytest.mark.slow

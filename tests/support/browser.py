@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PHONE: Final = 390
 TABLET: Final = 820
+LAPTOP: Final = 1280
 DESKTOP: Final = 1360
 _HEIGHT: Final = 900
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")

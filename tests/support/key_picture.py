@@ -26,7 +26,8 @@ _WIDTH: Final = 860
 _ROW: Final = 58
 _BOX: Final = 42
 _INDENT: Final = 44
-_COLOURS: Final = {"kms": "#00695c", "metadata": "#ef6c00", "storage": "#37474f"}
+_FONT: Final = "Inter, Segoe UI, Roboto, Helvetica Neue, sans-serif"
+_COLOURS: Final = {"kms": "#2b50c8", "metadata": "#8a5a00", "storage": "#17191e"}  # of an audit's page
 _WHERE: Final = {"kms": "in the key service", "metadata": "in metadata.json, encrypted", "storage": "in storage, ciphertext"}
 
 
@@ -91,7 +92,7 @@ def _counted(number: int, what: str) -> str:
 def _svg(keys: list[Key]) -> str:
     height = _ROW * len(keys) + 50
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" font-family="sans-serif" font-size="14">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" font-family="{_FONT}" font-size="14">',
         "<title>The keys of an encrypted table: a master key wraps a KEK, the KEK encrypts manifest-list keys, each file has a DEK</title>",
         f'<rect width="{_WIDTH}" height="{height}" rx="8" fill="#ffffff"/>',
     ]
@@ -106,7 +107,7 @@ def _box(number: int, key: Key, parent: int | None) -> Iterator[str]:
     left, top = 16 + _INDENT * key.depth, 12 + _ROW * number
     if parent is not None:
         x, start = left - _INDENT + 18, 12 + _ROW * parent + _BOX
-        yield f'<path d="M{x} {start} V{top + _BOX // 2} H{left}" fill="none" stroke="#90a4ae" stroke-width="2"/>'
+        yield f'<path d="M{x} {start} V{top + _BOX // 2} H{left}" fill="none" stroke="#a8adb8" stroke-width="2"/>'
     colour = _COLOURS[key.where]
     yield f'<rect x="{left}" y="{top}" width="{_WIDTH - left - 16}" height="{_BOX}" rx="6" fill="{colour}"/>'
     yield f'<text x="{left + 12}" y="{top + 18}" fill="#ffffff" font-weight="bold">{escape(key.name)}</text>'
@@ -117,7 +118,7 @@ def _legend(height: int) -> Iterator[str]:
     for number, (where, colour) in enumerate(_COLOURS.items()):
         left = 16 + 270 * number
         yield f'<rect x="{left}" y="{height - 30}" width="14" height="14" rx="3" fill="{colour}"/>'
-        yield f'<text x="{left + 22}" y="{height - 18}" fill="#263238">{escape(_WHERE[where])}</text>'
+        yield f'<text x="{left + 22}" y="{height - 18}" fill="#17191e">{escape(_WHERE[where])}</text>'
 
 
 def main() -> None:
