@@ -11,7 +11,7 @@ from typing import Final
 import click
 import pytest
 
-from tablecrypt.cli._framework import root
+from tablecrypt.cli.commands import root
 
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -1,1 +1,1 @@
-"""The command line: `main` runs it, `_framework` finds the commands, which are in one module for each subject."""
+"""The command line: `main` runs it, `commands` finds the commands, which are in one module for each subject."""

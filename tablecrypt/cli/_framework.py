@@ -6,20 +6,18 @@ list of commands shows it without importing them.
 
 from __future__ import annotations
 
-import builtins
 import datetime as dt
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TextIO, TypeVar
 
 import click
 
-from tablecrypt.cli._output import did_you_mean, nearest, progress_shown, question, retries_shown, say, show
+from tablecrypt.cli._output import nearest, progress_shown, question, say, show
 from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED
-from tablecrypt.cli.settings import Settings, is_glob, parse_properties, pass_settings
+from tablecrypt.cli.settings import Settings, is_glob, pass_settings
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.printable import counted, printable
 
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 TABLE_FAILED: Final = "of several tables, one failed; the report says which and why"
-_BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
+BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
 GLOB_CHARACTERS: Final = frozenset("*?[")
 _CODES: Final = {
     0: "success",
@@ -67,7 +65,7 @@ class DocumentedCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as wrong:
-            if wrong.option_name not in _BEFORE_COMMAND:
+            if wrong.option_name not in BEFORE_COMMAND:
                 raise click.UsageError(f"No such option {wrong.option_name}{self._option_meant(wrong.option_name)}", ctx) from None
             raise click.UsageError(
                 f"{wrong.option_name} belongs before the command: tablecrypt {wrong.option_name} … {self.name}", ctx
@@ -78,7 +76,7 @@ class DocumentedCommand(click.Command):
         own = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
         if name == "--filter" and "--where" in own:
             return question(["--where"])
-        return _option_near(name, (*own, "--help"))
+        return option_near(name, (*own, "--help"))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write examples, needs and exit codes after the options."""
@@ -94,7 +92,7 @@ class DocumentedCommand(click.Command):
             formatter.write_dl([(str(code), meaning) for code, meaning in self.codes.items()])
 
 
-def _option_near(name: str, options: Iterable[str]) -> str:
+def option_near(name: str, options: Iterable[str]) -> str:
     """Return the question whether an option was meant. Its hyphens are not compared: all options have them."""
     bare = {option.lstrip("-"): option for option in options}
     return question([bare[near] for near in nearest(name.lstrip("-"), bare)[:1]])
@@ -375,135 +373,3 @@ def _summary(done: CatalogResult[Any], bad: int) -> str:
     numbers = {"done": len(done.results) - bad, "bad": bad, "failed": len(done.failed), "not encrypted": len(done.skipped)}
     counts = [f"{number:,} {what}" for what, number in numbers.items() if number or what in {"done", "failed"}]
     return f"{counted(len(done.outcomes), 'table', 'tables')}: {', '.join(counts)}"
-
-
-TABLE_COMMANDS: Final = {
-    "list": "List the tables of a catalog.",
-    "describe": "Describe a table: its columns, keys, snapshots and size.",
-    "doctor": "Check whether everything works.",
-    "audit": "Find plaintext and neglected keys.",
-    "verify": "Authenticate every byte of a table.",
-    "inspect": "Show the structure of a table or a file.",
-    "cat": "Print rows of a table or a file.",
-    "rotate-kek": "Replace the KEK of a table.",
-    "rewrap": "Rewrap the KEKs under the newest version of the master key.",
-    "prune-keys": "Remove keys that no snapshot needs.",
-    "reencrypt": "Re-encrypt data files under fresh keys.",
-    "migrate": "Encrypt a plaintext table.",
-    "compact": "Merge small files and apply deletes.",
-    "rescue": "Recover lost keys from older metadata.",
-    "relocate": "Copy a table to another location or master key.",
-    "erase": "Erase rows from a table and its history, and prove it.",
-    "shred": "Destroy the keys of snapshots, of a whole table, or of a column.",
-    "orphans": "Find and remove files that do not belong to the table.",
-}
-OTHER_COMMANDS: Final = {
-    "keygen": "Create a master key in a key file.",
-    "encrypt-file": "Encrypt one file.",
-    "decrypt-file": "Decrypt one file.",
-    "hadoop-kms": "Serve the keys of encrypted ORC columns to Spark and Hive.",
-    "hadoop-kms-key": "Create a key for encrypting ORC files.",
-    "hadoop-kms-token": "Create a token for a user of hadoop-kms.",
-    "spark-jar": "Write the jar for spark-sql, Connect servers and clusters.",
-    "completion": "Print the shell's completion script.",
-}
-_MODULES: Final = {
-    "audit": ("audit", "verify", "doctor"),
-    "cat": ("cat",),
-    "catalog": ("list", "describe"),
-    "erase": ("erase",),
-    "files": ("encrypt-file", "decrypt-file"),
-    "hadoop_kms": ("hadoop-kms", "hadoop-kms-key", "hadoop-kms-token"),
-    "inspect": ("inspect",),
-    "keys": ("keygen", "rotate-kek", "rewrap", "prune-keys", "rescue"),
-    "spark": ("spark-jar",),
-    "tables": ("reencrypt", "migrate", "compact", "relocate", "orphans"),
-    "shredding": ("shred",),
-    "completion": ("completion",),
-}
-_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
-COMMANDS: Final = {**TABLE_COMMANDS, **OTHER_COMMANDS}
-
-
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are asked for."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse what stands before the command; say of another option where it belongs."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as wrong:
-            near = _option_near(wrong.option_name, ("--help", "--version", *_BEFORE_COMMAND))
-            advice = near or ": only --catalog, --property, --quiet and --progress stand before the command"
-            raise click.UsageError(f"No such option {wrong.option_name}{advice}", ctx) from None
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command."""
-        if cmd_name not in COMMANDS:
-            return None
-        module = import_module(f"tablecrypt.cli.{_MODULE_OF[cmd_name]}")
-        function = cmd_name.replace("-", "_")
-        command = getattr(module, f"{function}_command" if function in dir(builtins) else function)
-        return command if isinstance(command, click.Command) else None
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is named first; for a name that none has, say which names come near it."""
-        name = args[0] if args else ""
-        if name and not name.startswith("-") and name not in COMMANDS:
-            advice = ": a table's name stands after the command" if "." in name else did_you_mean(name, COMMANDS)
-            ctx.fail(f"No such command {name!r}{advice}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing them."""
-        for title, commands in (("Commands on tables", TABLE_COMMANDS), ("Other commands", OTHER_COMMANDS)):
-            with formatter.section(title):
-                formatter.write_dl(list(commands.items()))
-
-
-def _show_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    if not value or context.resilient_parsing:
-        return
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        installed = version("tablecrypt")
-    except PackageNotFoundError:
-        installed = "run from its source, not installed"
-    click.echo(f"tablecrypt {installed}")
-    context.exit()
-
-
-@click.group(
-    "tablecrypt",
-    cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Run tablecrypt COMMAND --help for details and examples. Exit codes: 0 success, 1 findings, 2 refused or failed.",
-)
-@click.option(
-    "--catalog",
-    "catalog_name",
-    metavar="NAME",
-    help="A catalog that .pyiceberg.yaml or the environment configures; by default the default catalog of PyIceberg.",
-)
-@click.option(
-    "--property",
-    "-p",
-    "pairs",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A property of the catalog or the key service, instead of the configured one. "
-    "Other users of this machine can see it, so give no password.",
-)
-@progress_options
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
-@click.pass_context
-def root(context: click.Context, catalog_name: str | None, pairs: tuple[str, ...]) -> None:
-    """Manage encrypted Apache Iceberg tables and their keys."""
-    settings = context.ensure_object(Settings)
-    settings.catalog_name, settings.properties = catalog_name, parse_properties(pairs)
-    context.with_resource(retries_shown(settings))

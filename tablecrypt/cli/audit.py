@@ -43,7 +43,7 @@ if TYPE_CHECKING:
             "tablecrypt --catalog prod audit --html may.html --json > may.json",
         ),
         ("A month later, with what changed", "tablecrypt --catalog prod audit --since may.json --html june.html"),
-        ("The tables of a namespace", "tablecrypt --catalog prod audit 'tpch.*'"),
+        ("The tables of a namespace", "tablecrypt --catalog prod audit 'db.*'"),
         ("In a nightly job, failing on warnings too", "tablecrypt --catalog prod audit db.orders --json --fail-on warning"),
         ("Evidence to hand over, as one zip with its hash", "tablecrypt --catalog prod audit --bundle evidence.zip"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tablecrypt.cli._framework import DocumentedCommand
+from tablecrypt.cli._output import say
 from tablecrypt.errors import ConfigurationError
 
 
@@ -28,4 +29,4 @@ def completion(context: click.Context, shell: str) -> None:
     source = get_completion_class(shell)
     if source is None:
         raise ConfigurationError(f"this version of click has no completion for {shell}")
-    click.echo(source(context.find_root().command, {}, "tablecrypt", "_TABLECRYPT_COMPLETE").source())
+    say(source(context.find_root().command, {}, "tablecrypt", "_TABLECRYPT_COMPLETE").source())

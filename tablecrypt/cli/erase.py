@@ -71,9 +71,10 @@ def erase(run: Run, table: str, row_filter: str, certificates: tuple[Path, ...],
     if not run.dry_run:
         confirm(f"All rows of {table} where {row_filter} will be erased for good, and with them the snapshots that held them. Go on?", yes)
     erased: Erased = run.call(erase_rows, run.settings.table(table), row_filter, delete_below=delete_below)
+    # Before the certificate, whose disk may be full: what was erased cannot be said again.
+    show(erased, as_json=True) if run.as_json else _print(erased)
     for path in certificates:
         write_certificate(erased, path)
-    show(erased, as_json=True) if run.as_json else _print(erased)
     if not (run.dry_run or erased.is_complete):
         end_with_found()
 

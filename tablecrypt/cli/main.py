@@ -50,8 +50,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
         import click
     except ImportError as error:
         raise MissingExtraError.named("the tablecrypt command needs the package click", "cli") from error
-    from tablecrypt.cli._framework import root
     from tablecrypt.cli._output import say_warnings
+    from tablecrypt.cli.commands import root
 
     say_warnings()
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tablecrypt.cli._framework import COMMANDS
+from tablecrypt.cli.commands import COMMANDS
 from tests.support.cli_reference import PAGE, in_page, reference
 
 

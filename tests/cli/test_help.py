@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from tablecrypt.cli._framework import COMMANDS, OTHER_COMMANDS, TABLE_COMMANDS, DocumentedCommand, root
+from tablecrypt.cli._framework import DocumentedCommand
+from tablecrypt.cli.commands import COMMANDS, OTHER_COMMANDS, TABLE_COMMANDS, root
 from tests.support.command import Command, run, run_process
 
 FOLDER = Path(sys.modules["tablecrypt.cli"].__file__ or "").parent
@@ -158,7 +159,7 @@ def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
 
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
-    assert "unable to open database file" in done.stderr
+    assert "there is no catalog database at" in done.stderr
 
 
 def test_a_file_is_told_from_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
 
+from tablecrypt import load_catalog
 from tablecrypt.kms.local_file import add_key, create_key_file
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.command import Command, Done
@@ -149,6 +150,7 @@ def test_a_namespace_that_is_misspelt_is_refused_with_the_nearest(command: Comma
 def test_an_empty_namespace_and_an_empty_catalog_say_so(command: Command, tmp_path: Path) -> None:
     assert command.run("list", "empty").stdout == "0 tables, 1 namespace; nothing in empty\n"
     empty = {"type": "tablecrypt", "uri": f"sqlite:///{tmp_path}/empty.db", "warehouse": f"file://{tmp_path}"}
+    load_catalog("prod", **empty).close()
     done = Command({**empty, "encryption.kms-type": "memory"}).run("list")
     assert (done.code, done.stdout) == (0, "0 tables, 0 namespaces\n")
 

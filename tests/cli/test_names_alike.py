@@ -10,7 +10,7 @@ import pytest
 
 from tablecrypt import maintenance
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.cli._framework import TABLE_COMMANDS, root
+from tablecrypt.cli.commands import TABLE_COMMANDS, root
 from tablecrypt.errors import ConfigurationError
 
 WITHOUT_FUNCTION: Final = {"cat": "table.scan is its function"}

@@ -47,12 +47,17 @@ def test_an_audit_in_another_directory_looks_at_no_table_and_fails(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
+    not_there = command.run("audit")
+    assert (not_there.code, not_there.stdout) == (2, "")
+    assert f"there is no catalog database at {elsewhere}/catalog.db" in not_there.stderr
+    assert not list(elsewhere.iterdir())
+    load_catalog("prod", **properties).close()
 
     done = command.run("audit")
 
     assert (done.code, done.stdout) == (2, "0 tables looked at\n")
     assert "0 tables of catalog prod were looked at: there is none: is it the catalog that you mean?" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert len(done.stderr.splitlines()) == 2, "the other one says which folder is meant"
     as_json = command.run("audit", "--json")
     assert (as_json.code, json.loads(as_json.stdout)["empty"]) == (2, True)
     assert command.run("verify", "--include", "*").code == 2

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tablecrypt import load_catalog
 from tablecrypt.cli._output import progress_shown, show
 from tablecrypt.cli._rows import _write_csv
 from tablecrypt.cli.audit import _print_audit
@@ -124,7 +125,9 @@ def test_the_last_line_of_an_audit_tells_plaintext_from_other_critical_findings(
 
 def test_a_terminal_sees_no_bar_when_it_is_to_be_quiet(tmp_path: Path) -> None:
     """The catalog is empty, so that the audit of it ends with that it looked at nothing."""
-    catalog = ("-p", "type=tablecrypt", "-p", f"uri=sqlite:///{tmp_path}/catalog.db", "-p", f"warehouse=file://{tmp_path}")
+    properties = {"type": "tablecrypt", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
+    load_catalog("prod", **properties).close()
+    catalog = (part for name, value in properties.items() for part in ("-p", f"{name}={value}"))
     code, shown = run_terminal(*catalog, "-p", "encryption.kms-type=memory", "audit", "--quiet")
 
     assert code == 2

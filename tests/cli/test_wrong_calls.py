@@ -125,13 +125,12 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ),
     (
         (*PROD, "-p", "uri=sqlite:////no/such/folder/x.db", "audit"),
-        "the catalog's database refused (OperationalError: unable to open database file)",
+        "there is no catalog database at /no/such/folder/x.db",
     ),
     # names
     ((*PROD, "cat", "db.order"), "Table does not exist: db.order; did you mean db.orders?"),
     ((*PROD, "cat", "orders"), "'orders' is not a table's name: write namespace.name; did you mean db.orders?"),
     ((*PROD, "cat", "db"), "'db' is not a table's name: write namespace.name; did you mean db.orders or db.people?"),
-    ((*PROD, "rotate-kek", "db.*"), "'db.*' is a glob and not a table's name: write --include 'db.*'"),
     ((*PROD, "compact", "db.*"), "'db.*' is a glob, and this command takes the name of one table: write namespace.name"),
     ((*PROD, "rotate_kek", "db.orders"), "No such command 'rotate_kek'; did you mean rotate-kek?"),
     ((*PROD, "db.orders", "audit"), "No such command 'db.orders': a table's name stands after the command"),

@@ -18,7 +18,7 @@ import pytest
 from pyiceberg.table import Table
 
 from tablecrypt import maintenance as m
-from tablecrypt.cli._framework import TABLE_COMMANDS
+from tablecrypt.cli.commands import TABLE_COMMANDS
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt_catalog import EncryptedSqlCatalog

@@ -8,7 +8,8 @@ from typing import Final
 
 import click
 
-from tablecrypt.cli._framework import OTHER_COMMANDS, TABLE_COMMANDS, DocumentedCommand, root
+from tablecrypt.cli._framework import DocumentedCommand
+from tablecrypt.cli.commands import OTHER_COMMANDS, TABLE_COMMANDS, root
 from tablecrypt.cli.main import INTERRUPTED, REFUSED
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "cli.md"

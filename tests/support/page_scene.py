@@ -50,6 +50,7 @@ PEOPLE: Final = Schema(
     NestedField(1, "id", LongType()),
     NestedField(2, "ssn", StringType()),
     NestedField(3, "salary", DoubleType()),
+    NestedField(4, "customer_id", LongType()),
 )
 PROTECTED: Final = {"encryption.key-id": "alias/people", "encryption.column-keys": "alias/pii: ssn; alias/fin: salary"}
 _NEEDS_A_SHELL: Final = re.compile(r"[|;&$`]")
@@ -74,7 +75,9 @@ def orders(first: int = 0) -> pa.Table:
 
 def people() -> pa.Table:
     """Two persons."""
-    return pa.table({"id": [1, 2], "ssn": [f"{CANARY} 1", f"{CANARY} 2"], "salary": [1.0, 2.0]}, schema=PEOPLE.as_arrow())
+    return pa.table(
+        {"id": [1, 2], "ssn": [f"{CANARY} 1", f"{CANARY} 2"], "salary": [1.0, 2.0], "customer_id": [7, 8]}, schema=PEOPLE.as_arrow()
+    )
 
 
 class Scene:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from tablecrypt._magics import AVRO, ORC, PARQUET, PUFFIN
 from tablecrypt.files.deletion import is_journal_name
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._shred import outside
@@ -30,7 +31,7 @@ from tablecrypt.table.table_files import TableFileIO
 
 PARTITION_SUMMARY: Final = b'"partitions.'
 """Begins what a snapshot's summary says of a partition: its values stand in metadata files in the clear."""
-_PLAINTEXT_MAGICS: Final = (b"PAR1", b"Obj\x01", b"ORC", b"PFA1")
+_PLAINTEXT_MAGICS: Final = (AVRO, ORC, PARQUET, PUFFIN)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from tablecrypt import maintenance as m
-from tablecrypt.cli._framework import COMMANDS, LazyGroup
+from tablecrypt.cli.commands import COMMANDS, LazyGroup
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.calls import Call, table_of
 from tablecrypt.spark.sql.procedures import PROCEDURES
@@ -31,8 +31,10 @@ from tests.support.protected_tables import Clients, clients, protected_table, wr
 OPERATIONS: Final[dict[str, Callable[..., Any]]] = {name: getattr(m, name) for name in m.__all__ if inspect.isfunction(getattr(m, name))}
 NOT_IN_SQL: Final = {
     "changes_since": "compares with a report in a file of the caller's",
+    "describe": "Spark's own DESCRIBE TABLE EXTENDED and the metadata tables show it",
     "doctor_without_catalog": "SQL has a catalog",
     "inspect": "the metadata tables show it: SELECT * FROM prod.db.t.snapshots",
+    "list_tables": "Spark's own SHOW NAMESPACES and SHOW TABLES list them",
     "on_tables": "takes a function of Python",
     "orphans": "is another name of remove_orphan_files",
     "write_evidence": "writes a file of the caller's",
@@ -76,6 +78,7 @@ NOT_IN_COMMAND: Final = {
     "write_evidence": "audit --bundle",
 }
 COMMANDS_OF: Final = {
+    "list_tables": "list",
     "remove_orphan_files": "orphans",
     "rewrap_column_keks": "rewrap",
     "rotate_column_keks": "rotate-kek",
