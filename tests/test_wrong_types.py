@@ -54,6 +54,7 @@ GIVEN: Final[Mapping[str, Any]] = {
     "earlier": "{}",
     "location": "file:///nowhere",
     "path": "evidence.zip",
+    "row_filter": "id = 1",
     "operation": maintenance.verify,
     "kms": MemoryKeyManagementClient(KMS),
     "client": MemoryKeyManagementClient(KMS),

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance import erase
 from tablecrypt.maintenance.erasure.certificate import certificate_json, certificate_page, check_certificate_path, write_certificate
 from tablecrypt.maintenance.erasure.result import Erased, HiddenColumn, Searched
 from tests.maintenance.test_audit_page import EVIL, Page
@@ -201,3 +202,16 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_erasure(tmp_path: P
         with pytest.raises(ConfigurationError, match=message):
             attempt(tmp_path / name)
     assert (tmp_path / "there.json").read_bytes() == b"another"
+
+
+def test_the_certificate_of_a_table_partitioned_by_the_persons_name_does_not_name_them(warehouse: Path, aws: AwsServer) -> None:
+    table = maintained_table(encrypted_sql_catalog(warehouse, aws))
+    erased = erase(table, f"team = 'north' and note = '{CANARY} 2'")
+
+    assert erased.is_complete
+    assert any("team=north" in location for location in erased.deleted)
+    for form in FORMS:
+        text = form(erased)
+        assert "team = ? and note = ?" in text
+        assert "north" not in text
+        assert CANARY not in text
