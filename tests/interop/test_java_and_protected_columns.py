@@ -8,9 +8,12 @@ from typing import Any, Final, cast
 import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table.snapshots import Operation
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.columns.blanking import blanked_file
+from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.table import EncryptedTable
 from tests.support import java_access
 from tests.support.aws import AwsServer
@@ -95,6 +98,35 @@ def test_java_answers_about_other_columns_and_fails_loudly_for_protected_ones(wa
     rows = sorted(back.scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
     assert [row["ssn"] for row in rows] == [f"SSN-{number}" for number in range(390)]
     assert [row["person"]["email"] for row in rows] == [f"{number}@example.org" for number in range(390)]
+
+
+def test_java_reads_a_file_in_which_rows_were_blanked_without_the_column_keys(warehouse: Path, aws: AwsServer, java: JavaOracle) -> None:
+    """Row groups whose columns lie behind all protected ones: Java takes what lies around the middle of a split."""
+    catalog = encrypted_sql_catalog(warehouse, aws)
+    properties = {
+        "encryption.key-id": aws.kms_key_id("alias/orders"),
+        "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, person.email, phones",
+        "write.parquet.row-group-limit": "50",
+    }
+    table = cast("EncryptedTable", catalog.create_table("db.blanked", SCHEMA, properties=properties))
+    table.append(_rows())
+    blanked = [0, 7, 49, 50, 399]
+
+    (task,) = table.refresh().scan().plan_files()
+    swaps = {task.file.file_path: blanked_file(table, task.file, blanked)}
+    with table.transaction() as transaction:
+        transaction.update_snapshot().producer(EncryptedFileSwap, Operation.REPLACE, swaps=swaps).commit()  # type: ignore[attr-defined]
+
+    assert sorted(table.scan(selected_fields=("ssn",)).to_arrow()["ssn"].to_pylist()) == sorted(f"SSN-{each}" for each in range(ROWS))
+    java.register("kept.blanked", table.metadata_location)
+    answer = java.sql("SELECT id, note, person.age AS age FROM h.kept.blanked")
+    assert answer is not None
+    rows = [row for row in answer.to_pylist() if row["id"] is not None]
+    assert len(answer) == ROWS
+    assert sorted(row["id"] for row in rows) == [each for each in range(ROWS) if each not in blanked]
+    assert all((row["note"], row["age"]) == (f"note {row['id'] % 7}", row["id"] % 90) for row in rows)
+    counted = java.sql("SELECT count(*) AS rows FROM h.kept.blanked WHERE id = 399 OR id = 0")
+    assert counted is not None and counted.to_pylist() == [{"rows": 0}]
 
 
 def test_the_page_says_what_java_does_with_each_statement(warehouse: Path, aws: AwsServer, java: JavaOracle) -> None:

@@ -1,0 +1,62 @@
+"""A data file of a table again with some rows blanked, by somebody who may not use the column keys of what is in it.
+
+    file    on this machine: parquet/kept_twins.py writes it again under a fresh DEK, its protected columns as they are
+    entry   the old one's, with the new location, length and key, and the statistics of what the new file holds
+
+The row count and the positions of rows are the old file's. So whoever puts the entry in the place of the old one (EncryptedFileSwap, which
+carries over deletion vectors) deletes the blanked rows by position, before or after: here they are rows of nulls.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Final
+
+from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.manifest import DataFile
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.files.raw_output import RawContent
+from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.parquet.kept_twins import blank_rows_beside_twins
+from tablecrypt.table.lineage import without_lineage_ids
+from tablecrypt.table.parquet_options import data_file_statistics
+from tablecrypt.table.protection.writing import WriteProtection
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import deleting_on_error, key_metadata_of, with_key
+
+BLANKED: Final = "-blanked.parquet"
+"""Ends the new file's name, by which an erasure of somebody who may use the column keys finds what is left to do."""
+_SORT_ORDER: Final = DATA_FILE_POSITIONS["sort_order_id"]
+
+
+def blanked_file(table: EncryptedTable, file: DataFile, positions: Iterable[int]) -> EncryptedDataFile:
+    """Write a Parquet data file of a table again with nothing in the visible columns of some rows. Returns its entry, for a commit.
+
+    Args:
+        table: as it was loaded.
+        file: of the table.
+        positions: of the rows in the file, from 0.
+
+    Raises:
+        ConfigurationError, FormatError, TamperedFileError: as `blank_rows_beside_twins` raises them; nothing is left then.
+    """
+    io, metadata, old = table_io(table), encrypted_metadata_of(table), key_metadata_of(file)
+    new = StandardKeyMetadata(io.manager.new_key_metadata().encryption_key, old.aad_prefix)
+    location = table.location_provider().new_data_location(f"00000-0-{uuid.uuid4()}{BLANKED}")
+    with deleting_on_error(io, [location]):
+        with io.raw_input(file.file_path).open() as source, io.raw_output(location, RawContent.SELF_ENCRYPTED).create() as out:
+            footer, length = blank_rows_beside_twins(source, out, old, new, positions, file.file_path)
+        # Names and ids are those of the file, whose columns may have been renamed since.
+        schema = pyarrow_to_schema(footer.schema.to_arrow_schema(), format_version=metadata.format_version)
+        statistics = data_file_statistics(footer, schema, metadata.properties)
+        statistics = {name: without_lineage_ids(value) for name, value in statistics.items()}
+        protection = WriteProtection.of(metadata, io)
+        entry = with_key(file, new.with_file_length(length))
+        changed = {"file_path": location, "file_size_in_bytes": length, **statistics}
+        for name, value in (changed if protection is None else protection.without_protected(changed)).items():
+            entry[DATA_FILE_POSITIONS[name]] = value
+        entry[_SORT_ORDER] = None
+    return entry
