@@ -81,6 +81,9 @@ KEEPS: Final[dict[str, Operation]] = {
     "rotate_column_keks": m.rotate_column_keks,
     "rotate_kek": m.rotate_kek,
     "verify": m.verify,
+    "write_evidence": lambda table: m.write_evidence(
+        m.audit(table), Path(table.location().removeprefix("file://")).parent / "evidence.zip"
+    ),
 }
 COMMANDS_THAT_DELETE: Final = (
     ("orphans", "db.t", "--older-than", "2100-01-01", "--yes"),

@@ -27,6 +27,8 @@ from tablecrypt.table.protection.writing import WriteProtection
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_on_error, key_metadata_of, with_key
 
+BLANKED: Final = "-blanked.parquet"
+"""Ends the new file's name, by which an erasure of somebody who may use the column keys finds what is left to do."""
 _SORT_ORDER: Final = DATA_FILE_POSITIONS["sort_order_id"]
 
 
@@ -43,7 +45,7 @@ def blanked_file(table: EncryptedTable, file: DataFile, positions: Iterable[int]
     """
     io, metadata, old = table_io(table), encrypted_metadata_of(table), key_metadata_of(file)
     new = StandardKeyMetadata(io.manager.new_key_metadata().encryption_key, old.aad_prefix)
-    location = table.location_provider().new_data_location(f"00000-0-{uuid.uuid4()}.parquet")
+    location = table.location_provider().new_data_location(f"00000-0-{uuid.uuid4()}{BLANKED}")
     with deleting_on_error(io, [location]):
         with io.raw_input(file.file_path).open() as source, io.raw_output(location, RawContent.SELF_ENCRYPTED).create() as out:
             footer, length = blank_rows_beside_twins(source, out, old, new, positions, file.file_path)

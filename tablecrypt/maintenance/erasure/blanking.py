@@ -13,32 +13,23 @@ use the keys: that applies the deletion vector, and the ciphertext goes with the
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
-from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.table.snapshots import Operation
 
-from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.files.raw_output import RawContent
-from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.columns.blanking import blanked_file
 from tablecrypt.maintenance.erasure.plan import RefWork
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
-from tablecrypt.maintenance.erasure.search import BLANKED
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, FORMAT_VERSION, EncryptedDataFile
-from tablecrypt.parquet.kept_twins import blank_rows_beside_twins
-from tablecrypt.table.file_entries import STATISTICS
-from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
-from tablecrypt.table.parquet_options import data_file_statistics
+from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.policy import column_keys, policy_of, unreadable
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.row_changes import row_mode
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import FreshKeys, delete_written, deleting_on_error, key_metadata_of, with_key
+from tablecrypt.table.table_files import delete_written
 
 _MERGE_ON_READ: Final = "merge-on-read"
 
@@ -87,29 +78,6 @@ def blank_rows(table: EncryptedTable, work: RefWork, row_filter: ErasureFilter, 
 
 
 def _blanked(table: EncryptedTable, branch: str, task: EncryptedFileScanTask, row_filter: ErasureFilter) -> EncryptedDataFile:
-    io, old = table_io(table), key_metadata_of(task.file)
     stored = EncryptedFileScanTask(task.file, set(), data_sequence_number=task.data_sequence_number)
     positions = table.scan(row_filter=row_filter.expression).use_ref(branch).matching_positions(stored)
-    dek = FreshKeys(len(old.encryption_key)).new_key_metadata().encryption_key
-    new = StandardKeyMetadata(dek, old.aad_prefix)
-    location = f"{task.file.file_path.rpartition('/')[0]}/{uuid.uuid4()}{BLANKED}"
-    output = io.raw_output(location, RawContent.SELF_ENCRYPTED)
-    with deleting_on_error(io, [location]), io.raw_input(task.file.file_path).open() as source, output.create() as sink:
-        footer, length = blank_rows_beside_twins(source, sink, old, new, positions.to_pylist(), task.file.file_path)
-    metadata = encrypted_metadata_of(table)
-    schema = pyarrow_to_schema(footer.schema.to_arrow_schema(), metadata.name_mapping(), format_version=FORMAT_VERSION)
-    entry = with_key(task.file, new.with_file_length(length))
-    entry[DATA_FILE_POSITIONS["file_path"]] = location
-    entry[DATA_FILE_POSITIONS["file_size_in_bytes"]] = length
-    protected = ColumnPolicy.from_properties(metadata.properties).columns
-    found = data_file_statistics(footer, schema, metadata.properties)
-    entry[DATA_FILE_POSITIONS["split_offsets"]] = found["split_offsets"]
-    for name in STATISTICS:
-        entry[DATA_FILE_POSITIONS[name]] = _of_others(found.get(name), protected)
-    return entry
-
-
-def _of_others(statistics: object, protected: Mapping[int, object]) -> object:
-    if not isinstance(statistics, Mapping):
-        return statistics
-    return {each: value for each, value in statistics.items() if each not in protected and each not in LINEAGE_FIELD_IDS}
+    return blanked_file(table, task.file, positions.to_pylist())

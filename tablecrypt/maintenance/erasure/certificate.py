@@ -29,7 +29,7 @@ _HTML: Final = ".html"
 _SUFFIXES: Final = (_HTML, ".json")
 _UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _MADE_BY_WRITERS: Final = re.compile(
-    rf"\d{{5}}-(\d+-)?{_UUID}(-\d{{5}})?(-deletes)?\.(parquet|avro|orc|puffin)"
+    rf"\d{{5}}-(\d+-)?{_UUID}(-\d{{5}})?(-deletes|-blanked)?\.(parquet|avro|orc|puffin)"
     rf"|snap-\d+-\d+-{_UUID}\.avro|{_UUID}-m\d+\.avro|\d{{5,}}-{_UUID}(\.gz)?\.metadata\.json(\.gz)?"
 )
 

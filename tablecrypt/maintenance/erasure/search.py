@@ -28,6 +28,7 @@ from pyiceberg.table import ALWAYS_TRUE
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError, KmsError, MissingExtraError, TablecryptError
 from tablecrypt.maintenance._shred_find import OlderFiles
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.erasure.bounds import UnaccountedBounds
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.progress import Counted
@@ -44,8 +45,6 @@ from tablecrypt.table.table_files import is_deletion_vector
 _THREADS: Final = 8
 _DELETED_ROW: Final = b"2147483544"
 """Field id of the column in which a position delete file may copy the rows that it deletes."""
-BLANKED: Final = "-blanked.parquet"
-"""Ends the name of a file in which rows are blanked beside protected columns: see blanking.py."""
 _NOT_OF_A_FILE: Final = (ColumnKeyDeniedError, ConfigurationError, KmsError, MissingExtraError)
 """What is raised rather than noted of the one file: the key service does not answer, or refuses a column."""
 
