@@ -63,7 +63,7 @@ PROGRAM: Final = textwrap.dedent("""
     """).replace("CANARY", CANARY)
 _READ: Final = r"\[FAILED_READ_FILE.NO_HINT\] Encountered error while reading file "
 TOLD: Final = {
-    "tampered": _READ + r"TamperedFileError: file:///\S+\.parquet: does not authenticate \(.*",
+    "tampered": _READ + r"TamperedFileError: file:/+\S+\.parquet: does not authenticate \(.*",
     "missing": _READ + r".*FileNotFoundException: .*\.parquet.*",
     "unwritable": r"\[TASK_WRITE_FAILED\] Task failed while writing rows to file:///\S+\.parquet: FileAlreadyExistsException: .*",
 }
