@@ -50,7 +50,6 @@ PROGRAM: Final = textwrap.dedent("""
         path.write_bytes(content[:third] + bytes([content[third] ^ 1]) + content[third + 1 :])
     attempt("tampered: SELECT", lambda: spark.sql("SELECT * FROM prod.db.rows").collect())
     attempt("tampered: CREATE TABLE", lambda: spark.sql(f"CREATE TABLE prod.db.copy {of_key} AS SELECT * FROM prod.db.rows"))
-    attempt("tampered: UPDATE", lambda: spark.sql("UPDATE prod.db.rows SET page = 'x' WHERE id = 3"))
     attempt("tampered: read_table", lambda: tcs.read_table(spark, "prod.db.rows", path="jvm").collect())
     for path in stored:
         path.unlink()
@@ -67,7 +66,7 @@ TOLD: Final = {
     "missing": _READ + r".*FileNotFoundException: .*\.parquet.*",
     "unwritable": r"\[TASK_WRITE_FAILED\] Task failed while writing rows to file:///\S+\.parquet: FileAlreadyExistsException: .*",
 }
-STATEMENTS: Final = 8
+STATEMENTS: Final = 7
 
 
 def test_a_task_that_fails_is_one_line_and_one_stack_trace(warehouse: Path) -> None:
