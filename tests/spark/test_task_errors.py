@@ -53,7 +53,6 @@ PROGRAM: Final = textwrap.dedent("""
     attempt("tampered: read_table", lambda: tcs.read_table(spark, "prod.db.rows", path="jvm").collect())
     for path in stored:
         path.unlink()
-    attempt("missing: read_table", lambda: tcs.read_table(spark, "prod.db.rows", path="jvm").collect())
     data.rmdir()
     data.write_text("a file in the place of the folder")
     attempt("unwritable: INSERT", lambda: spark.sql("INSERT INTO prod.db.rows VALUES (1, 'home'), (2, 'search')"))
@@ -63,10 +62,9 @@ PROGRAM: Final = textwrap.dedent("""
 _READ: Final = r"\[FAILED_READ_FILE.NO_HINT\] Encountered error while reading file "
 TOLD: Final = {
     "tampered": _READ + r"TamperedFileError: file:/+\S+\.parquet: does not authenticate \(.*",
-    "missing": _READ + r".*FileNotFoundException: .*\.parquet.*",
     "unwritable": r"\[TASK_WRITE_FAILED\] Task failed while writing rows to file:///\S+\.parquet: FileAlreadyExistsException: .*",
 }
-STATEMENTS: Final = 7
+STATEMENTS: Final = 6
 
 
 def test_a_task_that_fails_is_one_line_and_one_stack_trace(warehouse: Path) -> None:
