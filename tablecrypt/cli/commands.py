@@ -1,4 +1,4 @@
-"""The commands by name: a line for each, so that the list of them shows without importing one, and the group that finds and imports them."""
+"""The commands by name: a line for each, so that their list shows without importing one, and the group that finds and imports them."""
 
 from __future__ import annotations
 
