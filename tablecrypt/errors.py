@@ -194,8 +194,8 @@ class ColumnKeyDeniedError(KmsAccessDeniedError):
     Attributes:
         field_id: the column's.
         column_key_id: the master key's.
-        ways_out: what the caller can do, in sentences.
         column_name: the column's, where the schema has it.
+        ways_out: what the caller can do, in sentences.
     """
 
     def __init__(
@@ -203,15 +203,15 @@ class ColumnKeyDeniedError(KmsAccessDeniedError):
         field_id: int,
         column_key_id: str,
         reason: str,
-        ways_out: str = "Leave the column out, or ask for permission to use that key",
         column_name: str | None = None,
+        ways_out: str = "Leave the column out, or ask for permission to use that key",
     ) -> None:
         super().__init__(reason)
-        self.args = (field_id, column_key_id, reason, ways_out, column_name)
+        self.args = (field_id, column_key_id, reason, column_name, ways_out)
         self.field_id = field_id
         self.column_key_id = column_key_id
-        self.ways_out = ways_out
         self.column_name = column_name
+        self.ways_out = ways_out
 
     def __str__(self) -> str:
         return (

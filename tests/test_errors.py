@@ -23,6 +23,7 @@ from tablecrypt.errors import (
         KmsAccessDeniedError("not allowed"),
         KmsUnavailableError("timed out", retryable=True),
         ColumnKeyDeniedError(3, "pii", "not allowed"),
+        ColumnKeyDeniedError(3, "pii", "not allowed", "person.ssn"),
     ],
     ids=lambda error: type(error).__name__,
 )

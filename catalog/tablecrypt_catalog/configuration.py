@@ -26,6 +26,7 @@ from pyiceberg.typedef import RecursiveDict
 from pyiceberg.utils.config import CATALOG, PYICEBERG_HOME, PYICEBERG_YML, Config, merge_config
 
 from tablecrypt.errors import ConfigurationError, MissingExtraError
+from tablecrypt.files.locations import scheme_of
 from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean
 from tablecrypt_catalog.local_places import tell_places
 
@@ -143,11 +144,10 @@ def _class_path(name: str, merged: RecursiveDict) -> str:
 
 
 def _scheme_of(uri: object) -> str:
-    # The scheme alone: what follows may hold a password.
-    scheme, separator, _ = str(uri or "").partition("://")
     if not uri:
         return "is not set"
-    return f"begins with {scheme}://" if separator else "has no scheme"
+    scheme = scheme_of(str(uri))
+    return "has no scheme" if scheme is None else f"begins with {scheme}://"
 
 
 def _catalog_class(path: str) -> type[Catalog]:

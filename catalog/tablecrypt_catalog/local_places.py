@@ -69,7 +69,7 @@ def _database(properties: Mapping[str, Any]) -> str | None:
     """Return the path of a SQLite database as it is written; None where the catalog has no file."""
     try:
         url = make_url(str(properties.get(URI) or ""))
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         return None
     database = url.database or ""
     return None if url.get_backend_name() != "sqlite" or database in _IN_MEMORY or database.startswith("file:") else database

@@ -29,14 +29,14 @@ from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 from pyiceberg.types import strtobool
-from sqlalchemy import and_, select
+from sqlalchemy import and_, make_url, select
 from sqlalchemy.exc import ArgumentError as SQLArgumentError
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
 from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError, MissingExtraError
-from tablecrypt.files.locations import is_relative
+from tablecrypt.files.locations import is_relative, scheme_of
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file, write_metadata_file
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
@@ -80,7 +80,16 @@ def _with_driver(uri: str) -> str:
 @contextmanager
 def _refusals_named(name: str, uri: str) -> Iterator[None]:
     """Say in our words that a driver is missing, or that a URI is no database's. The URI may hold a password: its scheme alone is shown."""
-    scheme = f"{uri.partition('://')[0]}://" if "://" in uri else "a uri without a scheme"
+    scheme = "a uri without a scheme" if (found := scheme_of(uri)) is None else f"{found}://"
+    no_database = ConfigurationError(
+        f"the uri of catalog {name!r} ({scheme}) is no database that SQLAlchemy knows; sqlite:///folder/catalog.db and "
+        "postgresql://user@host/database are. In a password, write @ as %40, : as %3A and / as %2F"
+    )
+    try:
+        if uri:
+            make_url(uri)
+    except (SQLArgumentError, ValueError):
+        raise no_database from None  # SQLAlchemy's own error may show the URI, or the part of a password that it takes for a port
     try:
         yield
     except ImportError as error:
@@ -91,10 +100,7 @@ def _refusals_named(name: str, uri: str) -> Iterator[None]:
             f"{need} {error.name}, which no extra brings: install it, or name another driver, as in mysql+pymysql://"
         ) from error
     except (NoSuchModuleError, SQLArgumentError):
-        raise ConfigurationError(
-            f"the uri of catalog {name!r} ({scheme}) is no database that SQLAlchemy knows; sqlite:///folder/catalog.db and "
-            "postgresql://user@host/database are"
-        ) from None  # SQLAlchemy's own error may show the URI
+        raise no_database from None
 
 
 class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):

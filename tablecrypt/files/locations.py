@@ -15,8 +15,14 @@ from typing import Final
 
 from tablecrypt.errors import ConfigurationError
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _LOCAL: Final = "file:"
+
+
+def scheme_of(uri: str) -> str | None:
+    """Return the scheme of a URI with two slashes, which may be shown: what follows it may hold a password."""
+    found = _SCHEME.match(uri)
+    return found[1] if found and uri.startswith("//", found.end()) else None
 
 
 def is_path(location: str) -> bool:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -165,6 +166,23 @@ def test_a_uri_that_does_not_say_which_catalog_it_is_needs_a_class(home: Path, s
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("implementation", [{}, {"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog"}], ids=["type", "class"])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql://u:pa@s3:cret@host/db",  # SQLAlchemy takes the end of the password for a port
+        "postgresql://u@host:s3cret/db",
+        "postgresql:/u:s3cret@host/db?next=http://x",
+        "u:s3cret@host://db",
+    ],
+)
+def test_no_part_of_a_password_in_a_mistyped_uri_is_shown(home: Path, uri: str, implementation: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="catalog 'prod'") as refused:
+        load_catalog("prod", type="tablecrypt", uri=uri, warehouse="warehouse", **implementation)
+
+    assert "cret" not in "".join(traceback.format_exception(refused.value))
+
+
 @pytest.mark.parametrize("by", ["file", "environment"])
 def test_what_is_configured_to_fail_closed_encrypts_here_and_is_refused_by_pyiceberg(
     home: Path, monkeypatch: pytest.MonkeyPatch, sql: dict[str, str], by: str

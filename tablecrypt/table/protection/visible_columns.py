@@ -166,9 +166,9 @@ def refuse_masks_to_engine(metadata: TableMetadata, io: EncryptingFileIO, column
         first.field_id,
         first.column_key_id,
         first.message,
+        first.column_name,
         f"An engine would evaluate conditions, joins and groups on the masks of {listed}. Leave these columns out of the query, or of "
         'the scan with table.scan(selected_fields=…), or ask for their masks with table.scan(masked="mask")',
-        first.column_name,
     ) from first
 
 
