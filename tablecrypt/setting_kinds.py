@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ _MOST_SHOWN: Final = 80
 _ALIKE: Final = 0.8
 OWN_NAMES_ALIKE: Final = 0.6
 """How much alike names are that users choose themselves and that are short, as a catalog's."""
+MOST_NAMES: Final = 3
 
 
 def truth(name: str, value: object) -> bool:
@@ -75,6 +76,11 @@ def whole_number(name: str, value: object, least: int = 0) -> int:
     return int(text)
 
 
+def names_near(name: str, known: Iterable[str], most: int = MOST_NAMES) -> list[str]:
+    """Return the names that users chose which come near to a misspelt one, the nearest first."""
+    return difflib.get_close_matches(name, list(known), most, OWN_NAMES_ALIKE)
+
+
 def nearest(name: str, known: Iterable[str], cutoff: float = _ALIKE) -> str | None:
     """Return the known name that a misspelt one comes nearest to; None where none is alike enough, 1 being the same name."""
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
@@ -83,7 +89,12 @@ def nearest(name: str, known: Iterable[str], cutoff: float = _ALIKE) -> str | No
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = _ALIKE) -> str:
     """Return the end of a message that asks whether a known name was meant; an empty text where none comes near."""
     near = nearest(name, known, cutoff)
-    return "" if near is None else f". Did you mean {near}?"
+    return question([] if near is None else [near])
+
+
+def question(names: Sequence[str]) -> str:
+    """Return the end of a message that asks which of some names was meant; an empty text without a name."""
+    return f". Did you mean {' or '.join(names)}?" if names else ""
 
 
 def check_option_names(given: Iterable[str], known: Iterable[str], what: str, prefix: str = "") -> None:

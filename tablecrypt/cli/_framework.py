@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TextIO, TypeVar
 
 import click
 
-from tablecrypt.cli._output import nearest, progress_shown, question, say, show
+from tablecrypt.cli._output import progress_shown, say, show
 from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED
 from tablecrypt.cli.settings import Settings, is_glob, pass_settings
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.printable import counted, printable
+from tablecrypt.setting_kinds import names_near, question
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -95,7 +96,7 @@ class DocumentedCommand(click.Command):
 def option_near(name: str, options: Iterable[str]) -> str:
     """Return the question whether an option was meant. Its hyphens are not compared: all options have them."""
     bare = {option.lstrip("-"): option for option in options}
-    return question([bare[near] for near in nearest(name.lstrip("-"), bare)[:1]])
+    return question([bare[near] for near in names_near(name.lstrip("-"), bare, 1)])
 
 
 table_argument = click.argument("table", metavar="TABLE")

@@ -15,9 +15,8 @@ import re
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -38,7 +37,6 @@ _FEWEST_COLUMNS: Final = 2
 _TENTHS: Final = 10
 _FIRST_RATE: Final = 1.0
 """Seconds from which on a rate is shown: before, it says how fast the first file was opened."""
-MOST_NAMES: Final = 3
 _MOST_ITEMS: Final = 3
 _SHORT: Final = 60
 
@@ -309,18 +307,3 @@ def _amounts(step: Progress, seconds: float) -> str:
         return amounts if rate is None else f"{amounts}, {bytes_shown(int(rate))}/s"
     amounts = f"{step.done:,} of {step.total:,} {step.unit}"
     return amounts if rate is None else f"{amounts}, {rate:,.0f}/s"
-
-
-def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the names that come near to a name, the nearest first."""
-    return get_close_matches(name, list(known), n=MOST_NAMES)
-
-
-def question(names: Sequence[str]) -> str:
-    """Return a question that names what may have been meant, to stand behind an error; nothing without a name."""
-    return f"; did you mean {' or '.join(names)}?" if names else ""
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the question of which of some names was meant."""
-    return question(nearest(name, known))

@@ -9,8 +9,9 @@ from typing import Final
 import click
 
 from tablecrypt.cli._framework import BEFORE_COMMAND, option_near, progress_options
-from tablecrypt.cli._output import did_you_mean, retries_shown, say
+from tablecrypt.cli._output import retries_shown, say
 from tablecrypt.cli.settings import Settings, parse_properties
+from tablecrypt.setting_kinds import names_near, question
 
 TABLE_COMMANDS: Final = {
     "list": "List the tables of a catalog.",
@@ -89,7 +90,7 @@ class LazyGroup(click.Group):
         """Find the command that is named first; for a name that none has, say which names come near it."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in COMMANDS:
-            advice = ": a table's name stands after the command" if "." in name else did_you_mean(name, COMMANDS)
+            advice = ": a table's name stands after the command" if "." in name else question(names_near(name, COMMANDS))
             ctx.fail(f"No such command {name!r}{advice}")
         return super().resolve_command(ctx, args)
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from tablecrypt.cli._output import MOST_NAMES, nearest, question, say
+from tablecrypt.cli._output import say
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.setting_kinds import MOST_NAMES, names_near, question
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +159,7 @@ def _namespaces_near(catalog: Catalog, name: str) -> list[str]:
     """Return the namespaces whose names come near to one, among those below the same namespace."""
     try:
         around = catalog.identifier_to_tuple(name)[:-1]
-        return nearest(name, (".".join(each) for each in catalog.list_namespaces(around)))
+        return names_near(name, (".".join(each) for each in catalog.list_namespaces(around)))
     except Exception as error:  # noqa: BLE001  without permission to list, the error says only that there is no such namespace
         logger.debug("no names near %s: %s", name, error)
         return []
@@ -169,9 +170,9 @@ def _tables_near(catalog: Catalog, name: str) -> list[str]:
     namespace, _, own = name.rpartition(".")
     try:
         namespaces = {".".join(each): each for each in catalog.list_namespaces()}
-        inside = nearest(namespace, namespaces)[:1]
+        inside = names_near(namespace, namespaces, 1)
         tables = {each[-1]: each for place in inside for each in catalog.list_tables(namespaces[place])}
-        return [".".join(tables[each]) for each in nearest(own, tables)]
+        return [".".join(tables[each]) for each in names_near(own, tables)]
     except Exception as error:  # noqa: BLE001  without permission to list, the error says only that there is no such table
         logger.debug("no names near %s: %s", name, error)
         return []

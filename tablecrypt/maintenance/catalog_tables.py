@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from glob import escape
 from typing import Any, Generic, Protocol, TypeVar
@@ -25,6 +24,7 @@ from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.printable import counted, json_form
+from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean
 from tablecrypt.table.table import is_encrypted
 
 logger = logging.getLogger(__name__)
@@ -165,8 +165,7 @@ def _near(glob: str, names: Iterable[str]) -> str:
     if glob in known:
         return f": to name this one table, write {escape(glob)}"
     namespaces = {f"{name.rpartition('.')[0]}.*" for name in known}
-    near = get_close_matches(glob, [*sorted(namespaces), *known], n=1)
-    return f"; did you mean {near[0]}?" if near else ": write a glob such as db.*"
+    return did_you_mean(glob, [*sorted(namespaces), *known], OWN_NAMES_ALIKE) or ": write a glob such as db.*"
 
 
 def _matches(name: str, globs: Sequence[str]) -> bool:

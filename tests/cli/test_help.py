@@ -87,8 +87,8 @@ def test_an_unknown_command_is_code_2() -> None:
     done = run("audti")
 
     assert done.code == 2
-    assert "No such command 'audti'; did you mean audit?" in done.stderr
-    assert "did you mean" not in run("xyzzy").stderr
+    assert "No such command 'audti'. Did you mean audit?" in done.stderr
+    assert "Did you mean" not in run("xyzzy").stderr
     assert "--quick" in run("verify", "--quik", "db.t").stderr
 
 

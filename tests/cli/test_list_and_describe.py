@@ -142,9 +142,9 @@ def test_a_namespace_that_is_misspelt_is_refused_with_the_nearest(command: Comma
     done = command.run("list", "emty")
 
     assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "there is no namespace emty in catalog prod; did you mean empty?" in done.stderr
+    assert "there is no namespace emty in catalog prod. Did you mean empty?" in done.stderr
     nested = command.run("list", "db.eur")
-    assert "did you mean db.eu?" in nested.stderr
+    assert "Did you mean db.eu?" in nested.stderr
 
 
 def test_an_empty_namespace_and_an_empty_catalog_say_so(command: Command, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_table_that_is_misspelt_is_refused_with_the_nearest(command: Command) 
     done = command.run("describe", "db.poeple")
 
     assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "did you mean db.people?" in done.stderr
+    assert "Did you mean db.people?" in done.stderr
 
 
 def test_on_a_terminal_that_knows_no_lock_there_is_a_star(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,10 +90,10 @@ def test_an_audit_takes_a_glob_in_the_place_of_a_table(properties: dict[str, str
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("audit", "tcph.*"), "'tcph.*' matches none of the 3 tables of catalog prod; did you mean tpch.*?"),
-        (("audit", "--include", "tpch.lineitm"), "did you mean tpch.lineitem?"),
-        (("verify", "--include", "db.ordrs"), "did you mean db.orders?"),
-        (("verify", "tcph.*"), "did you mean tpch.*?"),
+        (("audit", "tcph.*"), "'tcph.*' matches none of the 3 tables of catalog prod. Did you mean tpch.*?"),
+        (("audit", "--include", "tpch.lineitm"), "Did you mean tpch.lineitem?"),
+        (("verify", "--include", "db.ordrs"), "Did you mean db.orders?"),
+        (("verify", "tcph.*"), "Did you mean tpch.*?"),
         (("audit", "db.*", "--exclude", "db.orders"), "exclude leaves out every table"),
         (("rotate-kek", "db.*", "--exclude", "*"), "exclude leaves out every table"),
         (("audit", "db"), "write namespace.name"),

@@ -129,7 +129,7 @@ def test_a_command_that_changes_keys_goes_on_after_a_failure(catalog: Catalog, p
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("db.pla", "; did you mean db.plain?"), ("dbb.plain", "; did you mean db.plain?"), ("zz.top", "zz.top"), ("eu.xyz", "")],
+    [("db.pla", ". Did you mean db.plain?"), ("dbb.plain", ". Did you mean db.plain?"), ("zz.top", "zz.top"), ("eu.xyz", "")],
 )
 def test_a_slip_in_a_name_is_told_what_comes_near(catalog: Catalog, properties: dict[str, str], name: str, told: str) -> None:
     done = Command(properties).run("inspect", name)
@@ -137,7 +137,7 @@ def test_a_slip_in_a_name_is_told_what_comes_near(catalog: Catalog, properties: 
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr.startswith("tablecrypt: NoSuchTableError: ")
     assert told in done.stderr
-    assert ("did you mean" in done.stderr) == told.startswith(";")
+    assert ("Did you mean" in done.stderr) == told.startswith(". Did")
 
 
 @pytest.mark.parametrize("operation", ["verify", "rewrap", "rotate-kek"])

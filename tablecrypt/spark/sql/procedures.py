@@ -9,11 +9,11 @@ jobs, and in threads of this process otherwise.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean
 from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures
 from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, name_parts, table_of
 from tablecrypt.spark.sql.catalogs import catalog_of
@@ -106,9 +106,8 @@ def call_procedure(planner: Planner, request: Request) -> Response:
 
 def _named(name: str) -> Procedure:
     if name not in PROCEDURES:
-        near = difflib.get_close_matches(name, PROCEDURES, 1)
-        advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(PROCEDURES)}"
-        raise ConfigurationError(f"there is no procedure {name}: {advice}")
+        advice = did_you_mean(name, PROCEDURES, OWN_NAMES_ALIKE) or f": there are {', '.join(PROCEDURES)}"
+        raise ConfigurationError(f"there is no procedure {name}{advice}")
     return PROCEDURES[name]
 
 

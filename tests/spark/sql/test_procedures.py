@@ -324,7 +324,7 @@ def test_names_are_taken_as_sql_takes_them(orders: Orders, prod: Lake) -> None:
 
 
 def test_what_is_not_there_is_refused_with_the_name_that_is_near(orders: Orders) -> None:
-    assert "did you mean rotate_kek?" in refusal(orders, "rotate_keks")
+    assert "Did you mean rotate_kek?" in refusal(orders, "rotate_keks")
     assert "facts about the data" in refusal(orders, "compute_table_stats")
     assert "NoSuchTableError" in refusal(orders, "verify", table="'db.none'")
     assert "REQUIRED_PARAMETER_NOT_FOUND" in refusal(orders, "relocate")
@@ -353,7 +353,7 @@ def lake_files(table: Table) -> list[Path]:
 
 
 def test_a_procedure_that_is_not_there_is_answered_with_those_that_are(orders: Orders) -> None:
-    assert "there is no procedure rewrite_datafiles: did you mean rewrite_data_files?" in refusal(orders, "rewrite_datafiles")
+    assert "there is no procedure rewrite_datafiles. Did you mean rewrite_data_files?" in refusal(orders, "rewrite_datafiles")
     assert "there is no procedure zzz: there are " in refusal(orders, "zzz")
     with pytest.raises(Exception, match=r"procedures are in the namespace system: CALL prod\.system\.rotate_kek"):
         orders.spark.sql(f"CALL prod.sys.rotate_kek(table => '{orders.name}')")

@@ -206,7 +206,7 @@ def test_the_shell_runs_statements_without_a_python_program(
     assert "1\ta\n2\tb\n" in run.stdout, run.stderr[-3000:]
     assert f"seen b\n{seen.partition('.')[2]}\ts\tfalse\n" in run.stdout
     assert "db.s\ttrue\tfalse\ttrue" in run.stdout
-    assert run.returncode != 0 and "did you mean rotate_kek?" in run.stderr
+    assert run.returncode != 0 and "Did you mean rotate_kek?" in run.stderr
     assert sorted(served.catalog.load_table("db.s").scan().to_arrow()["id"].to_pylist()) == [1, 2]
     assert [field.name for field in served.catalog.load_table("db.s").spec().fields] == ["note"]
 
