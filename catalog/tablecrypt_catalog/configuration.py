@@ -17,6 +17,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Final, cast
@@ -54,49 +55,57 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
             class cannot be used.
         MissingExtraError: its class, or the driver of its database, needs a package that is not installed.
     """
-    config = Config()
-    name = name or config.get_default_catalog_name()
-    configured = configuration_of(name)
-    if not configured and not properties:
-        raise not_configured(name)
-    merged = properties_of(name, properties)
-    class_path = _class_path(name, merged)
-    if TYPE not in merged and PY_CATALOG_IMPL in configured:
-        logger.warning(
-            "The configuration of catalog %s has no 'type: %s': with it, PyIceberg's own load_catalog would refuse the catalog. "
-            "Without it, it makes a catalog that does not encrypt",
-            name,
-            TABLECRYPT,
-        )
-    own: dict[str, str] = {each: cast("str", value) for each, value in merged.items() if each != TYPE}
-    tell_places(str(name), own)
-    return _catalog_class(class_path)(name, **own)
+    return Configured.of(name, properties).load()
 
 
-def properties_of(name: str, properties: Mapping[str, str | None]) -> RecursiveDict:
-    """Return a catalog's properties: those given, then those of the environment and the file."""
-    return merge_config(configuration_of(name), cast("RecursiveDict", properties))
+@dataclass(frozen=True)
+class Configured:
+    """What is said of one catalog, the file read once: PyIceberg parses it with each `Config()`, which takes longer than most commands.
 
-
-def is_configured(name: str | None, properties: Mapping[str, str]) -> bool:
-    """Whether the arguments, the environment or the file say anything of a catalog."""
-    config = Config()
-    return bool({TYPE, PY_CATALOG_IMPL} & properties.keys() or configuration_of(name or config.get_default_catalog_name()))
-
-
-def configuration_of(name: str) -> RecursiveDict:
-    """Return the properties that the environment and the file have of a catalog; none where they have none.
-
-    Raises:
-        ConfigurationError: what stands there is no properties.
+    Attributes:
+        name: the catalog's.
+        configured: its properties in the environment and the file; none where neither has any.
+        properties: those given, then those configured.
     """
-    try:
-        return Config().get_catalog_config(name) or {}
-    except ValueError as error:
-        raise ConfigurationError(
-            f"catalog {name!r} has a value in {PYICEBERG_YML} or the environment where its properties belong: write them below its name, "
-            "each as name: value"
-        ) from error
+
+    name: str
+    configured: RecursiveDict
+    properties: RecursiveDict
+
+    @classmethod
+    def of(cls, name: str | None, properties: Mapping[str, str | None]) -> Configured:
+        """Read the configuration of a catalog. Arguments and errors are those of `load_catalog`."""
+        config = Config()
+        name = name or config.get_default_catalog_name()
+        try:
+            configured = config.get_catalog_config(name) or {}
+        except ValueError as error:
+            raise ConfigurationError(
+                f"catalog {name!r} has a value in {PYICEBERG_YML} or the environment where its properties belong: write them below its "
+                "name, each as name: value"
+            ) from error
+        return cls(name, configured, merge_config(configured, cast("RecursiveDict", properties)))
+
+    @property
+    def is_described(self) -> bool:
+        """Whether the arguments name a kind of catalog, or the environment or the file says anything of it."""
+        return bool({TYPE, PY_CATALOG_IMPL} & self.properties.keys() or self.configured)
+
+    def load(self) -> Catalog:
+        """Load the catalog. Raises as `load_catalog`."""
+        if not self.properties:
+            raise not_configured(self.name)
+        class_path = _class_path(self.name, self.properties)
+        if TYPE not in self.properties and PY_CATALOG_IMPL in self.configured:
+            logger.warning(
+                "The configuration of catalog %s has no 'type: %s': with it, PyIceberg's own load_catalog would refuse the catalog. "
+                "Without it, it makes a catalog that does not encrypt",
+                self.name,
+                TABLECRYPT,
+            )
+        own: dict[str, str] = {each: cast("str", value) for each, value in self.properties.items() if each != TYPE}
+        tell_places(self.name, own)
+        return _catalog_class(class_path)(self.name, **own)
 
 
 def not_configured(name: str) -> ConfigurationError:

@@ -144,11 +144,9 @@ def _nested(item: dict[str, Any]) -> bool:
 
 def _table(items: list[dict[str, Any]]) -> list[str]:
     """Return items as rows under a head, numbers to the right."""
-    head = [_label(name) for name in items[0]]
     rows = [[_shown(name, each) for name, each in item.items()] for item in items]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    right = [not name.endswith(_EPOCH) and all(type(item[name]) is int for item in items) for name in items[0]]
-    return ["  ".join(map(_aligned, row, widths, right)).rstrip() for row in (head, *rows)]
+    right = {at for at, name in enumerate(items[0]) if not name.endswith(_EPOCH) and all(type(item[name]) is int for item in items)}
+    return _aligned([[_label(name) for name in items[0]], *rows], range(len(items[0])), right)
 
 
 def say_table(head: Sequence[str] | None, rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> None:
@@ -161,10 +159,14 @@ def say_table(head: Sequence[str] | None, rows: Sequence[Sequence[str]], right: 
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     kept = [at for at in range(len(cells[0])) if any(row[at] for row in cells)] if cells else []
-    lines = [*([list(head)] if head is not None else ()), *cells]
+    for line in _aligned([*([head] if head is not None else ()), *cells], kept, right):
+        say(line)
+
+
+def _aligned(lines: Sequence[Sequence[str]], kept: Iterable[int], right: Collection[int]) -> list[str]:
+    """Return some columns of lines of cells, below each other."""
     widths = {at: max(_width(line[at]) for line in lines) for at in kept}
-    for line in lines:
-        say("  ".join(_padded(line[at], widths[at], at in right) for at in kept).rstrip())
+    return ["  ".join(_padded(line[at], width, at in right) for at, width in widths.items()).rstrip() for line in lines]
 
 
 def _width(text: str) -> int:
@@ -175,10 +177,6 @@ def _width(text: str) -> int:
 def _padded(cell: str, width: int, right: bool) -> str:
     space = " " * (width - _width(cell))
     return f"{space}{cell}" if right else f"{cell}{space}"
-
-
-def _aligned(cell: str, width: int, right: bool) -> str:
-    return f"{cell:>{width}}" if right else f"{cell:<{width}}"
 
 
 def _label(name: str) -> str:

@@ -29,4 +29,5 @@ def completion(context: click.Context, shell: str) -> None:
     source = get_completion_class(shell)
     if source is None:
         raise ConfigurationError(f"this version of click has no completion for {shell}")
-    say(source(context.find_root().command, {}, "tablecrypt", "_TABLECRYPT_COMPLETE").source())
+    for line in source(context.find_root().command, {}, "tablecrypt", "_TABLECRYPT_COMPLETE").source().splitlines():
+        say(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+    from tablecrypt_catalog.configuration import Configured
 
 
 @dataclass
@@ -51,12 +53,12 @@ class Settings:
             ConfigurationError: no encrypting catalog is configured under that name, its properties do not make one, or its database is
                 not there.
         """
-        from tablecrypt_catalog.configuration import load_catalog
+        from tablecrypt_catalog.configuration import Configured
 
-        self._check_is_configured()
-        self._check_places()
+        found = Configured.of(self.catalog_name, self.properties)
+        self._check(found)
         try:
-            return load_catalog(self.catalog_name, **cast("dict[str, str | None]", self.properties))
+            return found.load()
         except ConfigurationError:
             raise
         except (ValueError, TypeError) as wrong:
@@ -122,27 +124,20 @@ class Settings:
         with plain_tables_opened():
             return self.table(name)
 
-    def _check_is_configured(self) -> None:
-        from pyiceberg.utils.config import Config
-
-        from tablecrypt_catalog.configuration import is_configured, not_configured
-
-        if is_configured(self.catalog_name, self.properties):
-            return
-        missing = not_configured(self.catalog_name or Config().get_default_catalog_name())
-        raise missing if self.catalog_name else ConfigurationError(f"no catalog is named: put --catalog NAME before the command; {missing}")
-
-    def _check_places(self) -> None:
-        """Say which folder relative settings mean, and let no command make an empty database there."""
-        from pyiceberg.utils.config import Config
-
-        from tablecrypt_catalog.configuration import properties_of
+    def _check(self, found: Configured) -> None:
+        """Refuse a catalog that is not configured, or whose database is not there; say which folder relative settings mean."""
+        from tablecrypt_catalog.configuration import not_configured
         from tablecrypt_catalog.local_places import check_database, relative_places
 
-        name = self.catalog_name or Config().get_default_catalog_name()
-        properties = properties_of(name, self.properties)
-        check_database(properties)
-        places = relative_places(name, properties)
+        if not found.is_described:
+            missing = not_configured(found.name)
+            raise (
+                missing
+                if self.catalog_name
+                else ConfigurationError(f"no catalog is named: put --catalog NAME before the command; {missing}")
+            )
+        check_database(found.properties)
+        places = relative_places(found.name, found.properties)
         if places is not None and not self.quiet:
             say(places, err=True)
 
@@ -150,9 +145,9 @@ class Settings:
         """Return the properties of the key service: those given, before those configured for the catalog where one is named."""
         if self.catalog_name is None:
             return self.properties
-        from tablecrypt_catalog.configuration import configuration_of
+        from tablecrypt_catalog.configuration import Configured
 
-        return {**{name: str(value) for name, value in configuration_of(self.catalog_name).items()}, **self.properties}
+        return {name: str(value) for name, value in Configured.of(self.catalog_name, self.properties).properties.items()}
 
 
 def _namespaces_near(catalog: Catalog, name: str) -> list[str]:

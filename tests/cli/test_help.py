@@ -98,6 +98,15 @@ def test_completion_prints_a_script(shell: str) -> None:
 
     assert done.code == 0
     assert "_TABLECRYPT_COMPLETE" in done.stdout
+    assert "\\x0a" not in done.stdout
+
+
+def test_bash_takes_the_script_of_completion() -> None:
+    script = f"{run('completion', 'bash').stdout}\ncomplete -p tablecrypt"
+    bash = subprocess.run(["bash", "-euc", script], capture_output=True, check=False, timeout=60, encoding="utf-8")
+
+    assert (bash.returncode, bash.stderr) == (0, "")
+    assert "-F _tablecrypt_completion tablecrypt" in bash.stdout
 
 
 def test_completion_completes_commands(monkeypatch: pytest.MonkeyPatch) -> None:
