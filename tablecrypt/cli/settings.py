@@ -131,11 +131,9 @@ class Settings:
 
         if not found.is_described:
             missing = not_configured(found.name)
-            raise (
-                missing
-                if self.catalog_name
-                else ConfigurationError(f"no catalog is named: put --catalog NAME before the command; {missing}")
-            )
+            if self.catalog_name:
+                raise missing
+            raise ConfigurationError(f"no catalog is named: put --catalog NAME before the command; {missing}")
         check_database(found.properties)
         places = relative_places(found.name, found.properties)
         if places is not None and not self.quiet:
