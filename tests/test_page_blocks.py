@@ -82,6 +82,7 @@ CODES: Final = {
     ("docs/how-to/restore.md", "encryption.pins=pins.json cat"): 2,
     ("docs/how-to/restore.md", "prod cat db.orders"): 2,
     ("docs/cli.md", "shred db.orders --snapshot 4358109269873137077 --snapshot 71"): 1,  # live snapshots share all files of the two
+    ("docs/cli.md", "--all-but-heads --replace-heads --yes"): 1,  # the same of all
 }
 """Commands that end otherwise than with 0."""
 

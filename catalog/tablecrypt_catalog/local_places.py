@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyiceberg.catalog import URI, WAREHOUSE_LOCATION
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.locations import is_relative
@@ -67,6 +65,9 @@ def check_database(properties: Mapping[str, Any]) -> None:
 
 def _database(properties: Mapping[str, Any]) -> str | None:
     """Return the path of a SQLite database as it is written; None where the catalog has no file."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         url = make_url(str(properties.get(URI) or ""))
     except (ArgumentError, ValueError):

@@ -96,7 +96,7 @@ class Compacted(OperationResult):
     added_bytes: int = 0
     removed_delete_files: int = field(default=0, metadata=shown("delete files that nothing needs any more", "count"))
     left_with_deletes: int = field(
-        default=0, metadata=shown("files with deletes left as they are, below the delete ratio: apply_deletes rewrites them", "count")
+        default=0, metadata=shown("files with deletes left as they are, below the delete ratio (--apply-deletes rewrites them)", "count")
     )
     snapshot_ids: tuple[int, ...] = field(default=(), metadata=shown("new snapshots"))
     conflicts: tuple[str, ...] = field(default=(), metadata=shown("files left as they were, since others committed first", is_whole=True))

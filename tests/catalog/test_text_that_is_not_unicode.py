@@ -162,6 +162,7 @@ def test_spark_refuses_it_before_it_starts_a_job() -> None:
 
 
 def test_the_command_refuses_a_byte_that_is_not_utf_8_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "catalog.db").touch()
     given: list[str | bytes] = [
         "--property",
         "type=tablecrypt",

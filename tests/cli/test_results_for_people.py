@@ -63,7 +63,7 @@ GOLDEN = {
     "reencrypt db.people --older-than 2d": ["No file of db.people had to be re-encrypted."],
     "compact db.people --min-input-files 100": [
         "Nothing in db.people was worth rewriting.",
-        "  files with deletes left as they are, below the delete ratio: apply_deletes rewrites them  1",
+        "  files with deletes left as they are, below the delete ratio (--apply-deletes rewrites them)  1",
     ],
     "compact db.people --rewrite-all --dry-run": [
         "Would rewrite 2 data files of db.people (<size>), in 1 group.",

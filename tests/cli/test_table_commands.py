@@ -64,11 +64,11 @@ def test_a_command_runs_dry_and_for_real(command: Command, table: Table, name: s
 def test_compact_says_which_deletes_it_left_and_applies_them_if_asked(command: Command, table: Table) -> None:
     left = command.run("compact", "db.rows")
     assert left.code == 0
-    assert "below the delete ratio: apply_deletes rewrites them" in left.stdout.splitlines()[-1]
+    assert "below the delete ratio (--apply-deletes rewrites them)" in left.stdout.splitlines()[-1]
 
     applied = command.run("compact", "db.rows", "--apply-deletes")
     assert applied.code == 0
-    assert "apply_deletes" not in applied.stdout
+    assert "--apply-deletes" not in applied.stdout
     assert not any(task.delete_files for task in table.refresh().scan().plan_files())
     assert result_of(command.run("compact", "db.rows", "--json"))["left_with_deletes"] == 0
 

@@ -153,6 +153,7 @@ def test_the_key_service_that_nobody_contacted_is_not_well(catalog: Catalog) -> 
 
 
 def test_an_empty_catalog_does_not_pass_all_checks(properties: dict[str, str]) -> None:
+    load_catalog("prod", **properties).close()
     done = Command(properties).run("doctor")
 
     assert "the catalog has tables: there is no table in it" in done.stdout

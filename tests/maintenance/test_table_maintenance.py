@@ -21,6 +21,7 @@ ELSEWHERE: Final = {
     "doctor": "takes the catalog first",
     "doctor_without_catalog": "is for where no table can be loaded",
     "changes_since": "compares two audits",
+    "write_evidence": "writes an audit, of however many tables",
 }
 FUNCTIONS: Final = [name for name in maintenance.__all__ if name[0].islower() and name not in ELSEWHERE]
 

@@ -68,9 +68,11 @@ KEEPS: Final[dict[str, Operation]] = {
     "audit": m.audit,
     "changes_since": compared,
     "compact": lambda table: m.compact(table, rewrite_all=True),
+    "describe": m.describe,
     "doctor": lambda table: m.doctor(table.catalog, "db.t"),
     "doctor_without_catalog": lambda table: m.doctor_without_catalog("prod", ConfigurationError("no catalog")),
     "inspect": m.inspect,
+    "list_tables": lambda table: m.list_tables(table.catalog),
     "on_tables": lambda table: m.on_tables(table.catalog, m.rotate_kek),
     "prune_keys": m.prune_keys,
     "reencrypt": m.reencrypt,
@@ -92,7 +94,7 @@ COMMANDS_THAT_DELETE: Final = (
     ("shred", "db.t", "--column", "note", "--yes"),
     ("migrate", "db.plain", "--key-id", MASTER_KEY, "--yes"),
 )
-COMMANDS_THAT_KEEP: Final = {"doctor", "audit", "verify", "inspect", "cat", "compact", "relocate"} | {
+COMMANDS_THAT_KEEP: Final = {"list", "describe", "doctor", "audit", "verify", "inspect", "cat", "compact", "relocate"} | {
     *("rotate-kek", "rewrap", "prune-keys", "reencrypt", "rescue")
 }
 WHERE_FILES_ARE_DELETED: Final = {
