@@ -201,10 +201,11 @@ def test_the_blocks_of_a_page_run_as_a_reader_copies_them(
             scene.enter(monkeypatch)
             if name in IN_THE_LAKE:
                 monkeypatch.chdir(scene.root)
-            entered, names = scene, scene.names()
+            entered, names = scene, {}
         for line in block.lines:
             _run_command(scene, name, line)
         if block.is_python and not _is_listed(LEFT_OUT, name, block.text):
+            names = names or scene.names()
             _given(name, block.text)(names)
             exec(compile(block.text, name, "exec"), names)
 
