@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from tablecrypt.cli._framework import DocumentedCommand
-from tablecrypt.cli._output import say
 from tablecrypt.errors import ConfigurationError
 
 
@@ -29,4 +28,5 @@ def completion(context: click.Context, shell: str) -> None:
     source = get_completion_class(shell)
     if source is None:
         raise ConfigurationError(f"this version of click has no completion for {shell}")
-    say(source(context.find_root().command, {}, "tablecrypt", "_TABLECRYPT_COMPLETE").source())
+    # click's own text: escaped as one line of a result, no shell could read it.
+    click.echo(source(context.find_root().command, {}, "tablecrypt", "_TABLECRYPT_COMPLETE").source())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
+from tablecrypt.arguments import check_text
 from tablecrypt.cli._output import MOST_NAMES, nearest, question, say
 from tablecrypt.errors import ConfigurationError
 
@@ -68,6 +69,7 @@ class Settings:
             NoSuchNamespaceError: it does not; the error lists similar names.
             ConfigurationError: as `catalog` does.
         """
+        check_text("the namespace", namespace)
         catalog = self.catalog()
         if namespace is None or catalog.namespace_exists(namespace):
             return catalog
@@ -89,6 +91,7 @@ class Settings:
             raise ConfigurationError(
                 f"there is no file {name} in {Path.cwd()}; if it is a table's name, put --catalog NAME before the command"
             )
+        check_text("the table's name", name)
         if is_glob(name):
             raise ConfigurationError(f"{name!r} is a glob, and this command takes the name of one table: write namespace.name")
         if "." not in name:

@@ -98,6 +98,16 @@ def test_completion_prints_a_script(shell: str) -> None:
 
     assert done.code == 0
     assert "_TABLECRYPT_COMPLETE" in done.stdout
+    assert "\\x0a" not in done.stdout
+    assert len(done.stdout.splitlines()) > 5
+
+
+def test_bash_evaluates_its_script() -> None:
+    line = 'eval "$1"; declare -F _tablecrypt_completion; complete -p tablecrypt'
+    done = subprocess.run(["bash", "-c", line, "-", run("completion", "bash").stdout], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("_tablecrypt_completion\ncomplete ")
 
 
 def test_completion_completes_commands(monkeypatch: pytest.MonkeyPatch) -> None:

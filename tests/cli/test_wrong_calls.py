@@ -152,6 +152,8 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "cat", "db.orders "), "did you mean db.orders?"),
     ((*PROD, "cat", "prod.db.orders"), "Table does not exist: prod.db.orders; did you mean db.orders?"),
     ((*PROD, "list", "DB"), "there is no namespace DB in catalog prod; did you mean db?"),
+    ((*PROD, "cat", "db.\udcff"), "the table's name holds half of a surrogate pair"),
+    ((*PROD, "list", "\udcff"), "the namespace holds half of a surrogate pair"),
     # options that would be ignored
     ((*PROD, "cat", "db.orders", "--key-file", "analyst.keys"), "--key-file and --key-id are for files: a table names its own master key"),
     ((*PROD, "inspect", "db.orders", "--key-id", "orders"), "--key-file and --key-id are for files: a table names its own master key"),
@@ -362,6 +364,47 @@ def test_without_stdin_there_is_no_question() -> None:
 
     assert done.returncode == 2
     assert "There is no terminal on which to confirm: add --yes" in done.stderr
+
+
+def in_shell(line: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell in which `"$@"` is the command."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")])}
+    words = ["bash", "-c", line, "-", sys.executable, "-m", "tablecrypt.cli", *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=100, env=environment)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("arguments", ["list", "cat db.orders", "verify db.orders"])
+def test_a_closed_stream_is_neither_a_bug_nor_a_finding(arguments: str, closed: str) -> None:
+    done = in_shell(f'"$@" {closed}', *PROD, *arguments.split())
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bool(done.stdout) == (closed == "2>&-")
+
+
+def test_a_pipe_that_nobody_reads_is_no_bad_file() -> None:
+    done = in_shell('"$@" | true; exit ${PIPESTATUS[0]}', *PROD, "verify", "db.orders")
+
+    assert (done.returncode, done.stderr) == (2, "")
+
+
+@pytest.mark.parametrize("written", [("audit", "db.orders", "--html", "page.html"), ("audit", "db.orders", "--bundle", "page.zip")])
+def test_a_disk_that_is_full_leaves_no_part_of_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: tuple[str, ...]) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = in_shell('ulimit -f 1; "$@"', *PROD, *written)
+
+    assert (done.returncode, done.stderr) == (2, "tablecrypt: File too large\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_that_is_replaced_stays_readable_as_its_owner_had_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    (tmp_path / "link.html").symlink_to(page)
+    assert run(*PROD, "audit", "db.orders", "--html", str(tmp_path / "link.html")).code == 0
+    assert (tmp_path / "link.html").is_symlink()
+    assert page.read_text().startswith("<!doctype html>")
+    assert run(*PROD, "audit", "db.orders", "--html", "/dev/null").code == 0
+    assert not Path("/dev/null").is_file()
 
 
 WITHOUT_DRIVERS: Final = "import sys; sys.modules.update(psycopg2=None, psycopg=None); from tablecrypt.cli.main import main; main()"
