@@ -77,8 +77,9 @@ def whole_number(name: str, value: object, least: int = 0) -> int:
 
 
 def names_near(name: str, known: Iterable[str], most: int = MOST_NAMES) -> list[str]:
-    """Return the names that users chose which come near to a misspelt one, the nearest first."""
-    return difflib.get_close_matches(name, list(known), most, OWN_NAMES_ALIKE)
+    """Return the names that users chose which come near to a misspelt one in letters of any case, the nearest first."""
+    by_lower = {each.lower(): each for each in known}
+    return [by_lower[each] for each in difflib.get_close_matches(name.strip().lower(), list(by_lower), most, OWN_NAMES_ALIKE)]
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = _ALIKE) -> str | None:

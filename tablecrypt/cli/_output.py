@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _LOGGED: Final = "%(levelname)s: %(message)s"
 _EPOCH: Final = "_ms"
 _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?\+00:00")
+_KEK: Final = re.compile(r"\bkek(?=s?\b)")
 _FEWEST_COLUMNS: Final = 2
 _TENTHS: Final = 10
 _FIRST_RATE: Final = 1.0
@@ -116,7 +117,7 @@ def _say_fields(values: dict[str, Any]) -> None:
     width = max((len(name) for name in values), default=0)
     for name, value in values.items():
         for at, line in enumerate(_lines(value)):
-            label = f"{name.replace('_', ' ')}:" if at == 0 else ""
+            label = f"{_label(name)}:" if at == 0 else ""
             say(f"{label:<{width + 2}}{line}")
 
 
@@ -131,7 +132,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def _is_table(items: list[Any]) -> bool:
-    """Whether all items have the same fields, and no lists in them."""
+    """Whether all items have the same fields, and no more in them than lists of single values."""
     first = items[0] if items else None
     if not isinstance(first, dict) or len(first) < _FEWEST_COLUMNS:
         return False
@@ -139,7 +140,7 @@ def _is_table(items: list[Any]) -> bool:
 
 
 def _nested(item: dict[str, Any]) -> bool:
-    return any(isinstance(each, (list, dict)) for each in item.values())
+    return any(isinstance(part, (list, dict)) for each in item.values() for part in (each if isinstance(each, list) else [each]))
 
 
 def _table(items: list[dict[str, Any]]) -> list[str]:
@@ -180,7 +181,7 @@ def _padded(cell: str, width: int, right: bool) -> str:
 
 
 def _label(name: str) -> str:
-    return name.removesuffix(_EPOCH).replace("_", " ")
+    return _KEK.sub("KEK", name.removesuffix(_EPOCH).replace("_", " "))
 
 
 def _shown(name: str, value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from tablecrypt._atomic_file import atomic_file
 from tablecrypt.cli._framework import (
     Chosen,
     DocumentedCommand,
@@ -126,7 +127,7 @@ def audit(
     if html_file is not None:
         from tablecrypt.maintenance.report import html_page
 
-        html_file.write_text(html_page(found, changes), encoding="utf-8")
+        _write_page(html_file, html_page(found, changes))
     written = None if bundle_file is None else write_evidence(found, bundle_file, changes=changes, replace=force)
     if as_json:
         show(found if changes is None else {**found.to_json(), "changes": changes.to_json()}, as_json)
@@ -137,6 +138,15 @@ def audit(
     if found.worst is not None and found.worst >= Severity[fail_on.upper()]:
         end_with_found()
     found.refuse_empty()
+
+
+def _write_page(path: Path, page: str) -> None:
+    """Write a page whole or not at all, but into a pipe or a device as it comes."""
+    if path.exists() and not path.is_file():
+        path.write_text(page, encoding="utf-8")
+        return
+    with atomic_file(path.resolve(), private=False) as file:
+        file.write(page.encode())
 
 
 def _check_bundle(bundle_file: Path | None, force: bool) -> None:

@@ -32,7 +32,7 @@ _COPIED = 1024 * 1024
         ),
         ("A table as it was", "tablecrypt --catalog prod cat db.orders --snapshot 4358109269873137077 --format json"),
         ("Values or nothing of protected columns", "tablecrypt --catalog prod cat db.people --masked error"),
-        ("A Parquet file", "tablecrypt cat ./rows.enc.parquet --key-file keys.json --key-id orders"),
+        ("A Parquet file", "tablecrypt cat ./rows.enc.parquet --key-file orders.keys --key-id orders"),
     ],
     needs="Permission to unwrap with the master key, and to read the table's files.",
 )
@@ -76,7 +76,10 @@ def cat(
     """
     names = None if columns is None else [each.strip() for each in columns.split(",")]
     wanted = "json" if as_json else row_format
+    if as_json and row_format not in (None, "json"):
+        raise ConfigurationError(f"--json and --format {row_format} exclude each other")
     if "/" not in source:
+        file_keys.check_unused(key_file, key_id)
         print_rows(_table_rows(settings, source, names, where, limit, snapshot, masked), wanted)
         return
     if where is not None or snapshot is not None or masked is not None:
@@ -107,6 +110,8 @@ def _table_rows(
         raise ConfigurationError(f"{row_filter!r} is not a filter; a valid one is: region = 'north' and total > 3") from wrong
     except ConfigurationError:
         raise
+    except TypeError as wrong:
+        raise ConfigurationError(f"{row_filter!r} does not fit {name}: {wrong}") from wrong
     except ValueError as wrong:
         advice = (
             "tablecrypt inspect lists its snapshots"

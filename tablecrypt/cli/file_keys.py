@@ -46,6 +46,19 @@ def key_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return key_file(key_id(command))
 
 
+def check_unused(key_file: Path | None, key_id: str | None) -> None:
+    """Refuse the options of `key_options` beside a table, whose metadata names its master key.
+
+    Raises:
+        ConfigurationError: one is given.
+    """
+    if key_file is not None or key_id is not None:
+        raise ConfigurationError(
+            "--key-file and --key-id are for files: a table names its own master key. For another key file, put "
+            "--property kms.local.key-file=FILE before the command; a file's path contains a /"
+        )
+
+
 def manager(settings: Settings, key_file: Path | None, key_id: str | None, data_key_length: int = 32) -> EncryptionManager:
     """Return what makes and opens the keys of files under a master key.
 

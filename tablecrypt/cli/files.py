@@ -35,8 +35,8 @@ _COPIED: Final = 4 * 1024 * 1024
     "encrypt-file",
     cls=DocumentedCommand,
     examples=[
-        ("Under a key of a key file", "tablecrypt encrypt-file rows.parquet rows.enc.parquet --key-file keys.json --key-id orders"),
-        ("From another program", "pg_dump orders | tablecrypt encrypt-file - dump.sql.ags1 --key-file keys.json --key-id orders"),
+        ("Under a key of a key file", "tablecrypt encrypt-file rows.parquet rows.enc.parquet --key-file orders.keys --key-id orders"),
+        ("From another program", "pg_dump orders | tablecrypt encrypt-file - dump.sql.ags1 --key-file orders.keys --key-id orders"),
         (
             "Under a key of AWS KMS",
             "tablecrypt -p encryption.kms-type=aws -p client.region=eu-central-1 encrypt-file a.bin a.ags1 --key-id alias/orders",
@@ -101,8 +101,8 @@ def encrypt_file(
     "decrypt-file",
     cls=DocumentedCommand,
     examples=[
-        ("With a key file", "tablecrypt decrypt-file rows.enc.parquet rows.parquet --key-file keys.json --key-id orders"),
-        ("Into another program", "tablecrypt decrypt-file dump.sql.ags1 - --key-file keys.json --key-id orders | psql"),
+        ("With a key file", "tablecrypt decrypt-file rows.enc.parquet rows.parquet --key-file orders.keys --key-id orders"),
+        ("Into another program", "tablecrypt decrypt-file dump.sql.ags1 - --key-file orders.keys --key-id orders | psql"),
     ],
     needs="Permission to unwrap with the master key, and the .key.json file that encrypt-file left beside SOURCE.",
 )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
             "tablecrypt --catalog prod inspect db.orders --file s3://…/a.parquet",
         ),
         ("A file without its key: what it says in the clear", "tablecrypt inspect ./rows.enc.parquet"),
-        ("A file that encrypt-file made", "tablecrypt inspect ./rows.enc.parquet --key-file keys.json --key-id orders"),
+        ("A file that encrypt-file made", "tablecrypt inspect ./rows.enc.parquet --key-file orders.keys --key-id orders"),
     ],
     needs="For a table, permission to unwrap with its master key, and to read its metadata and manifests. For a file alone, none.",
 )
@@ -53,6 +53,7 @@ def inspect(settings: Settings, source: str, location: str | None, key_file: Pat
     the file's key, also what the footer says. Key bytes are never shown.
     """
     if "/" not in source:
+        file_keys.check_unused(key_file, key_id)
         show(_layers_of_table(settings, source) if location is None else _file_of_table(settings, source, location), as_json)
         return
     if location is not None:

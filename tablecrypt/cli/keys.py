@@ -43,8 +43,8 @@ DEFAULT_LENGTH: Final = 32
 @click.command(
     cls=DocumentedCommand,
     examples=[
-        ("A key for the tables of one team", "tablecrypt keygen --key-file ~/keys.json --key-id orders"),
-        ("A new version of it, which wraps from now on", "tablecrypt keygen --key-file ~/keys.json --key-id orders --new-version"),
+        ("A key for the tables of one team", "tablecrypt keygen --key-file ~/orders.keys --key-id orders"),
+        ("A new version of it, which wraps from now on", "tablecrypt keygen --key-file ~/orders.keys --key-id orders --new-version"),
     ],
 )
 @click.option(

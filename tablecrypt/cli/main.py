@@ -13,6 +13,7 @@ traceback is shown, and the exit code is 2 as well, so that nobody takes it for 
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ _OF_CATALOGS: Final = ("pyiceberg", "sqlalchemy", "botocore", "hive_metastore", 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line (`sys.argv` when no arguments are given) and exit."""
+    _open_streams()
     try:
         run(arguments)
     except TablecryptError as error:
@@ -42,6 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _refuse(_said(error))
         sys.stderr.writelines(f"{printable(line)}\n" for line in traceback.format_exc().splitlines())
         raise SystemExit(REFUSED) from None
+
+
+def _open_streams() -> None:
+    """Open what the process was started without, so that no file that is opened later is written to in its place."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open until the process ends
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open until the process ends
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
@@ -61,6 +71,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as wrong:
         wrong.show()
         raise SystemExit(REFUSED) from None
+    except SystemExit as end:
+        # Commands return their code. click ends with 1 where nobody reads the output to its end, which would say that something was found.
+        raise SystemExit(REFUSED if end.code == FOUND else end.code) from None
     raise SystemExit(code or 0)
 
 
@@ -86,6 +99,8 @@ def _said(error: Exception) -> str:
         return f".pyiceberg.yaml is not YAML that PyIceberg reads: line {mark.line + 1}: {getattr(error, 'problem', None)}"
     if type(error).__name__ == "TTransportException":
         return f"the Hive metastore cannot be reached ({error}): check that it runs, and the catalog's uri"
+    if type(error) is OSError and error.strerror:  # the system's own, such as a full disk
+        return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
     return f"{type(error).__name__}: {error}"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from tablecrypt.arguments import check_text
 from tablecrypt.cli._output import say
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import MOST_NAMES, names_near, question
@@ -71,6 +72,7 @@ class Settings:
             NoSuchNamespaceError: it does not; the error lists similar names.
             ConfigurationError: as `catalog` does.
         """
+        check_text("the namespace", namespace)
         catalog = self.catalog()
         if namespace is None or catalog.namespace_exists(namespace):
             return catalog
@@ -92,18 +94,26 @@ class Settings:
             raise ConfigurationError(
                 f"there is no file {name} in {Path.cwd()}; if it is a table's name, put --catalog NAME before the command"
             )
+        check_text("the table's name", name)
         if is_glob(name):
             raise ConfigurationError(f"{name!r} is a glob, and this command takes the name of one table: write namespace.name")
         if "." not in name:
             raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name{question(self._tables_named(name))}")
+        if not all(map(str.strip, name.split("."))):
+            raise ConfigurationError(f"{name!r} has an empty part: write namespace.name")
         from pyiceberg.exceptions import NoSuchTableError
 
         catalog = self.catalog()
         try:
             return catalog.load_table(name)
+        except FileNotFoundError as error:
+            raise ConfigurationError(
+                f"{name}: the metadata file that the catalog names is not in storage. Restore it from a backup, or register the newest one "
+                f"that there is (docs/how-to/restore.md): {error}"
+            ) from error
         except NoSuchTableError as error:
             path = f". If it is a file, write its path with a /: ./{name}" if Path(name).suffix in _OF_FILES else ""
-            raise NoSuchTableError(f"{error}{question(_tables_near(catalog, name))}{path}") from error
+            raise NoSuchTableError(f"{error}{question(_tables_near(catalog, name.removeprefix(f'{catalog.name}.')))}{path}") from error
 
     def _tables_named(self, name: str) -> list[str]:
         """Return the tables that have a name of their own, or are in a namespace of it; none where the catalog cannot be asked."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tablecrypt.arguments import checked_arguments
+from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
@@ -58,7 +58,7 @@ class FileKeys:
         store_aad_prefix: write the prefix into the file, where readers find it.
         algorithm: AES_GCM_V1, or AES_GCM_CTR_V1, which leaves the pages' bodies without authentication; on reading this accepts both.
         plaintext_footer: sign the footer instead of encrypting it; readers without keys see the schema and the plain columns.
-        plaintext_columns: columns to leave in the clear.
+        plaintext_columns: columns to leave in the clear: a list of names. One name alone is refused, as text is more often a slip there.
         footer_key_metadata: stored with the footer, for a reader's key retriever.
         column_key_metadata: the same by column; only for columns in column_keys.
         key_retriever: used on reading.
@@ -68,7 +68,7 @@ class FileKeys:
             does anyone who can write it.
     """
 
-    @checked_arguments(but=("footer_key",))
+    @checked_arguments(but=("footer_key", "plaintext_columns"))
     def __init__(
         self,
         footer_key: Secret | bytes | None = None,
@@ -91,7 +91,7 @@ class FileKeys:
         self.store_aad_prefix = store_aad_prefix
         self.algorithm = algorithm
         self.plaintext_footer = plaintext_footer
-        self.plaintext_columns = frozenset(plaintext_columns)
+        self.plaintext_columns = frozenset(_listed(plaintext_columns))
         self.footer_key_metadata = footer_key_metadata
         self.column_key_metadata = dict(column_key_metadata or {})
         self.key_retriever = key_retriever
@@ -232,6 +232,13 @@ def required_keys(keys: object) -> FileKeys:
             f"{given}: give parquet.FileKeys(...); a plaintext Parquet file is written by pyarrow, or by parquet.decrypt"
         )
     return keys
+
+
+def _listed(columns: object) -> tuple[str, ...]:
+    """Return the names that plaintext_columns lists. ConfigurationError for text: what stays in the clear is said in one way."""
+    if isinstance(columns, str):
+        raise ConfigurationError('plaintext_columns is a str; give a list of the columns that stay in the clear, such as ["name"]')
+    return names_of("plaintext_columns", columns)
 
 
 def _secret(key: object, name: str) -> Secret:

@@ -48,10 +48,10 @@ def test_people_see_tables_and_local_time(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.splitlines() == [
         "table:     db.t",
         "made at:   2026-01-02 08:34:05+05:30",
-        "snapshots: snapshot id  timestamp                  kek",
+        "snapshots: snapshot id  timestamp                  KEK",
         "                     7  2026-01-02 08:34:05+05:30  none",
         "                  1234  1970-01-01 05:30:00+05:30  a\\x1b[2J",
-        "keks:      key id  timestamp",
+        "KEKs:      key id  timestamp",
         "           k       9999999999999999999",
         "unopened:  none",
     ]

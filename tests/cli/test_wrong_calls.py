@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,29 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "inspect", "./nothere.parquet"), "there is no file ./nothere.parquet"),
     ((*PROD, "cat", "./nothere.parquet"), "there is no file ./nothere.parquet"),
     ((*PROD, "reencrypt", "db.orders", "--branch", "mian"), "db.orders has no branch 'mian'; it has main"),
+    ((*PROD, "cat", "db..orders"), "'db..orders' has an empty part: write namespace.name"),
+    ((*PROD, "describe", ".orders"), "'.orders' has an empty part: write namespace.name"),
+    ((*PROD, "cat", "DB.ORDERS"), "Table does not exist: DB.ORDERS; did you mean db.orders?"),
+    ((*PROD, "cat", "db.orders "), "did you mean db.orders?"),
+    ((*PROD, "cat", "prod.db.orders"), "Table does not exist: prod.db.orders; did you mean db.orders?"),
+    ((*PROD, "list", "DB"), "there is no namespace DB in catalog prod; did you mean db?"),
+    ((*PROD, "cat", "db.\udcff"), "the table's name holds half of a surrogate pair"),
+    ((*PROD, "list", "\udcff"), "the namespace holds half of a surrogate pair"),
+    # options that would be ignored
+    ((*PROD, "cat", "db.orders", "--key-file", "analyst.keys"), "--key-file and --key-id are for files: a table names its own master key"),
+    ((*PROD, "inspect", "db.orders", "--key-id", "orders"), "--key-file and --key-id are for files: a table names its own master key"),
+    ((*PROD, "cat", "db.orders", "--json", "--format", "csv"), "--json and --format csv exclude each other"),
+    # places that are not there
+    ((*PROD, "verify", "db.orders", "--resume-from", "no/such/state"), "no/such/state: there is no folder no/such"),
+    ((*PROD, "-p", "encryption.pins={home}", "cat", "db.orders"), "the pin file {home} cannot be read: Is a directory"),
+    (
+        (*PROD, "-p", "encryption.pins=/proc/no/pins.json", "cat", "db.orders"),
+        "/proc/no/pins.json.lock, beside the pin file, cannot be made: ",
+    ),
+    (
+        (*PROD, "-p", "encryption.pins=orders.keys", "cat", "db.orders"),
+        "orders.keys: not a readable pin file. Without its pins an older or",
+    ),
     # options
     ((*PROD, "cat", "db.orders", "--filter", "id = 1"), "No such option --filter. Did you mean --where?"),
     ((*PROD, "compact", "db.orders", "--filter", "id = 1"), "No such option --filter. Did you mean --where?"),
@@ -154,6 +178,7 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "migrate", "db.orders", "--key", "orders"), "No such option --key. Did you mean --key-id?"),
     ((*PROD, "cat", "db.orders", "--columns", "id,itm"), "db.orders: Could not find column: 'itm'; its columns are id, item"),
     ((*PROD, "cat", "db.orders", "--where", "idd = 1"), "db.orders: Could not find field with name idd; its columns are id, item"),
+    ((*PROD, "cat", "db.orders", "--where", "item = 3"), "'item = 3' does not fit db.orders: Cannot convert LongLiteral into string"),
     ((*PROD, "cat", "db.orders", "--where", "id == 'x"), "is not a filter; a valid one is: region = 'north' and total > 3"),
     ((*PROD, "cat", "db.orders", "--snapshot", "4"), "db.orders: Snapshot not found: 4; tablecrypt inspect lists its snapshots"),
     ((*PROD, "cat", "db.people"), "column home is a struct<city: large_string, zip: int64>, which CSV cannot hold: use --format json, or"),
@@ -197,9 +222,10 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
 
 @pytest.mark.parametrize(("arguments", "said"), CALLS, ids=[" ".join(arguments) for arguments, _ in CALLS])
 def test_a_wrong_call_gets_one_line_that_helps(home: Path, arguments: tuple[str, ...], said: str) -> None:
-    done = run(*arguments)
+    done = run(*(each.replace("{home}", str(home)) for each in arguments))
 
     assert done.code == 2
+    assert "pydantic" not in done.stderr
     assert said.format(home=home) in done.stderr
     assert done.stdout == ""
     assert len(error_lines(done)) == 1
@@ -221,6 +247,35 @@ def test_from_another_directory_it_says_where_it_looked(tmp_path: Path, monkeypa
     assert (
         f"no catalog 'prod' is configured: there is no .pyiceberg.yaml in {tmp_path}/home, {tmp_path}, and the environment has no" in said
     )
+
+
+def test_a_metadata_file_that_is_not_there_is_named_with_the_way_back(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home, tmp_path, dirs_exist_ok=True)
+    rows = pa.table({"id": [1]})
+    moved = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    table = load_catalog("prod", **moved).create_table("db.lost", rows.schema, properties={"encryption.key-id": "orders"})
+    Path(table.metadata_location.removeprefix("file://")).unlink()
+
+    done = run(*PROD, "-p", f"uri={moved['uri']}", "verify", "db.lost")
+    assert done.code == 2
+    assert done.stderr.startswith(
+        "tablecrypt: db.lost: the metadata file that the catalog names is not in storage. Restore it from a backup"
+    )
+    assert table.metadata_location.rpartition("/")[2] in done.stderr
+    assert len(error_lines(done)) == 1
+
+
+def test_doctor_gives_no_advice_that_was_followed_already() -> None:
+    lacking = (*PROD, "-p", "kms.local.key-file=analyst.keys", "doctor")
+    assert "name a table" not in run(*lacking, "db.people").stdout
+    assert "name a table, whose KEK shows it" in run(*lacking, "--key-id", "alias/pii").stdout
+
+
+def test_inspect_shows_keys_of_columns_as_a_table() -> None:
+    lines = run(*PROD, "inspect", "db.people").stdout.splitlines()
+    head = next(line for line in lines if line.startswith("column KEKs:"))
+    assert head.split()[2:] == ["key", "id", "wrapped", "by", "timestamp", "columns"]
+    assert lines[lines.index(head) + 1].split()[-1] == "ssn"
 
 
 def test_migrate_of_an_encrypted_table_asks_nothing_and_does_nothing(home: Path) -> None:
@@ -309,6 +364,47 @@ def test_without_stdin_there_is_no_question() -> None:
 
     assert done.returncode == 2
     assert "There is no terminal on which to confirm: add --yes" in done.stderr
+
+
+def in_shell(line: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell in which `"$@"` is the command."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")])}
+    words = ["bash", "-c", line, "-", sys.executable, "-m", "tablecrypt.cli", *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=100, env=environment)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("arguments", ["list", "cat db.orders", "verify db.orders"])
+def test_a_closed_stream_is_neither_a_bug_nor_a_finding(arguments: str, closed: str) -> None:
+    done = in_shell(f'"$@" {closed}', *PROD, *arguments.split())
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bool(done.stdout) == (closed == "2>&-")
+
+
+def test_a_pipe_that_nobody_reads_is_no_bad_file() -> None:
+    done = in_shell('"$@" | true; exit ${PIPESTATUS[0]}', *PROD, "verify", "db.orders")
+
+    assert (done.returncode, done.stderr) == (2, "")
+
+
+@pytest.mark.parametrize("written", [("audit", "db.orders", "--html", "page.html"), ("audit", "db.orders", "--bundle", "page.zip")])
+def test_a_disk_that_is_full_leaves_no_part_of_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: tuple[str, ...]) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = in_shell('ulimit -f 1; "$@"', *PROD, *written)
+
+    assert (done.returncode, done.stderr) == (2, "tablecrypt: File too large\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_that_is_replaced_stays_readable_as_its_owner_had_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    (tmp_path / "link.html").symlink_to(page)
+    assert run(*PROD, "audit", "db.orders", "--html", str(tmp_path / "link.html")).code == 0
+    assert (tmp_path / "link.html").is_symlink()
+    assert page.read_text().startswith("<!doctype html>")
+    assert run(*PROD, "audit", "db.orders", "--html", "/dev/null").code == 0
+    assert not Path("/dev/null").is_file()
 
 
 WITHOUT_DRIVERS: Final = "import sys; sys.modules.update(psycopg2=None, psycopg=None); from tablecrypt.cli.main import main; main()"

@@ -143,8 +143,16 @@ def test_keys_without_a_key_are_refused() -> None:
     assert FileKeys(column_keys={"id": ID_KEY}).footer_key is None
 
 
-def test_one_name_of_a_plaintext_column_is_one_name() -> None:
-    assert FileKeys(FOOTER_KEY, plaintext_columns="name").plaintext_columns == {"name"}
+@pytest.mark.parametrize("given", ["name", "n", ""])
+def test_what_stays_in_the_clear_is_listed_and_never_text(given: str) -> None:
+    with pytest.raises(ConfigurationError, match="plaintext_columns is a str; give a list of the columns that stay in the clear"):
+        FileKeys(FOOTER_KEY, plaintext_columns=given)
+
+
+@pytest.mark.parametrize("given", [None, 3, b"name", {"name": 1}, [b"name"]])
+def test_what_stays_in_the_clear_is_names(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"plaintext_columns .* must be a name or a list of names"):
+        FileKeys(FOOTER_KEY, plaintext_columns=given)
 
 
 @pytest.mark.parametrize("length", [16, 24, 32])

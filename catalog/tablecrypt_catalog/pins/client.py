@@ -372,12 +372,14 @@ class PinFile:
             content = self.path.read_bytes()
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise ConfigurationError(f"the pin file {self.path} cannot be read: {error.strerror}") from error
         try:
             entries = _CONTENT.validate_json(content).pins
         except ValidationError as error:
             raise FormatError(
                 f"{self.path}: not a readable pin file. Without its pins an older or edited table would be trusted: restore the file, "
-                f"or remove it to trust every table again. {error}"
+                "or remove it to trust every table again"
             ) from error
         return {entry.place: entry.pin for entry in entries}
 
@@ -391,12 +393,14 @@ class PinFile:
         """Hold the lock file. Every holder opens it for itself, so that the lock keeps threads apart too."""
         from filelock import FileLock, Timeout  # here, since it takes 50 ms and most catalogs have no pin file
 
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(f"{self.path}.lock", self._lock_timeout_s, mode=0o600)
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             held = lock.acquire(poll_interval=_LOCK_POLL_S)
         except Timeout as error:
             raise TablecryptError(f"{self.path}.lock was held by another process for {self._lock_timeout_s:g} seconds") from error
+        except OSError as error:
+            raise ConfigurationError(f"{self.path}.lock, beside the pin file, cannot be made: {error.strerror}") from error
         with held:
             yield
 

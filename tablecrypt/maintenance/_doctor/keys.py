@@ -76,7 +76,7 @@ def _client_checks(client: KeyManagementClient, table: Table | None, others: tup
         if read_only:
             yield Check(_KEYS, f"wrap and unwrap with {key_id}", CheckState.UNTRIED, "not tried: the check is read-only")
         else:
-            yield from _probe(client, key_id, columns.get(key_id, ""))
+            yield from _probe(client, key_id, columns.get(key_id, ""), "name a table, whose KEK shows it" if table is None else "")
     if not key_ids:
         advice = "name a table, or a key with --key-id"
         yield Check(_KEYS, "wrap and unwrap", CheckState.UNTRIED, "not tried: no master key is known", advice)
@@ -99,7 +99,7 @@ def _columns_by_key(table: Table | None) -> dict[str, str]:
     return {key_id: ", ".join(dict.fromkeys(columns)) for key_id, columns in found.items()}
 
 
-def _probe(client: KeyManagementClient, key_id: str, columns: str) -> Iterator[Check]:
+def _probe(client: KeyManagementClient, key_id: str, columns: str, advice: str) -> Iterator[Check]:
     probe = Secret(secrets.token_bytes(_PROBE_LENGTH))
     wrapped: list[bytes] = []
     of_columns = f", the key of column {columns}" if columns else ""
@@ -117,7 +117,7 @@ def _probe(client: KeyManagementClient, key_id: str, columns: str) -> Iterator[C
     if wrapped:
         yield tried(_KEYS, name, unwrap, _advice("unwrap", columns))
     else:
-        yield Check(_KEYS, name, CheckState.UNTRIED, "not tried: no key could be wrapped", "name a table, whose KEK shows it")
+        yield Check(_KEYS, name, CheckState.UNTRIED, "not tried: no key could be wrapped", advice)
 
 
 def _kek_check(client: KeyManagementClient, table: EncryptedTable) -> Check:

@@ -60,6 +60,8 @@ class VerifyState:
         self._path = path
         self._uuid = table_uuid
         self._lines: dict[str, tuple[_Line, bytes]] = {}
+        if not path.absolute().parent.is_dir():
+            raise ConfigurationError(f"{path}: there is no folder {path.parent}")
         if path.exists():
             self._read()
         else:
