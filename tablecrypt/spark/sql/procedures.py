@@ -67,7 +67,7 @@ def load_procedure(planner: Planner, request: Request) -> Response:
     return Response(
         {
             "name": name,
-            "description": procedure.description,
+            "description": f"{procedure.description} Arguments: {', '.join(_shown(each) for each in procedure.parameters)}.",
             "parameters": [_described(each) for each in procedure.parameters],
             "runs_jobs": procedure.runs_jobs,
             "copies": procedure.copies,
@@ -109,6 +109,11 @@ def _named(name: str) -> Procedure:
         advice = did_you_mean(name, PROCEDURES, OWN_NAMES_ALIKE) or f": there are {', '.join(PROCEDURES)}"
         raise ConfigurationError(f"there is no procedure {name}{advice}")
     return PROCEDURES[name]
+
+
+def _shown(parameter: Parameter) -> str:
+    """Spark's DESCRIBE PROCEDURE shows the description alone."""
+    return f"{parameter.name} {parameter.type}{' (required)' if parameter.is_required else ''}"
 
 
 def _described(parameter: Parameter) -> dict[str, Any]:
