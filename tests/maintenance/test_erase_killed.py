@@ -65,7 +65,7 @@ def check_finished(scene: Scene) -> None:
     check_nothing_is_left(table)
 
 
-EVERY: Final = int(os.environ.get("TABLECRYPT_KILL_EVERY", "6"))
+EVERY: Final = int(os.environ.get("TABLECRYPT_KILL_EVERY", "12"))
 """Which part of the steps that change something a run is killed at: 1 for all of them, which takes a quarter of an hour."""
 
 
