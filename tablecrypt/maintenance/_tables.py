@@ -6,8 +6,9 @@ Each check raises ConfigurationError, which says what is allowed.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import Final, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
@@ -20,10 +21,13 @@ from pyparsing import ParseBaseException
 from tablecrypt.arguments import names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.setting_kinds import nearest
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
+
+_NO_SUCH_COLUMN: Final = re.compile(r"Could not find field with name (?P<name>.+), case_sensitive=True")
 
 
 def require_encrypted(table: Table, advice: str = "") -> EncryptedTable:
@@ -79,8 +83,19 @@ def checked_filter(table: Table, where: str | BooleanExpression, argument: str =
     try:
         bind(table.schema(), parsed, case_sensitive=True)
     except (ValueError, TypeError) as wrong:
-        raise ConfigurationError(f"{argument} does not fit {name_of(table)}: {wrong}") from wrong
+        raise ConfigurationError(f"{argument} does not fit {name_of(table)}: {_misfit(table, str(wrong))}") from wrong
     return parsed
+
+
+def _misfit(table: Table, said: str) -> str:
+    """Return in our words what PyIceberg says of a filter by a column that a table does not have."""
+    missing = _NO_SUCH_COLUMN.fullmatch(said)
+    if missing is None:
+        return said
+    columns = {column.lower(): column for column in table.schema().column_names}
+    near = nearest(missing["name"].lower(), columns)
+    advice = f". Did you mean {columns[near]}?" if near is not None else f"; its columns are {', '.join(columns.values())}"
+    return f"it has no column {missing['name']}{advice}"
 
 
 def checked_moment(name: str, moment: dt.datetime) -> dt.datetime:

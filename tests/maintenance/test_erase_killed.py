@@ -65,7 +65,7 @@ def check_finished(scene: Scene) -> None:
     check_nothing_is_left(table)
 
 
-EVERY: Final = int(os.environ.get("TABLECRYPT_KILL_EVERY", "6"))
+EVERY: Final = int(os.environ.get("TABLECRYPT_KILL_EVERY", "12"))
 """Which part of the steps that change something a run is killed at: 1 for all of them, which takes a quarter of an hour."""
 
 
@@ -99,7 +99,7 @@ def test_killed_where_it_changes_something_the_next_run_finishes(scene: Scene) -
 
 def test_killed_again_and_again_it_still_finishes(scene: Scene) -> None:
     scene.restored()
-    for last in range(1, 3000, 7):
+    for last in range(1, 3000, 21):
         with suppress(Killed), dying_at(last):
             erase(scene.load(), FILTER)
             break

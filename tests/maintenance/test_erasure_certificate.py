@@ -209,7 +209,7 @@ def test_the_certificate_of_a_table_partitioned_by_the_persons_name_does_not_nam
     erased = erase(table, f"team = 'north' and note = '{CANARY} 2'")
 
     assert erased.is_complete
-    assert any("team=north" in location for location in erased.deleted)
+    assert any("team=?" in location for location in erased.deleted)
     for form in FORMS:
         text = form(erased)
         assert "team = ? and note = ?" in text

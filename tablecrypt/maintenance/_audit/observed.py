@@ -304,7 +304,7 @@ def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], f
     ciphertext: list[StoredFile] = []
     for file in files:
         start = starts[file.location]
-        if start.signature == Signature.CHECKSUMS and _are_checksums(file, folder):
+        if start.signature == Signature.CHECKSUMS and are_checksums(file, folder):
             continue
         if start.signature.is_ciphertext:
             ciphertext.append(file)
@@ -318,7 +318,7 @@ def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], f
         yield Finding(FindingKind.ORPHANS, "the table's folder", message)
 
 
-def _are_checksums(file: StoredFile, folder: Folder) -> bool:
+def are_checksums(file: StoredFile, folder: Folder) -> bool:
     """Whether a file has the name and the length of the checksums of a file beside it."""
     match = _CHECKSUMS_NAME.fullmatch(file.location)
     checked = None if match is None else folder.at(match["folder"] + match["name"])

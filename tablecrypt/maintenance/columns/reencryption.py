@@ -39,6 +39,7 @@ from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ProtectedColumn, key_id_in
 from tablecrypt.maintenance._journal import replacement_entry
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.columns.footers import look_at
 from tablecrypt.maintenance.columns.masks import refuse_masks
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
@@ -211,7 +212,9 @@ class ReencryptWork:
 
     def new_location(self) -> str:
         """Return where a new file goes that no other has the name of."""
-        return f"{self.folder}/{uuid.uuid4()}.{self.file_format.lower()}"
+        # Rows that were blanked are blanked in the new file too.
+        suffix = BLANKED if self.location.endswith(BLANKED) else f".{self.file_format.lower()}"
+        return f"{self.folder}/{uuid.uuid4()}{suffix}"
 
 
 @dataclass(frozen=True)

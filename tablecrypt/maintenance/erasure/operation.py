@@ -24,7 +24,7 @@ from tablecrypt.maintenance.erasure.blanking import has_hidden_columns
 from tablecrypt.maintenance.erasure.plan import RefWork, Searching, is_working_branch, works
 from tablecrypt.maintenance.erasure.proof import Proof, hidden_columns, state_of, unreachable
 from tablecrypt.maintenance.erasure.removal import Removed, remove, unneeded_files
-from tablecrypt.maintenance.erasure.result import Erased, ErasedRef, TableState
+from tablecrypt.maintenance.erasure.result import Erased, ErasedRef, PartitionValues, TableState
 from tablecrypt.maintenance.erasure.rewriting import Rewriting
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
@@ -149,7 +149,7 @@ def _result(
     now: dt.datetime | None,
     dry_run: bool,
 ) -> Erased:
-    proof = Proof.of(searching)
+    proof, hide = Proof.of(searching), PartitionValues(searching.table.metadata.partition_specs)
     return Erased(
         table=name_of(searching.table),
         dry_run=dry_run,
@@ -162,14 +162,14 @@ def _result(
         refs=tuple(refs),
         snapshots=tuple(sorted(removed.snapshots)),
         retired_keks=tuple(sorted(removed.retired_keks)),
-        deleted=tuple(removed.deleted),
+        deleted=tuple(map(hide.of, removed.deleted)),
         deleted_bytes=sum(removed.deleted.values()),
-        metadata_rewritten=tuple(removed.metadata_rewritten),
+        metadata_rewritten=tuple(map(hide.of, removed.metadata_rewritten)),
         searched=proof.searched,
-        remaining=proof.remaining,
-        not_searched=proof.not_searched,
-        refused=removed.refused,
-        failed=removed.failed,
+        remaining=hide.of_all(proof.remaining),
+        not_searched=hide.of_all(proof.not_searched),
+        refused=hide.of_all(removed.refused),
+        failed=hide.of_all(removed.failed),
         hidden_columns=hidden_columns(searching),
         outside=unreachable(searching.table),
     )

@@ -3,7 +3,7 @@
 what a key of the table opens       searched as search.py says
 metadata files                      read
 journals of other operations        may name files with such rows: not searched
-other files below its folders       ciphertext that no key of the table opens; plaintext among them was not searched
+other files below its folders       ciphertext that no key of the table opens; all else among them was not searched
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tablecrypt._magics import AVRO, ORC, PARQUET, PUFFIN
 from tablecrypt.files.deletion import is_journal_name
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, read_file_starts
+from tablecrypt.maintenance._audit.observed import Folder, are_checksums
 from tablecrypt.maintenance._shred import outside
 from tablecrypt.maintenance._shred_scrub import content_of
-from tablecrypt.maintenance._storage import canonical, object_versions, stored_files
+from tablecrypt.maintenance._storage import StoredFile, canonical, object_versions, stored_files
 from tablecrypt.maintenance._tables import table_io
 from tablecrypt.maintenance.erasure.plan import Searching
 from tablecrypt.maintenance.erasure.result import RUN_AGAIN, HiddenColumn, Searched, TableState
@@ -27,11 +28,9 @@ from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.printable import counted as counted_text
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 
 PARTITION_SUMMARY: Final = b'"partitions.'
 """Begins what a snapshot's summary says of a partition: its values stand in metadata files in the clear."""
-_PLAINTEXT_MAGICS: Final = (AVRO, ORC, PARQUET, PUFFIN)
 
 
 @dataclass(frozen=True)
@@ -138,31 +137,31 @@ class _Unnamed:
         known = {searching.table.metadata_location, *searching.older.keks, *searching.older.unread}
         known |= {each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics)}
         known |= {*named.files, *named.entries, *named.lists.values()}
-        places, found = {canonical(location) for location in known}, cls(0, {})
+        listed = Folder()
         for folder in io.own_folders.folders:
-            for file in stored_files(io.inner, folder.rstrip("/")):
-                if canonical(file.location) not in places:
-                    places.add(canonical(file.location))
-                    found._add(io, file.location)
+            listed.files.update({canonical(file.location): file for file in stored_files(io.inner, folder.rstrip("/"))})
+        unknown, found = listed.unknown(known), cls(0, {})
+        starts = read_file_starts(io.inner, (file.location for file in unknown), io.own_folders)
+        for file in unknown:
+            found._add(file, starts[file.location], listed)
         return found
 
-    def _add(self, io: TableFileIO, location: str) -> None:
+    def _add(self, file: StoredFile, start: FileStart, listed: Folder) -> None:
+        location, signature = file.location, start.signature
         if is_journal_name(location):
             self.not_searched[location] = "part of the journal of an unfinished operation: finish it by calling it again, then erase again"
         elif location.endswith(TABLE_METADATA_SUFFIXES):
             self.not_searched[location] = "a metadata file that is not this table's"
-        elif _is_plaintext(io, location):
+        elif signature == Signature.PLAINTEXT:
             self.not_searched[location] = "a plaintext file that no snapshot names: remove_orphan_files deletes it"
-        else:
+        elif signature.is_ciphertext:
             self.sealed += 1
-
-
-def _is_plaintext(io: TableFileIO, location: str) -> bool:
-    try:
-        with io.inner.new_input(location).open() as stream:
-            return bytes(stream.read(4)).startswith(_PLAINTEXT_MAGICS)
-    except FileNotFoundError:
-        return False
+        elif signature in (Signature.UNKNOWN, Signature.UNREADABLE) or (
+            signature == Signature.CHECKSUMS and not are_checksums(file, listed)
+        ):
+            self.not_searched[location] = (
+                f"a file that no snapshot names, and that {start.shown}: look whether it holds such rows, and delete or move it"
+            )
 
 
 def state_of(table: EncryptedTable) -> TableState:

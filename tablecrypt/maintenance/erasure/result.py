@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote_plus
+
+from pyiceberg.partitioning import PartitionSpec
 
 from tablecrypt.maintenance.progress import OperationResult
 
@@ -52,6 +57,26 @@ class TableState:
     metadata_sha256: str
     files: int
     files_sha256: str
+
+
+class PartitionValues:
+    """Takes the values of partitions out of locations and messages: ".../customer_id=7/00000-….parquet" is ".../customer_id=?/…".
+
+    Args:
+        specs: how the table is and was partitioned.
+    """
+
+    def __init__(self, specs: Iterable[PartitionSpec]) -> None:
+        names = {name for spec in specs for each in spec.fields for name in (each.name, quote_plus(each.name))}
+        self._folder = re.compile(rf"/({'|'.join(map(re.escape, sorted(names)))})=[^/]*(?=/)") if names else None
+
+    def of(self, text: str) -> str:
+        """Return a location or message without them."""
+        return text if self._folder is None else self._folder.sub(r"/\1=?", text)
+
+    def of_all(self, reasons: Mapping[str, str]) -> dict[str, str]:
+        """Return reasons by location without them."""
+        return {self.of(location): self.of(reason) for location, reason in reasons.items()}
 
 
 @dataclass(frozen=True)
@@ -108,7 +133,8 @@ class Erased(OperationResult):
         refs: branches and tags that held such rows.
         snapshots: ids of the snapshots that went because something in them, or in their manifests, was of such rows.
         retired_keks: key-ids of the KEKs that are gone with them.
-        deleted: files that were deleted, or in a dry run would be: data and delete files, manifests, lists, metadata files.
+        deleted: files that were deleted, or in a dry run would be: data and delete files, manifests, lists, metadata files. Here and below,
+            folders that are named for the value of a partition are shown as "customer_id=?".
         deleted_bytes: stored bytes of those whose length is known.
         metadata_rewritten: older metadata files that were written over without keys.
         before, after: the table before and after; the same in a dry run.

@@ -7,6 +7,7 @@ true of every row of which the filter may be true.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Final
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from pyiceberg.expressions import (
     IsNull,
     LessThan,
     LessThanOrEqual,
+    LiteralPredicate,
     Not,
     NotEqualTo,
     NotIn,
@@ -31,11 +33,13 @@ from pyiceberg.expressions import (
     NotStartsWith,
     Or,
     Reference,
+    SetPredicate,
     StartsWith,
     UnboundPredicate,
 )
 from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not
 from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.filters import DeleteFilter, with_nanoseconds
@@ -67,15 +71,18 @@ class ErasureFilter:
         expression: unbound; it fits the schema.
 
     Raises:
-        ConfigurationError: it is true of every row, or Arrow cannot evaluate it.
+        ConfigurationError: it is true of every row or can be of none, compares whole numbers with a fraction, or Arrow cannot evaluate it.
     """
 
     def __init__(self, schema: Schema, expression: BooleanExpression) -> None:
         self._schema = schema
         self.expression = with_nanoseconds(expression, schema)
+        _check_numbers(schema, self.expression)
         bound = bind(schema, self.expression, case_sensitive=True)
         if isinstance(bound, AlwaysTrue):
             raise ConfigurationError(f"the filter is true of every row: {WHOLE_TABLE}")
+        if isinstance(bound, AlwaysFalse):
+            raise ConfigurationError("the filter is true of no row, whatever the table holds: no column of its type can have such a value")
         self.on_rows = DeleteFilter(schema, self.expression)
         self.field_ids = frozenset(extract_field_ids(bound))
 
@@ -119,6 +126,21 @@ def _possible(expression: BooleanExpression, names: frozenset[str]) -> BooleanEx
     if isinstance(expression, UnboundPredicate) and isinstance(expression.term, Reference):
         return expression if expression.term.name in names else AlwaysTrue()
     return expression
+
+
+def _check_numbers(schema: Schema, expression: BooleanExpression) -> None:
+    """Refuse to compare a column of whole numbers with a fraction: PyIceberg rounds it, so that `= 7.5` would erase the rows of 8."""
+    if isinstance(expression, (And, Or)):
+        _check_numbers(schema, expression.left)
+        _check_numbers(schema, expression.right)
+    elif isinstance(expression, Not):
+        _check_numbers(schema, expression.child)
+    elif isinstance(expression, (LiteralPredicate, SetPredicate)) and isinstance(expression.term, Reference):
+        column = expression.term.name
+        literals = expression.literals if isinstance(expression, SetPredicate) else {expression.literal}
+        fractions = (each.value for each in literals if isinstance(each.value, (float, Decimal)))
+        if isinstance(schema.find_type(column), (IntegerType, LongType)) and any(value % 1 for value in fractions):
+            raise ConfigurationError(f"the filter compares {column} with a number that has a fraction: {column} holds whole numbers")
 
 
 def _shape(expression: BooleanExpression, outer: type[BooleanExpression] | None = None) -> str:

@@ -1,0 +1,195 @@
+"""erase by careless users and where others write: nobody else is erased, and what was not searched is no proof."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType, NestedField, StringType, StructType
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance import Erased, erase, reencrypt
+from tests.maintenance.test_erase import check_nothing_is_left
+from tests.support.maintained_table import folder_of
+from tests.support.plaintext import CANARY
+from tests.support.protected_tables import TABLE_KEY, Clients, clients, protected_table
+
+SCHEMA: Final = Schema(NestedField(1, "customer_id", IntegerType()), NestedField(2, "email", StringType()))
+FILTER: Final = "customer_id = 7"
+BY_CUSTOMER: Final = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "customer_id"))
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Clients:
+    return clients(tmp_path)
+
+
+@pytest.fixture
+def elsewhere(unwatched_warehouse: Path) -> Clients:
+    """Clients of a warehouse into which a test writes plaintext on purpose."""
+    return clients(unwatched_warehouse)
+
+
+def people(catalog: Catalog, schema: Schema = SCHEMA, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, **properties: str) -> Table:
+    return catalog.create_table("db.people", schema, partition_spec=spec, properties={"encryption.key-id": TABLE_KEY, **properties})
+
+
+def rows(table: Table, *ids: int) -> pa.Table:
+    schema = table.schema().select("customer_id", "email").as_arrow()
+    return pa.table({"customer_id": ids, "email": [CANARY if each == 7 else f"m{each}" for each in ids]}, schema=schema)
+
+
+def rows_with_ids(table: Table) -> list[str]:
+    fields = (*(field.name for field in table.refresh().schema().fields), "_row_id", "_last_updated_sequence_number")
+    return sorted(map(repr, table.scan(selected_fields=fields).to_arrow().to_pylist()))
+
+
+def erased_from(table: Table, row_filter: str = FILTER) -> Erased:
+    """Erase, and check that nothing is left, and that the others are as before."""
+    others = rows_with_ids(table)
+    erased = erase(table, row_filter)
+    assert erased.is_complete, erased
+    assert rows_with_ids(table) == [row for row in others if CANARY not in row]
+    check_nothing_is_left(table, CANARY)
+    assert erase(table, row_filter).found_nothing
+    return erased
+
+
+class TestFilters:
+    @pytest.mark.parametrize(
+        ("row_filter", "message"),
+        [
+            ("customer_id = 7.5", "customer_id holds whole numbers"),
+            ("not customer_id in (6.5, 7.5)", "customer_id holds whole numbers"),
+            ("email = 'x' or customer_id > 7.25", "customer_id holds whole numbers"),
+            ("customer_id = 99999999999999999999", "true of no row"),
+            ("false", "true of no row"),
+            ("customer = 7", r"has no column customer\. Did you mean customer_id\?"),
+            ("CUSTOMER_ID = 7", r"has no column CUSTOMER_ID\. Did you mean customer_id\?"),
+            ("zzz = 7", "has no column zzz; its columns are customer_id, email"),
+        ],
+    )
+    def test_one_that_cannot_be_meant_erases_nobody(self, both: Clients, row_filter: str, message: str) -> None:
+        """PyIceberg rounds 7.5 to 8, who is somebody else."""
+        table = people(both.payroll)
+        table.append(rows(table, 1, 7, 8))
+        before = table.metadata_location
+        with pytest.raises(ConfigurationError, match=message):
+            erase(table, row_filter)
+        assert table.refresh().metadata_location == before
+
+    @pytest.mark.parametrize(
+        "row_filter", ["customer_id = 7.0", "customer_id = '7'", "customer_id == 7", "customer_id > 6 and email != 'm8'"]
+    )
+    def test_one_that_is_written_in_another_way_erases_the_person(self, both: Clients, row_filter: str) -> None:
+        table = people(both.payroll)
+        table.append(rows(table, 1, 7, 8))
+        erased_from(table, row_filter)
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+class TestSchemasThatChanged:
+    def test_a_column_that_was_widened(self, both: Clients, mode: str) -> None:
+        schema = Schema(*SCHEMA.fields, NestedField(3, "f", FloatType()), NestedField(4, "d", DecimalType(5, 2)))
+        table = people(both.payroll, schema, **{"write.delete.mode": mode})
+        table.append(rows(table, 1, 7, 8))
+        table.append(rows(table, 6, 9))
+        with table.update_schema() as change:
+            change.update_column("customer_id", LongType()).update_column("f", DoubleType()).update_column("d", DecimalType(12, 2))
+        table.append(rows(table, 7, 10))
+        erased_from(table)
+
+    def test_columns_that_were_renamed_dropped_and_made_again(self, both: Clients, mode: str) -> None:
+        table = people(both.payroll, **{"write.delete.mode": mode})
+        table.append(rows(table, 1, 7))
+        with table.update_schema() as change:
+            change.rename_column("customer_id", "cid").delete_column("email")
+        with table.update_schema() as change:
+            change.add_column("customer_id", LongType()).add_column("email", StringType())
+        table.append(rows(table, 30, 31))
+        assert erase(table, "cid = 7").is_complete
+        assert sorted(table.refresh().scan().to_arrow()["customer_id"].to_pylist(), key=str) == [30, 31, None]
+        check_nothing_is_left(table, CANARY)
+
+    def test_partitions_that_changed(self, both: Clients, mode: str) -> None:
+        table = people(both.payroll, SCHEMA, BY_CUSTOMER, **{"write.delete.mode": mode, "write.summary.partition-limit": "100"})
+        table.append(rows(table, 1, 7))
+        with table.update_spec() as change:
+            change.remove_field("customer_id").add_field("email", IdentityTransform(), "mail")  # type: ignore[union-attr]
+        table.append(rows(table, 2, 7))
+        with table.update_spec() as change:
+            change.remove_field("mail").add_field("customer_id", BucketTransform(4), "bucket")  # type: ignore[union-attr]
+        table.append(rows(table, 3, 7))
+        erased_from(table)
+
+    def test_a_nested_column(self, both: Clients, mode: str) -> None:
+        person = StructType(NestedField(3, "id", LongType()), NestedField(4, "mail", StringType()))
+        table = people(
+            both.payroll, Schema(NestedField(1, "k", LongType()), NestedField(2, "person", person)), **{"write.delete.mode": mode}
+        )
+        persons = [{"id": 7, "mail": CANARY}, {"id": 8, "mail": "m"}, None]
+        table.append(pa.table({"k": [1, 2, 3], "person": persons}, schema=table.schema().as_arrow()))
+        erased_from(table, "person.id = 7")
+
+
+def test_the_result_names_no_partition(both: Clients) -> None:
+    table = people(both.payroll, SCHEMA, BY_CUSTOMER)
+    table.append(rows(table, 1, 7000007, 8))
+    for dry_run in (True, False):
+        erased = erase(table, "customer_id = 7000007", dry_run=dry_run)
+        assert any("/customer_id=?/" in location for location in erased.deleted)
+        said = json.dumps(erased.to_json())
+        assert "7000007" not in said
+
+
+@pytest.mark.parametrize("name", ["data/export.csv", "data/export.csv.gz", "metadata/notes.txt", "data/.export.csv.crc", "data/x.parquet"])
+def test_files_that_are_not_the_tables_and_not_encrypted_are_no_proof(elsewhere: Clients, name: str) -> None:
+    table = people(elsewhere.payroll)
+    table.append(rows(table, 1, 7))
+    text = f"7,{CANARY}".encode()
+    path = folder_of(table) / name
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else b"crc\x00" + text if name.endswith(".crc") else text)
+    erased = erase(table, FILTER)
+    assert not erased.is_complete
+    assert [location.endswith(name) for location in erased.not_searched] == [True]
+    path.unlink()
+    assert erase(table, FILTER).is_complete
+
+
+def test_a_writer_that_began_before_cannot_bring_the_person_back(both: Clients) -> None:
+    table = people(both.payroll, **{"write.delete.mode": "copy-on-write"})
+    table.append(rows(table, 1, 7, 9))
+    stale = both.payroll.load_table("db.people")
+    writing = stale.transaction()
+    writing.delete("customer_id = 9")
+    assert erase(table, FILTER).is_complete
+    with pytest.raises(Exception, match="Cannot find starting snapshot"):
+        writing.commit_transaction()
+    assert sorted(table.refresh().scan().to_arrow()["customer_id"].to_pylist()) == [1, 9]
+    check_nothing_is_left(table, CANARY)
+    assert erase(table, FILTER).found_nothing
+
+
+def test_blanked_rows_are_known_after_they_were_encrypted_again(both: Clients) -> None:
+    table = protected_table(both.payroll)
+    table.append(pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"]}))
+    assert erase(both.analyst.load_table("db.people"), "id = 3").hidden_columns
+    reencrypt(both.analyst.load_table("db.people"))
+    again = erase(both.analyst.load_table("db.people"), "id = 3")
+    assert {(column.column, column.rows) for column in again.hidden_columns} == {("ssn", 1), ("person.email", 1)}
+
+    assert erase(table, "id = 3").is_complete
+
+    [task] = table.refresh().scan().plan_files()
+    assert (task.file.record_count, task.delete_files) == (2, set())
+    assert not list(folder_of(table).rglob("*-blanked.parquet"))
+    assert table.scan(selected_fields=("id", "ssn")).to_arrow().to_pylist() == [{"id": 1, "ssn": "SSN-1"}, {"id": 2, "ssn": "SSN-2"}]
