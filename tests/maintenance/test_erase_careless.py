@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -39,8 +40,14 @@ def elsewhere(unwatched_warehouse: Path) -> Clients:
     return clients(unwatched_warehouse)
 
 
-def people(catalog: Catalog, schema: Schema = SCHEMA, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, **properties: str) -> Table:
-    return catalog.create_table("db.people", schema, partition_spec=spec, properties={"encryption.key-id": TABLE_KEY, **properties})
+def people(
+    catalog: Catalog,
+    schema: Schema = SCHEMA,
+    spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+    properties: Mapping[str, str] | None = None,
+) -> Table:
+    creation = {"encryption.key-id": TABLE_KEY, **(properties or {})}
+    return catalog.create_table("db.people", schema, partition_spec=spec, properties=creation)
 
 
 def rows(table: Table, *ids: int) -> pa.Table:
@@ -100,7 +107,7 @@ class TestFilters:
 class TestSchemasThatChanged:
     def test_a_column_that_was_widened(self, both: Clients, mode: str) -> None:
         schema = Schema(*SCHEMA.fields, NestedField(3, "f", FloatType()), NestedField(4, "d", DecimalType(5, 2)))
-        table = people(both.payroll, schema, **{"write.delete.mode": mode})
+        table = people(both.payroll, schema, properties={"write.delete.mode": mode})
         table.append(rows(table, 1, 7, 8))
         table.append(rows(table, 6, 9))
         with table.update_schema() as change:
@@ -109,7 +116,7 @@ class TestSchemasThatChanged:
         erased_from(table)
 
     def test_columns_that_were_renamed_dropped_and_made_again(self, both: Clients, mode: str) -> None:
-        table = people(both.payroll, **{"write.delete.mode": mode})
+        table = people(both.payroll, properties={"write.delete.mode": mode})
         table.append(rows(table, 1, 7))
         with table.update_schema() as change:
             change.rename_column("customer_id", "cid").delete_column("email")
@@ -121,20 +128,20 @@ class TestSchemasThatChanged:
         check_nothing_is_left(table, CANARY)
 
     def test_partitions_that_changed(self, both: Clients, mode: str) -> None:
-        table = people(both.payroll, SCHEMA, BY_CUSTOMER, **{"write.delete.mode": mode, "write.summary.partition-limit": "100"})
+        table = people(both.payroll, SCHEMA, BY_CUSTOMER, properties={"write.delete.mode": mode, "write.summary.partition-limit": "100"})
         table.append(rows(table, 1, 7))
         with table.update_spec() as change:
-            change.remove_field("customer_id").add_field("email", IdentityTransform(), "mail")  # type: ignore[union-attr]
+            change.remove_field("customer_id").add_field("email", IdentityTransform(), "mail")
         table.append(rows(table, 2, 7))
         with table.update_spec() as change:
-            change.remove_field("mail").add_field("customer_id", BucketTransform(4), "bucket")  # type: ignore[union-attr]
+            change.remove_field("mail").add_field("customer_id", BucketTransform(4), "bucket")
         table.append(rows(table, 3, 7))
         erased_from(table)
 
     def test_a_nested_column(self, both: Clients, mode: str) -> None:
         person = StructType(NestedField(3, "id", LongType()), NestedField(4, "mail", StringType()))
         table = people(
-            both.payroll, Schema(NestedField(1, "k", LongType()), NestedField(2, "person", person)), **{"write.delete.mode": mode}
+            both.payroll, Schema(NestedField(1, "k", LongType()), NestedField(2, "person", person)), properties={"write.delete.mode": mode}
         )
         persons = [{"id": 7, "mail": CANARY}, {"id": 8, "mail": "m"}, None]
         table.append(pa.table({"k": [1, 2, 3], "person": persons}, schema=table.schema().as_arrow()))
@@ -166,7 +173,7 @@ def test_files_that_are_not_the_tables_and_not_encrypted_are_no_proof(elsewhere:
 
 
 def test_a_writer_that_began_before_cannot_bring_the_person_back(both: Clients) -> None:
-    table = people(both.payroll, **{"write.delete.mode": "copy-on-write"})
+    table = people(both.payroll, properties={"write.delete.mode": "copy-on-write"})
     table.append(rows(table, 1, 7, 9))
     stale = both.payroll.load_table("db.people")
     writing = stale.transaction()

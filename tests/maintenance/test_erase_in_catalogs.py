@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -146,7 +146,7 @@ class TestKilledWhereItBlanksRows:
             ended = erase(both.payroll.load_table("db.people"), "id = 3", delete_below=place)
 
             assert ended.is_complete, (life.steps[last - 1], ended)
-            fresh = cast("Table", both.payroll.load_table("db.people"))
+            fresh = both.payroll.load_table("db.people")
             assert self.ssns(fresh) == others
             live = [task.file for task in fresh.scan().plan_files()]
             assert sorted(file.record_count for file in live) == [1, 2], life.steps[last - 1]
