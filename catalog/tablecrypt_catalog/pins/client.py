@@ -275,6 +275,12 @@ _CONTENT: Final[TypeAdapter[_Content1 | _Content2 | _Content3 | _Content]] = Typ
 )
 
 
+def _first_of(error: ValidationError) -> str:
+    """Return where the first mistake is and what it is, without the content and without pydantic's own advice."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
+
+
 class PinFile:
     """The pins of one file. Any number of these may use the same path, in any number of threads and processes.
 
@@ -379,7 +385,7 @@ class PinFile:
         except ValidationError as error:
             raise FormatError(
                 f"{self.path}: not a readable pin file. Without its pins an older or edited table would be trusted: restore the file, "
-                "or remove it to trust every table again"
+                f"or remove it to trust every table again. {_first_of(error)}"
             ) from error
         return {entry.place: entry.pin for entry in entries}
 
