@@ -56,7 +56,7 @@ class ParsedLocation:
         Raises:
             ConfigurationError: its spelling has more than one meaning, or none.
         """
-        problem = _problem(location)
+        problem = unusable_location(location)
         if problem is not None:
             raise ConfigurationError(f"{location!r} {problem}")
         match = _URI.fullmatch(location)
@@ -202,7 +202,8 @@ def _reason_below(root: ParsedLocation, parsed: ParsedLocation) -> str | None:
     return None
 
 
-def _problem(location: str) -> str | None:
+def unusable_location(location: str) -> str | None:
+    """Return why the spelling of a location has more than one meaning, or none; None where it has one."""
     if not location:
         return "is empty"
     if _AMBIGUOUS.search(location):

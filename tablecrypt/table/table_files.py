@@ -23,7 +23,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
-from tablecrypt.files.deletion import NOTHING, DeletionScope
+from tablecrypt.files.deletion import NOTHING, DeletionScope, unusable_location
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, ReadRestrictions
 from tablecrypt.iceberg_properties import GC_ENABLED
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy
@@ -171,12 +171,17 @@ def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
         delete_below: folders that the caller names, beside those of pinned metadata.
 
     Raises:
-        ConfigurationError: the table has gc.enabled=false; neither a pin, nor the place of the metadata file in the catalog, nor the caller
-            says that the table lies where its metadata says; or a location is no folder.
+        ConfigurationError: the table has gc.enabled=false; its location may mean several places; neither a pin, nor the place of the
+            metadata file in the catalog, nor the caller says that the table lies where its metadata says; or a location is no folder.
     """
     check_garbage_is_collected(table)
     io = cast("TableFileIO", table.io).deleting_below(delete_below)
-    if not io.deletable.contains(location := table.location().rstrip("/")):
+    location = table.location().rstrip("/")
+    if reason := unusable_location(location):
+        raise ConfigurationError(
+            f"{'.'.join(table.name())}: {location} {reason}, so nothing there is deleted or overwritten: copy it with tablecrypt relocate"
+        )
+    if not io.deletable.contains(location):
         raise ConfigurationError(
             f"{'.'.join(table.name())}: only its metadata says that the table is in {location}, and no pin of this client, so nothing "
             f"there is deleted or overwritten. If it is there, and no other table is, name the folder: delete_below=[{location!r}], "

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance import migrate
+from tablecrypt.maintenance import migrate, relocate, shred
 from tablecrypt_catalog import load_catalog, local_places
 from tests.support.command import run
 from tests.support.pages import DOCS, blocks
@@ -156,3 +156,30 @@ def test_plain_tables_keep_their_location(home: Path) -> None:
 
     assert catalog.create_table("db.plain", ROWS.schema).location() == "warehouse/db/plain"
     assert list(home.glob("warehouse/db/plain/metadata/*.metadata.json"))
+
+
+def test_a_folder_whose_name_may_mean_several_places_is_what_a_refusal_to_delete_names(warehouse: Path) -> None:
+    key_file = str(warehouse / "orders.keys")
+    assert run("keygen", "--key-file", key_file, "--key-id", "orders").code == 0
+    properties = {
+        "type": "tablecrypt",
+        "uri": f"sqlite:///{warehouse}/catalog.db",
+        "warehouse": f"{warehouse}/a#b/wh",
+        "encryption.kms-type": "local",
+        "kms.local.key-file": key_file,
+    }
+    catalog = load_catalog("prod", **properties)
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.orders", ROWS.schema, properties=KEY)
+    for _ in range(2):
+        table.append(ROWS)
+
+    with pytest.raises(ConfigurationError) as raised:
+        shred(table, all_but_heads=True)
+
+    told = "contains a character with a special meaning in locations, so nothing there is deleted or overwritten: copy it with "
+    assert f"{warehouse}/a#b/wh/db/orders {told}" in str(raised.value)
+    assert table.scan().count() == 4
+    moved = relocate(table, f"{warehouse}/ab/wh/db/orders", register_as="db.moved")
+    assert moved.registered_as == "db.moved"
+    assert len(shred(catalog.load_table("db.moved"), all_but_heads=True).snapshots) == 1
