@@ -87,8 +87,11 @@ CODES: Final = {
 """Commands that end otherwise than with 0."""
 
 BEFORE: Final = {
+    ("README.md", "keygen --key-file orders.keys"): "rm orders.keys",
+    ("docs/index.md", "keygen --key-file orders.keys"): "rm orders.keys",
+    ("docs/start/sql-catalog.md", "keygen --key-file orders.keys"): "rm orders.keys",
     ("docs/cli.md", "--since may.json"): "tablecrypt --catalog prod audit --json > may.json",
-    ("docs/cli.md", "--new-version"): "tablecrypt keygen --key-file ~/keys.json --key-id orders",
+    ("docs/cli.md", "--new-version"): "tablecrypt keygen --key-file ~/orders.keys --key-id orders",
     ("docs/cli.md", "decrypt-file rows.enc.parquet"): "rm rows.parquet",
     ("docs/cli.md", "encrypt-file rows.parquet"): "rm rows.enc.parquet*",
     ("docs/cli.md", "| tablecrypt encrypt-file"): "rm dump.sql.ags1*",

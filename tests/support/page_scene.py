@@ -192,7 +192,7 @@ class Scene:
             program = self.root / "bin" / name
             program.write_text(f"#!/bin/sh\n{text}\n")
             program.chmod(0o755)
-        keys = ("--key-file", str(here / "keys.json"), "--key-id", "orders")
+        keys = ("--key-file", str(here / "orders.keys"), "--key-id", "orders")
         _made(run("keygen", *keys))
         _made(run("encrypt-file", str(here / "rows.parquet"), str(here / "rows.enc.parquet"), *keys))
         _made(run("encrypt-file", str(here / "dump.sql"), str(here / "dump.sql.ags1"), *keys))
