@@ -45,9 +45,9 @@ def nothing_changes(table: Table) -> Any:
         ("", "is not a filter"),
         ("(((", "is not a filter"),
         ("id ==== 3", "is not a filter"),
-        ("nobody = 3", "Could not find field"),
+        ("nobody = 3", "it has no column"),
         ("id = 'north'", "Could not convert"),
-        (EqualTo(term="nobody", value=3), "Could not find field"),
+        (EqualTo(term="nobody", value=3), "it has no column"),
         (3, "must be a filter"),
     ],
 )
