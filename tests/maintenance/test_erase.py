@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -127,6 +128,26 @@ def test_partition_folders_and_summaries_go_too(catalog: Catalog) -> None:
     check_nothing_is_left(table, f"customer_id={PERSON}:")
     check_nothing_is_left(table, f"customer_id={PERSON}/")
     check_nothing_is_left(table, f'customer_id={PERSON}"')
+    assert not [path for path in folder_of(table).rglob("*") if path.name == f"customer_id={PERSON}"]
+
+
+def test_a_folder_that_stays_is_said_and_keeps_no_key(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_customer = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "customer_id"))
+    table = people(catalog, {}, by_customer)
+
+    def busy(folder: Path) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rmdir", busy)
+        erased = erase(table, FILTER)
+    assert erased.retired_keks
+    assert not erased.is_complete
+    assert [(location.split("/")[-2], reason) for location, reason in erased.failed.items()] == [
+        ("customer_id=?", "OSError: Device or resource busy")
+    ]
+
+    assert erase(table, FILTER).is_complete
     assert not [path for path in folder_of(table).rglob("*") if path.name == f"customer_id={PERSON}"]
 
 

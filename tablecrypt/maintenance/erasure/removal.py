@@ -111,7 +111,7 @@ def _delete_files(
     unneeded = [*statistics, *unneeded_files(searching, removed.snapshots, found.files)]
     for location in Counted("erase: files deleted", "files", progress).track(unneeded):
         _delete(io, location, searching.named.length_of(location), removed)
-    _remove_empty_folders(io, table)
+    _remove_empty_folders(io, removed)
 
 
 def _delete(io: TableFileIO, location: str, length: int, removed: Removed) -> bool:
@@ -131,7 +131,7 @@ def _delete(io: TableFileIO, location: str, length: int, removed: Removed) -> bo
     return True
 
 
-def _remove_empty_folders(io: TableFileIO, table: EncryptedTable) -> None:
+def _remove_empty_folders(io: TableFileIO, removed: Removed) -> None:
     """Remove empty folders that are named for a partition, "customer_id=7", on a local disk: other stores have no folders."""
     for folder in (*io.deletable.folders, *io.deletable.named):
         try:
@@ -142,7 +142,11 @@ def _remove_empty_folders(io: TableFileIO, table: EncryptedTable) -> None:
             continue
         for path, _, _ in os.walk(root.local_path, topdown=False):
             if "=" in Path(path).name and not os.listdir(path):
-                Path(path).rmdir()
+                try:
+                    Path(path).rmdir()
+                except OSError as error:
+                    # The keys are not shredded yet: a folder must not keep them.
+                    removed.failed[f"{path}/"] = f"{type(error).__name__}: {error.strerror}"
 
 
 def _shred(table: EncryptedTable, removed: Removed, delete_below: Sequence[str], progress: ProgressListener) -> None:
