@@ -81,7 +81,9 @@ def remove(searching: Searching, field_ids: Collection[int], delete_below: Seque
         _delete_files(searching, table, statistics, deleting_io(table, delete_below), removed, progress)
         _shred(table, removed, delete_below, progress)
     table = reload(table)
-    _delete_metadata(searching, table, field_ids, deleting_io(table, delete_below), removed)
+    io = deleting_io(table, delete_below)
+    _delete_metadata(searching, table, field_ids, io, removed)
+    _remove_empty_folders(io, removed)
     return removed
 
 
@@ -111,7 +113,6 @@ def _delete_files(
     unneeded = [*statistics, *unneeded_files(searching, removed.snapshots, found.files)]
     for location in Counted("erase: files deleted", "files", progress).track(unneeded):
         _delete(io, location, searching.named.length_of(location), removed)
-    _remove_empty_folders(io, removed)
 
 
 def _delete(io: TableFileIO, location: str, length: int, removed: Removed) -> bool:
@@ -145,7 +146,6 @@ def _remove_empty_folders(io: TableFileIO, removed: Removed) -> None:
                 try:
                     Path(path).rmdir()
                 except OSError as error:
-                    # The keys are not shredded yet: a folder must not keep them.
                     removed.failed[f"{path}/"] = f"{type(error).__name__}: {error.strerror}"
 
 
