@@ -41,11 +41,16 @@ def tell_places(name: str, properties: Mapping[str, Any]) -> None:
     if places is None or places in _told:
         return
     _told.add(places)
-    database = _database(properties)
-    if database is not None and not os.path.isabs(database) and not Path(database).exists():
+    if is_missing(properties):
         logger.warning("%s; there is no database yet, and a new one is made", places)
     else:
         logger.info("%s", places)
+
+
+def is_missing(properties: Mapping[str, Any]) -> bool:
+    """Whether a catalog's SQLite database is not there."""
+    database = _database(properties)
+    return database is not None and not Path(database).exists()
 
 
 def check_database(properties: Mapping[str, Any]) -> None:
@@ -54,10 +59,9 @@ def check_database(properties: Mapping[str, Any]) -> None:
     Raises:
         ConfigurationError: it is not there.
     """
-    database = _database(properties)
-    if database is None or Path(database).exists():
+    if not is_missing(properties):
         return
-    reason = ""
+    database, reason = str(_database(properties)), ""
     if not os.path.isabs(database):
         reason = f": {properties[URI]} is relative to the current folder. Go where the database is, or write its whole path"
     raise ConfigurationError(f"there is no catalog database at {os.path.abspath(database)}{reason}")

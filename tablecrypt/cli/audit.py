@@ -324,7 +324,7 @@ def _check_up(settings: Settings, table: str | None, key_ids: tuple[str, ...], r
     from tablecrypt.maintenance import doctor_without_catalog
 
     try:
-        catalog = settings.catalog()
+        catalog = settings.catalog(may_be_new=table is None)
     except Exception as error:
         if not isinstance(error, TablecryptError) and not is_external_error(error):
             raise

@@ -47,8 +47,11 @@ class Settings:
         if self.quiet and self.progress:
             raise ConfigurationError("--quiet and --progress exclude each other")
 
-    def catalog(self) -> Catalog:
+    def catalog(self, may_be_new: bool = False) -> Catalog:
         """Return the catalog as .pyiceberg.yaml, environment variables and --property describe it.
+
+        Args:
+            may_be_new: whether its database may be made now, as `doctor` does before there is a table.
 
         Raises:
             ConfigurationError: no encrypting catalog is configured under that name, its properties do not make one, or its database is
@@ -57,7 +60,7 @@ class Settings:
         from tablecrypt_catalog.configuration import Configured
 
         found = Configured.of(self.catalog_name, self.properties)
-        self._check(found)
+        self._check(found, may_be_new)
         try:
             return found.load()
         except ConfigurationError:
@@ -134,19 +137,21 @@ class Settings:
         with plain_tables_opened():
             return self.table(name)
 
-    def _check(self, found: Configured) -> None:
+    def _check(self, found: Configured, may_be_new: bool) -> None:
         """Refuse a catalog that is not configured, or whose database is not there; say which folder relative settings mean."""
         from tablecrypt_catalog.configuration import not_configured
-        from tablecrypt_catalog.local_places import check_database, relative_places
+        from tablecrypt_catalog.local_places import check_database, is_missing, relative_places
 
         if not found.is_described:
             missing = not_configured(found.name)
             if self.catalog_name:
                 raise missing
             raise ConfigurationError(f"no catalog is named: put --catalog NAME before the command; {missing}")
-        check_database(found.properties)
+        if not may_be_new:
+            check_database(found.properties)
         places = relative_places(found.name, found.properties)
-        if places is not None and not self.quiet:
+        # Of a database that is made, the catalog's own warning says where.
+        if places is not None and not self.quiet and not is_missing(found.properties):
             say(places, err=True)
 
     def kms_properties(self) -> Mapping[str, str]:

@@ -58,7 +58,7 @@ def test_a_table_is_read_and_written_from_any_folder(home: Path, elsewhere: Path
     assert not list(elsewhere.iterdir())
 
 
-@pytest.mark.parametrize("arguments", LOOKING, ids=lambda each: each[0])
+@pytest.mark.parametrize("arguments", [each for each in LOOKING if each != ["doctor"]], ids=lambda each: each[0])
 def test_a_command_in_another_folder_makes_no_database_and_says_which_is_missing(
     home: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
@@ -72,6 +72,21 @@ def test_a_command_in_another_folder_makes_no_database_and_says_which_is_missing
         done.stdout + done.stderr
     )
     assert not list(elsewhere.iterdir())
+
+
+def test_doctor_comes_before_the_first_table_and_says_where_the_database_is_made(
+    home: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(elsewhere)
+
+    done = run("--catalog", "prod", "doctor")
+
+    assert f"catalog prod: sqlite:///catalog.db is {elsewhere}/catalog.db" in caplog.text
+    assert "there is no database yet, and a new one is made" in caplog.text
+    assert "the catalog has tables: there is no table in it" in done.stdout
+    assert (elsewhere / "catalog.db").exists()
+    other = run("--catalog", "prod", "doctor", "db.orders")
+    assert "Table does not exist: db.orders" in other.stdout
 
 
 def test_a_command_says_once_which_files_relative_settings_mean(home: Path) -> None:

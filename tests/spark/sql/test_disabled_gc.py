@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 DELETE: Final = {
+    "erase": "CALL prod.system.erase(table => '{}', row_filter => 'id = 1')",
     "expire_snapshots": "CALL prod.system.expire_snapshots(table => '{}', older_than => TIMESTAMP '2100-01-01')",
     "remove_orphan_files": "CALL prod.system.remove_orphan_files(table => '{}')",
     "shred": "CALL prod.system.shred(table => '{}', whole_table => '{}')",
