@@ -1,6 +1,6 @@
 """A file that is there whole or not at all: the one place where a file of this machine gets new content.
 
-    without a name    the content goes to a file without one (Linux, file systems that know O_TMPFILE): a killed process leaves nothing
+    unnamed           the content goes to a file without a name (Linux, file systems that know O_TMPFILE): a killed process leaves nothing
     hidden            elsewhere to .<name>.<random> beside it: a killed process leaves that
     exclusive         to <name>.new beside it, a name that only one process can hold: of two that change the file at once, one is refused
 
@@ -18,8 +18,9 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Literal
 
+Place = Literal["unnamed", "hidden", "exclusive"]
 _PRIVATE: Final = 0o600
 _SHARED: Final = 0o666
 _DESCRIPTORS: Final = "/proc/self/fd"
@@ -28,7 +29,7 @@ _NO_UNNAMED_FILES: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.
 
 @contextmanager
 def atomic_file(
-    path: Path, *, replace: bool = True, durable: bool = False, private: bool = True, exclusive: bool = False
+    path: Path, *, replace: bool = True, durable: bool = False, private: bool = True, until_named: Place = "unnamed"
 ) -> Iterator[BinaryIO]:
     """Yield an open file that becomes `path` when the block ends without an error, and is gone when it ends with one.
 
@@ -37,18 +38,19 @@ def atomic_file(
         replace: whether a file of that name may be there already; if not, it is a FileExistsError.
         durable: flush file and folder to the disk.
         private: readable by its owner alone, whatever the process's umask; else by whomever the umask lets.
-        exclusive: refuse with FileExistsError while another process changes the file in this way.
+        until_named: where the content is before that, as drawn above. "unnamed" is "hidden" where the system has no files without a name;
+            "exclusive" refuses with FileExistsError while another process changes the file in this way.
     """
     if not replace and path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     mode = _PRIVATE if private else _SHARED
     folder = path.absolute().parent
-    unnamed = None if exclusive else _open_unnamed(folder, mode)
+    unnamed = _open_unnamed(folder, mode) if until_named == "unnamed" else None
     if unnamed is not None:
         with _unnamed(unnamed, path, replace, durable) as file:
             yield file
     else:
-        beside = path.with_name(f"{path.name}.new") if exclusive else _hidden(path)
+        beside = path.with_name(f"{path.name}.new") if until_named == "exclusive" else _hidden(path)
         with _named(beside, path, mode, durable) as file:
             yield file
     if durable:

@@ -13,11 +13,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from tablecrypt.setting_kinds import Choice, Property, Switch
+from tablecrypt.setting_kinds import Property, Switch
 
-_of_tables: Final = partial(Property, scope="iceberg")
 _switch: Final = partial(Switch, scope="iceberg")
-_choice: Final = partial(Choice, scope="iceberg")
 
 GC_ENABLED: Final = _switch(
     name="gc.enabled",

@@ -1,4 +1,4 @@
-"""Fixtures that the whole suite shares: an AWS that runs in this process, and an environment without real credentials."""
+"""Fixtures that the whole suite shares: catalogs, an AWS that runs in this process, and an environment without real credentials."""
 
 from __future__ import annotations
 
@@ -8,25 +8,37 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
 from sqlalchemy import Engine, event
 
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
 from tests.support.browser import browser_problem
+from tests.support.example_counts import register_profiles
 from tests.support.java_version import java_problem
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyiceberg.table import Table
+
+    from tablecrypt_catalog import EncryptedSqlCatalog
     from tests.support.browser import Browser
     from tests.support.hive import HiveMetastore
+    from tests.support.java import JavaOracle
     from tests.support.plaintext_scan import Registry
     from tests.support.postgres import PostgresServer
+    from tests.support.protected_tables import Clients
     from tests.support.rest_server import RestServer
 
-pytest_plugins = ["tests.support.plaintext_scan", "tests.support.selection"]
+pytest_plugins = [
+    "tests.support.durations",
+    "tests.support.failing_examples",
+    "tests.support.plaintext_scan",
+    "tests.support.shards",
+    "tests.support.tiers",
+    "tests.support.selection",
+]
 
-# The same examples in every run, and no deadline that a busy machine could miss.
-settings.register_profile("tests", derandomize=True, deadline=None)
-settings.load_profile("tests")
+register_profiles()
 
 # Set before any SDK reads them: no test may find a developer's real profile, instance role or endpoint, but for those of tests/live.
 if not any(name.startswith("TABLECRYPT_LIVE_") for name in os.environ):
@@ -83,6 +95,16 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
+def java(java_runtime: None, aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaOracle]:
+    """Iceberg Java, started once per session: modules register tables in a namespace of their own. Without a fit Java the test is skipped,
+    except in CI: there it fails."""
+    from tests.support.java import JavaOracle
+
+    with JavaOracle(tmp_path_factory.mktemp("java-oracle"), aws.endpoint) as oracle:
+        yield oracle
+
+
+@pytest.fixture(scope="session")
 def rest_server(java_runtime: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer]:
     """Iceberg's reference REST catalog server, started once per session. Without a fit Java its tests are skipped, in CI they fail."""
     from tests.support.rest_server import RestServer
@@ -109,3 +131,49 @@ def postgres() -> Iterator[PostgresServer]:
     server = PostgresServer()
     yield server
     server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def uri(request: pytest.FixtureRequest, warehouse: Path) -> str:
+    """Where the database of a catalog is: each test with it runs on SQLite and on PostgreSQL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{warehouse}/catalog.db"
+    uri: str = request.getfixturevalue("postgres").new_database()
+    return uri
+
+
+@pytest.fixture
+def catalog(warehouse: Path, aws: AwsServer) -> EncryptedSqlCatalog:
+    """A catalog on SQLite in `warehouse`, with keys in moto's KMS and the namespace `db`."""
+    from tests.support.tables import encrypted_sql_catalog
+
+    return encrypted_sql_catalog(warehouse, aws)
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Clients:
+    """Two clients of one catalog, of which one may not use the master keys of columns."""
+    from tests.support.protected_tables import clients
+
+    return clients(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def module_table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """A table with every kind of file for the tests of one module, which may damage it below `put_back`, and must not commit to it."""
+    from tests.support.plaintext_scan import unwatch
+    from tests.support.tables import encrypted_sql_catalog, maintained_table
+
+    folder = tmp_path_factory.mktemp("module-table")
+    unwatch(folder)
+    return maintained_table(encrypted_sql_catalog(folder, aws))
+
+
+@pytest.fixture(scope="module")
+def java_storage(aws: AwsServer) -> AwsServer:
+    """A store with the tables that Iceberg Java wrote (tests/vectors/golden and tests/vectors/java)."""
+    from tests.support.vectors import GOLDEN, JAVA
+
+    for folder in (GOLDEN, JAVA):
+        aws.load_bucket(folder / "s3")
+    return aws

@@ -26,6 +26,9 @@ PACKAGE_FOLDERS: Final = sorted({path.parent for path in MODULES if (path.parent
 LONGEST_MODULE: Final = 500
 LONGEST_FOLDER: Final = 27
 
+PRODUCT: Final = tuple(package.name for package in PACKAGES)
+TESTS: Final = sorted(path for path in (ROOT / "tests").rglob("*.py") if "vectors" not in path.parts)
+
 # The packages that may use private names of PyIceberg: one below the tables, one below the catalogs.
 ADAPTERS: Final = tuple(package / "_pyiceberg" for package in (LIBRARY / "table", PACKAGES[1]))
 
@@ -221,6 +224,47 @@ def test_the_architecture_page_names_every_module() -> None:
     modules = Counter(path.name for path in MODULES if path.name != "__init__.py")
 
     assert (modules - named, named - modules) == (Counter(), Counter()), "modules that the page leaves out, and names without a module"
+
+
+def _patches(tree: ast.Module) -> Iterator[str]:
+    """What a test replaces an attribute of: whatever pytest's `setattr` is given, and names that are imported from the product; mocks."""
+    product: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            product |= {alias.asname or alias.name.split(".")[0] for alias in node.names if alias.name.split(".")[0] in PRODUCT}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PRODUCT:
+            product |= {alias.asname or alias.name for alias in node.names}
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and re.search(r"\bmock\b", ast.unparse(node)):
+            yield ast.unparse(node)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("setattr", "delattr"):
+            if isinstance(node.func, ast.Attribute) or _root_name(node.args[0]) in product:
+                yield ast.unparse(node.args[0])
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)) and _root_name(node) in product:
+            yield ast.unparse(node)
+
+
+def test_no_test_patches_the_product() -> None:
+    """It gives arguments, or comes from outside: CONTRIBUTING.md. What is left is beside its reason in the test."""
+    patched = {(_name(path), patch) for path in TESTS for patch in _patches(_tree(path))}
+    assert patched == {("tests/maintenance/test_erase.py", "Path")}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "monkeypatch.setattr('tablecrypt.kms.aws.X', 1)",
+        "def test(patch, table): patch.setattr(table, 'io', 1)",
+        "from tablecrypt.kms import aws\naws.X = 1",
+        "from tablecrypt_catalog.sql import EncryptedSqlCatalog as Catalog\nsetattr(Catalog, 'load_table', None)",
+        "import tablecrypt.kms.aws\ndel tablecrypt.kms.aws.X",
+        "from unittest import mock",
+        "from unittest.mock import patch",
+        "import unittest.mock as fake",
+    ],
+)
+def test_the_look_for_patches_sees_every_way_to_make_one(source: str) -> None:
+    assert list(_patches(ast.parse(source)))
 
 
 def test_no_work_is_left_open_in_the_tree() -> None:

@@ -7,12 +7,14 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from tablecrypt import _atomic_file
-from tablecrypt._atomic_file import atomic_file
+from tablecrypt._atomic_file import Place, atomic_file
+from tests.support.observed_calls import observed
 
 WRITER = """
 import os, sys
@@ -26,11 +28,9 @@ with atomic_file(Path(sys.argv[1]), replace=sys.argv[2] == "replace", durable=sy
 
 
 @pytest.fixture(params=["unnamed", "hidden", "exclusive"])
-def options(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
-    """Each way in which a file can be without its name until it is whole."""
-    if request.param == "hidden":
-        monkeypatch.setattr(_atomic_file, "_open_unnamed", lambda *_: None)
-    return {"exclusive": request.param == "exclusive"}
+def place(request: pytest.FixtureRequest) -> Place:
+    """Each place where a file can be until it is whole."""
+    return cast("Place", request.param)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -44,10 +44,10 @@ def test_a_killed_writer_leaves_nothing(tmp_path: Path, number: signal.Signals, 
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_file_gets_its_name_when_it_is_whole(tmp_path: Path, options: dict[str, bool], durable: bool) -> None:
+def test_a_file_gets_its_name_when_it_is_whole(tmp_path: Path, place: Place, durable: bool) -> None:
     target = tmp_path / "file"
     for content in (b"one", b"two"):
-        with atomic_file(target, durable=durable, **options) as file:
+        with atomic_file(target, durable=durable, until_named=place) as file:
             file.write(content)
             assert not target.exists() or target.read_bytes() != content
         assert target.read_bytes() == content
@@ -55,42 +55,40 @@ def test_a_file_gets_its_name_when_it_is_whole(tmp_path: Path, options: dict[str
 
 
 @pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o640)])
-def test_a_private_file_is_its_owners_alone_and_another_what_the_umask_lets(
-    tmp_path: Path, options: dict[str, bool], private: bool, mode: int
-) -> None:
+def test_a_private_file_is_its_owners_alone_and_another_what_the_umask_lets(tmp_path: Path, place: Place, private: bool, mode: int) -> None:
     target = tmp_path / "file"
     before = os.umask(0o027)
     try:
         for _ in range(2):
-            with atomic_file(target, private=private, **options) as file:
+            with atomic_file(target, private=private, until_named=place) as file:
                 file.write(b"rows")
             assert stat.S_IMODE(target.stat().st_mode) == mode
     finally:
         os.umask(before)
 
 
-def test_an_error_leaves_what_was_there(tmp_path: Path, options: dict[str, bool]) -> None:
+def test_an_error_leaves_what_was_there(tmp_path: Path, place: Place) -> None:
     target = tmp_path / "file"
     for content in (None, b"before"):
         if content is not None:
             target.write_bytes(content)
-        with pytest.raises(KeyError), atomic_file(target, **options) as file:
+        with pytest.raises(KeyError), atomic_file(target, until_named=place) as file:
             file.write(b"half")
             raise KeyError
         assert [each.read_bytes() for each in tmp_path.iterdir()] == ([] if content is None else [content])
 
 
-def test_a_writer_may_close_the_file_itself(tmp_path: Path, options: dict[str, bool]) -> None:
-    with atomic_file(tmp_path / "file", durable=True, **options) as file:
+def test_a_writer_may_close_the_file_itself(tmp_path: Path, place: Place) -> None:
+    with atomic_file(tmp_path / "file", durable=True, until_named=place) as file:
         file.write(b"rows")
         file.close()
     assert (tmp_path / "file").read_bytes() == b"rows"
 
 
-def test_a_file_that_is_there_is_not_replaced_unless_it_may_be(tmp_path: Path, options: dict[str, bool]) -> None:
+def test_a_file_that_is_there_is_not_replaced_unless_it_may_be(tmp_path: Path, place: Place) -> None:
     target = tmp_path / "file"
     target.write_bytes(b"theirs")
-    with pytest.raises(FileExistsError) as refused, atomic_file(target, replace=False, **options):
+    with pytest.raises(FileExistsError) as refused, atomic_file(target, replace=False, until_named=place):
         pytest.fail("nothing is opened")
     assert (refused.value.filename, target.read_bytes(), list(tmp_path.iterdir())) == (str(target), b"theirs", [target])
 
@@ -106,28 +104,23 @@ def test_a_file_that_came_meanwhile_is_not_replaced(tmp_path: Path) -> None:
 
 def test_of_two_exclusive_writers_one_is_refused(tmp_path: Path) -> None:
     target = tmp_path / "file"
-    with atomic_file(target, exclusive=True) as first:
-        with pytest.raises(FileExistsError) as refused, atomic_file(target, exclusive=True):
+    with atomic_file(target, until_named="exclusive") as first:
+        with pytest.raises(FileExistsError) as refused, atomic_file(target, until_named="exclusive"):
             pytest.fail("the first still holds it")
         assert Path(refused.value.filename) == tmp_path / "file.new"
         first.write(b"first")
     assert target.read_bytes() == b"first"
 
 
-def test_a_durable_file_is_flushed_before_it_has_its_name_and_its_folder_after(
-    tmp_path: Path, options: dict[str, bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_durable_file_is_flushed_before_it_has_its_name_and_its_folder_after(tmp_path: Path, place: Place) -> None:
     """Without the second flush a power cut may bring the folder back without the file, or with the old one."""
     target = tmp_path / "file"
     flushed: list[tuple[bool, bool, int]] = []
-    real = os.fsync
 
-    def fsync(descriptor: int) -> None:
-        status = os.fstat(descriptor)
+    def look(names: Mapping[str, Any]) -> None:
+        status = os.fstat(names["descriptor"])
         flushed.append((stat.S_ISDIR(status.st_mode), target.exists(), 0 if stat.S_ISDIR(status.st_mode) else status.st_size))
-        real(descriptor)
 
-    monkeypatch.setattr(os, "fsync", fsync)
-    with atomic_file(target, durable=True, **options) as file:
+    with observed(os.fsync, look), atomic_file(target, durable=True, until_named=place) as file:
         file.write(b"rows")
     assert flushed == [(False, False, 4), (True, True, 0)]

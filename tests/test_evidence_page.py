@@ -13,8 +13,8 @@ import pytest
 import strictyaml
 
 from tablecrypt import load_catalog
-from tests.support.maintained_table import rows
 from tests.support.pages import DOCS, ROOT, blocks
+from tests.support.tables import team_rows
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,7 @@ def home(warehouse: Path) -> Path:
     (home / ".pyiceberg.yaml").write_text(strictyaml.as_document({"catalog": {"prod": properties}}).as_yaml(), encoding="utf-8")
     catalog = load_catalog("prod", **properties)
     catalog.create_namespace("db")
-    catalog.create_table("db.orders", rows(0).schema, properties={"encryption.key-id": "orders"}).append(rows(0))
+    catalog.create_table("db.orders", team_rows(0).schema, properties={"encryption.key-id": "orders"}).append(team_rows(0))
     return home
 
 

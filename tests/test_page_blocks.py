@@ -41,6 +41,7 @@ ELSEWHERE: Final = {
     "docs/start/gcp.md": "needs Google Cloud; tests/test_start_pages.py compares its parts",
     "docs/start/vault.md": "needs a Vault; tests/test_start_pages.py compares its parts",
     "docs/start/spark.md": "needs Java; runs below",
+    "docs/how-to/test-your-own.md": "tests/testing/test_page.py runs it with pytest",
 }
 """Pages that run as a whole in another place, or nowhere."""
 
@@ -71,6 +72,9 @@ OTHER_PROGRAMS: Final = {
     "vault": "needs a Vault",
     "spark-sql": "needs Spark",
     "cat": "shows a file",
+    "gh": "asks the service that keeps the attestations",
+    "git": "tags and clones a release",
+    "sha256sum": "checks a release: tests/test_release.py",
 }
 """What begins a line in a block of commands beside tablecrypt, and why it is left out."""
 

@@ -92,7 +92,7 @@ def test_every_catalog_configuration_is_one_that_pyiceberg_refuses(document: Pat
 
 @pytest.mark.parametrize(
     "program",
-    [README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*.py")))],
+    [README, *(path.read_text(encoding="utf-8") for path in [*sorted((ROOT / "examples").glob("*.py")), ROOT / "tablecrypt/cli/demo.py"])],
     ids=lambda text: text[:30],
 )
 def test_every_program_that_users_copy_loads_its_catalog_so_that_a_slip_is_refused(program: str) -> None:

@@ -18,11 +18,10 @@ from tablecrypt import maintenance, orc, parquet
 from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.key_tables import SCHEMA, rows
+from tests.support.tables import MASTER_KEY, memory_catalog, memory_kms, new_table, rows
 
 UNSHOWN: Final = "a-value-that-no-message-shows"
-KMS: Final = {"encryption.kms-type": "memory", "kms.memory.name": "wrong-types"}
+KMS: Final = memory_kms("wrong-types")
 FILE_KEYS: Final = parquet.FileKeys(footer_key=b"k" * 16)
 ROWS: Final = pa.table({"id": [1, 2], "ssn": ["a", "b"]})
 
@@ -49,7 +48,7 @@ GIVEN: Final[Mapping[str, Any]] = {
     "old": FILE_KEYS,
     "new": FILE_KEYS,
     "schema": ROWS.schema,
-    "key_id": "orders",
+    "key_id": MASTER_KEY,
     "column": "ssn",
     "earlier": "{}",
     "location": "file:///nowhere",
@@ -58,7 +57,7 @@ GIVEN: Final[Mapping[str, Any]] = {
     "operation": maintenance.verify,
     "kms": MemoryKeyManagementClient(KMS),
     "client": MemoryKeyManagementClient(KMS),
-    "table_key_id": "orders",
+    "table_key_id": MASTER_KEY,
     "properties": KMS,
     "key_name": "pii",
     "name": "prod",
@@ -83,12 +82,7 @@ CHECKED: Final = [(function, name) for function, name in PLACES if name not in U
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    MemoryKeyManagementClient(KMS, {"orders": bytes(32)})
-    catalog = EncryptedInMemoryCatalog("prod", **KMS, warehouse=f"file://{tmp_path_factory.mktemp('wrong-types')}")
-    catalog.create_namespace("db")
-    table = catalog.create_table("db.t", SCHEMA, properties={"encryption.key-id": "orders"})
-    table.append(rows(0))
-    return table
+    return new_table(memory_catalog(tmp_path_factory.mktemp("wrong-types")), appends=[rows(0)])
 
 
 def given(function: str, table: Table) -> dict[str, Any]:

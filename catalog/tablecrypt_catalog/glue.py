@@ -8,7 +8,7 @@ load and every commit checks. Parameters of others stay as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyiceberg.catalog import METADATA_LOCATION
 from pyiceberg.table import StagedTable, Table
@@ -26,9 +26,6 @@ from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
 from tablecrypt_catalog.pins.record import creation, table_version
 from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted
-
-if TYPE_CHECKING:
-    pass
 
 
 class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):

@@ -28,6 +28,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
+from tablecrypt_catalog._pyiceberg.hive import HiveCatalogAdapter  # first: it says which extra brings the client of the metastore
+
+# isort: split
 from hive_metastore.ThriftHiveMetastore import Client
 from hive_metastore.ttypes import CheckLockRequest, EnvironmentContext, LockResponse, LockState, MetaException, UnlockRequest
 from hive_metastore.ttypes import Table as HiveTable
@@ -43,7 +46,6 @@ from tablecrypt import properties as names
 from tablecrypt.arguments import check_text
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file
-from tablecrypt_catalog._pyiceberg.hive import HiveCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
 from tablecrypt_catalog.table_encryption import LoadedTable, is_encrypted

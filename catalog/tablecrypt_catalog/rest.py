@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import Field, SerializeAsAny, ValidationError
 from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, RestCatalog, ScanPlanningMode, TableResponse
@@ -54,9 +54,6 @@ from tablecrypt_catalog.pins.record import TableVersion, creation, moves_of, tab
 from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer
 from tablecrypt_catalog.rest_views import RestViews
 from tablecrypt_catalog.table_encryption import check_metadata, check_updates, encrypted_table, is_encrypted, proof_of_heads
-
-if TYPE_CHECKING:
-    pass
 
 AnsweredMetadata = Annotated[TableMetadataV1 | TableMetadataV2 | EncryptedTableMetadata, Field(discriminator="format_version")]
 """Table metadata in which version 3 keeps what encryption needs."""

@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import URI, Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
@@ -64,9 +63,6 @@ from tablecrypt_catalog.table_encryption import (
     refusing_unreadable,
     table_from_metadata,
 )
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ValidationError
@@ -46,9 +46,6 @@ from tablecrypt.table.table_files import TableFileIO, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_name_mapping
 from tablecrypt_catalog.pins.proven_heads import Proof, ProvenHeads
 from tablecrypt_catalog.pins.record import TableVersion, folders_on_first_sight, table_version
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 _WARNED_UNPINNED: Final[set[tuple[str, Identifier]]] = set()

@@ -31,7 +31,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TABLE_FAILED: Final = "of several tables, one failed; the report says which and why"
 BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
-GLOB_CHARACTERS: Final = frozenset("*?[")
 _CODES: Final = {
     0: "success",
     REFUSED: "refused or failed, wrong arguments, or not confirmed; stderr says why",
@@ -270,7 +269,7 @@ class Chosen:
     @classmethod
     def of(cls, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...]) -> Self:
         """Return what the arguments say; a glob in the place of a table is one of those to include."""
-        if table is None or not GLOB_CHARACTERS.intersection(table):
+        if table is None or not is_glob(table):
             return cls(table, include, exclude)
         return cls(None, (table, *include), exclude)
 
@@ -282,8 +281,6 @@ class Chosen:
             ConfigurationError: neither a table nor a glob is given, or both are.
         """
         self.refuse_both()
-        if self.table is not None and is_glob(self.table):
-            raise ConfigurationError(f"{self.table!r} is a glob and not a table's name: write --include '{self.table}'")
         if not self._has_globs and self.table is None:
             raise ConfigurationError("name a table, or choose several with --include 'db.*', or all with --include '*'")
         return self._has_globs

@@ -34,6 +34,7 @@ TABLE_COMMANDS: Final = {
     "orphans": "Find and remove files that do not belong to the table.",
 }
 OTHER_COMMANDS: Final = {
+    "demo": "Make an encrypted table, and look at its bytes.",
     "keygen": "Create a master key in a key file.",
     "encrypt-file": "Encrypt one file.",
     "decrypt-file": "Decrypt one file.",
@@ -56,6 +57,7 @@ _MODULES: Final = {
     "tables": ("reencrypt", "migrate", "compact", "relocate", "orphans"),
     "shredding": ("shred",),
     "completion": ("completion",),
+    "demo": ("demo",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 COMMANDS: Final = {**TABLE_COMMANDS, **OTHER_COMMANDS}

@@ -23,23 +23,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import boto3
-import botocore.session
-from botocore.config import Config
-from botocore.credentials import CredentialProvider, CredentialResolver, DeferredRefreshableCredentials
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    CredentialRetrievalError,
-    HTTPClientError,
-    NoCredentialsError,
-    NoRegionError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    TokenRetrievalError,
-)
-from botocore.exceptions import ConnectionError as NotConnectedError
-
 from tablecrypt.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -47,6 +30,7 @@ from tablecrypt.errors import (
     KmsAccessDeniedError,
     KmsError,
     KmsUnavailableError,
+    MissingExtraError,
     TablecryptError,
 )
 from tablecrypt.kms.client import GeneratedKey, check_key_length
@@ -72,6 +56,26 @@ from tablecrypt.properties import (
     STS_ENDPOINT,
 )
 from tablecrypt.setting_kinds import Property
+
+try:
+    import boto3
+    import botocore.session
+    from botocore.config import Config
+    from botocore.credentials import CredentialProvider, CredentialResolver, DeferredRefreshableCredentials
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        CredentialRetrievalError,
+        HTTPClientError,
+        NoCredentialsError,
+        NoRegionError,
+        PartialCredentialsError,
+        ProfileNotFound,
+        TokenRetrievalError,
+    )
+    from botocore.exceptions import ConnectionError as NotConnectedError
+except ModuleNotFoundError as error:
+    raise MissingExtraError.named(f"encryption.kms-type 'aws' needs the package {error.name}", "aws") from error
 
 if TYPE_CHECKING:
     from mypy_boto3_kms import KMSClient

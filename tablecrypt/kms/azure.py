@@ -19,12 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from azure.core import exceptions as azure
-from azure.core.credentials import TokenCredential
-from azure.core.rest import HttpRequest
-from azure.identity import ClientSecretCredential, DefaultAzureCredential
-from azure.keyvault.keys import KeyClient
-
 from tablecrypt.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -32,11 +26,21 @@ from tablecrypt.errors import (
     KmsAccessDeniedError,
     KmsError,
     KmsUnavailableError,
+    MissingExtraError,
     TablecryptError,
 )
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping
 from tablecrypt.kms.resilient import PerProcess
 from tablecrypt.properties import ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID, AZURE_KEY_WRAP_ALGORITHM, AZURE_KEYVAULT_URL
+
+try:
+    from azure.core import exceptions as azure
+    from azure.core.credentials import TokenCredential
+    from azure.core.rest import HttpRequest
+    from azure.identity import ClientSecretCredential, DefaultAzureCredential
+    from azure.keyvault.keys import KeyClient
+except ModuleNotFoundError as error:
+    raise MissingExtraError.named(f"encryption.kms-type 'azure' needs the package {error.name}", "azure") from error
 
 # A name, or a name and a version: never a URL, so that metadata cannot send a caller's token to another host.
 _KEY_ID: Final = re.compile(r"(?P<name>[0-9A-Za-z-]{1,127})(/(?P<version>[0-9a-f]{32}))?")

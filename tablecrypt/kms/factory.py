@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Final, cast
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.errors import ConfigurationError, MissingExtraError
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.resilient import PerProcess, ResilientKeyManagementClient
 from tablecrypt.properties import KMS_IMPL, KMS_TYPE, check_own_properties, for_executors, is_foreign_kms, kms_impl
@@ -26,19 +26,17 @@ from tablecrypt.properties import KMS_IMPL, KMS_TYPE, check_own_properties, for_
 
 @dataclass(frozen=True)
 class _Service:
-    """Where a built-in client lives, and the pip extra with the top-level packages of its SDK."""
+    """Where a built-in client lives. Its module raises MissingExtraError on import where its SDK is not installed."""
 
     module: str
     class_name: str
-    extra: str | None = None
-    sdk_packages: tuple[str, ...] = ()
 
 
 _SERVICES: Final[Mapping[str, _Service]] = {
-    "aws": _Service("tablecrypt.kms.aws", "AwsKeyManagementClient", "aws", ("boto3", "botocore")),
-    "gcp": _Service("tablecrypt.kms.gcp", "GcpKeyManagementClient", "gcp", ("google",)),
-    "azure": _Service("tablecrypt.kms.azure", "AzureKeyManagementClient", "azure", ("azure",)),
-    "vault": _Service("tablecrypt.kms.vault", "VaultKeyManagementClient", "vault", ("hvac", "requests")),
+    "aws": _Service("tablecrypt.kms.aws", "AwsKeyManagementClient"),
+    "gcp": _Service("tablecrypt.kms.gcp", "GcpKeyManagementClient"),
+    "azure": _Service("tablecrypt.kms.azure", "AzureKeyManagementClient"),
+    "vault": _Service("tablecrypt.kms.vault", "VaultKeyManagementClient"),
     "local": _Service("tablecrypt.kms.local_file", "LocalFileKeyManagementClient"),
     "memory": _Service("tablecrypt.kms.memory", "MemoryKeyManagementClient"),
 }
@@ -118,13 +116,7 @@ def _constructor(properties: Mapping[str, str]) -> Callable[[Mapping[str, str]],
 
 def _built_in(kms_type: str) -> Callable[[Mapping[str, str]], KeyManagementClient]:
     service = _SERVICES[kms_type]
-    try:
-        module = import_module(service.module)
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in service.sdk_packages:
-            raise
-        raise MissingExtraError.named(f"{KMS_TYPE.name} {kms_type!r} needs the package {error.name}", service.extra or kms_type) from error
-    return cast("Callable[[Mapping[str, str]], KeyManagementClient]", getattr(module, service.class_name))
+    return cast("Callable[[Mapping[str, str]], KeyManagementClient]", getattr(import_module(service.module), service.class_name))
 
 
 def _from_class_path(path: str) -> Callable[[Mapping[str, str]], KeyManagementClient]:

@@ -14,11 +14,6 @@ from contextlib import contextmanager
 from typing import Final
 
 import requests
-from google.api_core import exceptions as api
-from google.api_core.client_options import ClientOptions
-from google.auth import exceptions as auth
-from google.cloud.kms_v1 import KeyManagementServiceClient
-from google.oauth2.credentials import Credentials
 
 from tablecrypt.errors import (
     AuthenticationError,
@@ -27,12 +22,22 @@ from tablecrypt.errors import (
     KmsAccessDeniedError,
     KmsError,
     KmsUnavailableError,
+    MissingExtraError,
     TablecryptError,
 )
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping
 from tablecrypt.kms.redaction import key_call, silence_in_key_calls
 from tablecrypt.kms.resilient import PerProcess
 from tablecrypt.properties import GCP_KMS_ENDPOINT, GCS_OAUTH2_TOKEN
+
+try:
+    from google.api_core import exceptions as api
+    from google.api_core.client_options import ClientOptions
+    from google.auth import exceptions as auth
+    from google.cloud.kms_v1 import KeyManagementServiceClient
+    from google.oauth2.credentials import Credentials
+except ModuleNotFoundError as error:
+    raise MissingExtraError.named(f"encryption.kms-type 'gcp' needs the package {error.name}", "gcp") from error
 
 _SDK: Final = "google.cloud.kms_v1.services.key_management_service"
 silence_in_key_calls(f"{_SDK}.client", f"{_SDK}.transports.rest", "google.auth.transport.requests", "google.auth._helpers")

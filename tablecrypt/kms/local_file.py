@@ -102,7 +102,7 @@ def changed_key_file(path: Path) -> Iterator[BinaryIO]:
     """
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(atomic_file(path, durable=True, exclusive=True))
+            file = stack.enter_context(atomic_file(path, durable=True, until_named="exclusive"))
         except FileExistsError as error:
             raise ConfigurationError(f"{error.filename} exists: another process is changing the key file; if none is, remove it") from error
         except OSError as error:

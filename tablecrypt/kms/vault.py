@@ -14,8 +14,6 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-import hvac
-import hvac.exceptions
 import requests
 
 from tablecrypt.errors import (
@@ -26,6 +24,7 @@ from tablecrypt.errors import (
     KmsAccessDeniedError,
     KmsError,
     KmsUnavailableError,
+    MissingExtraError,
     TablecryptError,
 )
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, rewrap_by_unwrapping
@@ -39,6 +38,12 @@ from tablecrypt.properties import (
     VAULT_TRANSIT_MOUNT,
     VAULT_URL,
 )
+
+try:
+    import hvac
+    import hvac.exceptions
+except ModuleNotFoundError as error:
+    raise MissingExtraError.named(f"encryption.kms-type 'vault' needs the package {error.name}", "vault") from error
 
 _TIMEOUT_SECONDS: Final = 10
 # One path segment and nothing that climbs: a key id from metadata must not reach another path of Vault.

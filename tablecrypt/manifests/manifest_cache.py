@@ -31,8 +31,7 @@ from tablecrypt.manifests.manifest_file import EncryptedManifestFile, open_manif
 from tablecrypt.manifests.manifest_list import ManifestList, read_manifest_list
 from tablecrypt.properties import MANIFEST_CACHE_BYTES
 
-_BATCH_BYTES: Final = 4 * 1024 * 1024
-"""How many stored bytes of manifests are decoded together, at least."""
+BATCH_BYTES: Final = 4 * 1024 * 1024
 
 
 class Kept(Protocol):
@@ -79,25 +78,30 @@ def known_manifest_list(io: EncryptingFileIO, location: str, key_metadata: Stand
     return kept.copied()
 
 
-def read_in_columns(io: FileIO, manifests: Sequence[EncryptedManifestFile]) -> Iterator[Entries]:
+def read_in_columns(io: FileIO, manifests: Sequence[EncryptedManifestFile], batch_bytes: int = BATCH_BYTES) -> Iterator[Entries]:
     """Yield the live entries of manifests, of as many together as are read together.
+
+    Args:
+        io: of the table.
+        manifests: in the order of their entries.
+        batch_bytes: how many stored bytes of them are decoded together, at least.
 
     Raises:
         ConfigurationError: `io` is no EncryptingFileIO.
         PlaintextRefusedError, AuthenticationError, FormatError: as EncryptedManifestFile.fetch_manifest_entry.
     """
-    for batch in _batches(manifests):
+    for batch in _batches(manifests, batch_bytes):
         columns = _columns(encrypting_io(io, f"{batch[0].manifest_path}: an encrypted manifest"), batch)
         yield Entries.of(list(zip(batch, columns, strict=True)))
 
 
-def _batches(manifests: Sequence[EncryptedManifestFile]) -> Iterator[list[EncryptedManifestFile]]:
+def _batches(manifests: Sequence[EncryptedManifestFile], least_bytes: int) -> Iterator[list[EncryptedManifestFile]]:
     batch: list[EncryptedManifestFile] = []
     size = 0
     for manifest in manifests:
         batch.append(manifest)
         size += manifest.manifest_length
-        if size >= _BATCH_BYTES:
+        if size >= least_bytes:
             yield batch
             batch, size = [], 0
     if batch:

@@ -95,11 +95,6 @@ class DecryptedManifest:
     entries: list[ManifestEntry]
 
 
-def read_entries(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata, content: ManifestContent) -> list[ManifestEntry]:
-    """Return the entries of `read_manifest`."""
-    return read_manifest(io, location, key_metadata, content).entries
-
-
 def read_manifest(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata, content: ManifestContent) -> DecryptedManifest:
     """Decrypt the manifest at `location`.
 

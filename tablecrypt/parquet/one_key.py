@@ -4,40 +4,34 @@ An Iceberg manifest has room for one key per data file. Parquet Modular Encrypti
 clear. Neither is read from a table: Arrow would read the column in the clear without authenticating it, and while it looks at the
 statistics of a column whose key it lacks, it ends the process.
 
-Each column chunk says in the footer which key it has. Decoding all of them takes longer than reading a few columns of a wide file, so the
-authenticated footer is searched first for the bytes in which Thrift's compact protocol writes that:
+Each column chunk says in the authenticated footer which key it has. All chunks are asked, and nothing else of them is decoded, which
+reading a few columns of a wide file would wait for. What other bytes look like never counts: a name or a statistic can hold any.
 
-    field 8 of the chunk, a struct | its field 1, an empty struct, end | end       the footer's key, as many times as there are chunks
-    field 8 of the chunk, a struct | its field 2, a struct | its field 1, a list   a key of the column's own, nowhere
-
-The search begins at the number of rows, behind the schema, whose types look like the first of these. Only where it finds something else,
-which statistics can cause by accident, all chunks are decoded, and these decide.
+    a chunk's field 8, as it is stored     0c | 1c 00 | 00     the struct's field 1, an empty struct: the footer's key
+                                           0c | 2c … | 00      its field 2, a struct: a key of the column's own
+                                           not there           the column is in the clear
 
 Specification: Apache Parquet, "Parquet Modular Encryption", section 5.2; parquet.thrift, ColumnCryptoMetaData.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from tablecrypt._bytes import varint, zigzag
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.parquet.footer import StoredFooter
+from tablecrypt.parquet.footer import StoredFooter, described
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import FileCiphers, FileLayout
 from tablecrypt.parquet.modules import FOOTER_SUFFIX
 from tablecrypt.parquet.storage import Source
+from tablecrypt.parquet.thrift import ColumnChunk, FileMetaData, RowGroup
+from tablecrypt.parquet.thrift_reader import stored_values
 
-_ROWS_HEADER: Final = b"\x16"
-_GROUPS_HEADER: Final = b"\x19"
-_HEADER: Final = rb"[\x1c\x2c\x3c\x4c\x5c\x6c\x7c\x8c]"
-"""Of field 8 of a chunk, which says how many ids lie between it and the field before. What begins with a literal is found sooner."""
-_FOOTER_KEY: Final = re.compile(rb"\x1c\x00\x00(?<=" + _HEADER + rb"\x1c\x00\x00)(?<!\x19.\x1c\x00\x00)(?=[\x00\x18])", re.DOTALL)
-"""And then the chunk ends, or field 9 begins. A list of one column order, whose header begins with 19, reads the same after that."""
-_OWN_KEY: Final = re.compile(rb"\x2c\x19(?<=" + _HEADER + rb"\x2c\x19)")
+_KEY_OF_CHUNK: Final = (FileMetaData.ROW_GROUPS, RowGroup.COLUMNS, ColumnChunk.CRYPTO_METADATA)
+_FOOTER_KEY: Final = b"\x1c\x00\x00"
+_OWN_KEY: Final = b"\x2c"
 
 
 def check_one_key(footer: StoredFooter, key_metadata: StandardKeyMetadata, opened: pq.FileMetaData, source: Any) -> None:
@@ -55,18 +49,20 @@ def check_one_key(footer: StoredFooter, key_metadata: StandardKeyMetadata, opene
         TamperedFileError: the footer does not authenticate.
     """
     ciphers = FileCiphers(footer, FileKeys.of_table_file(key_metadata))
-    if counted_keys(footer, ciphers, opened.num_rows) == (opened.num_row_groups * opened.num_columns, 0):
+    if counted_keys(footer, ciphers) == (opened.num_row_groups * opened.num_columns, 0):
         return
     for chunk in FileLayout(Source(source, footer.location), footer, ciphers).chunks():
         _ = chunk.cipher  # an error for every other than that of the footer
 
 
-def counted_keys(footer: StoredFooter, ciphers: FileCiphers, num_rows: int) -> tuple[int, int]:
-    """Return how often the footer seems to say that a chunk has the footer's key, and that it has one of its own: at least so often.
+def counted_keys(footer: StoredFooter, ciphers: FileCiphers) -> tuple[int, int]:
+    """Return how many chunks have the footer's key, and how many one of their own. The others are in the clear, or say it in no known way.
 
     Raises:
+        FormatError: the footer is none of Parquet.
         TamperedFileError: the footer does not authenticate.
     """
-    metadata = ciphers.footer.decrypt(FOOTER_SUFFIX, memoryview(footer.stored), "the footer")
-    start = max(0, metadata.find(_ROWS_HEADER + varint(zigzag(num_rows)) + _GROUPS_HEADER))
-    return sum(1 for _ in _FOOTER_KEY.finditer(metadata, start)), sum(1 for _ in _OWN_KEY.finditer(metadata, start))
+    metadata = bytes(ciphers.footer.decrypt(FOOTER_SUFFIX, memoryview(footer.stored), "the footer"))
+    with described(footer.location, "the footer"):
+        keys = stored_values(metadata, _KEY_OF_CHUNK)
+    return keys.count(_FOOTER_KEY), sum(1 for key in keys if key.startswith(_OWN_KEY))

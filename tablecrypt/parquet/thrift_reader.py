@@ -10,6 +10,7 @@ than the input. CutShortError, its subclass, says that the bytes ended: with mor
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 from tablecrypt._bytes import read_varint
@@ -45,6 +46,19 @@ _MAX_FIELD_ID: Final = 2**15 - 1
 _BITS: Final = {I16: 16, I32: 32, I64: 64}
 
 
+def _headers(*kinds: int) -> bytes:
+    """A set of regular expressions: the header of a field of one of these kinds whose id is less than 16 above the one before."""
+    return b"[" + b"".join(rb"\x%02x" % (delta << 4 | kind) for delta in range(1, 16) for kind in kinds) + b"]"
+
+
+_PAST_THE_END: Final = (IndexError, OverflowError)
+"""What a place behind the last byte raises; the second of a regular expression, for one that is no index of anything."""
+_LONG: Final = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,8}[\x01-\x7f]|[\x80-\xff]{9}\x01)"
+_INT: Final = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,3}[\x01-\x7f]|[\x80-\xff]{4}[\x01-\x0f])"
+_NUMBERS: Final = re.compile(rb"(?:%s%s|%s%s|%s)*+" % (_headers(I64), _LONG, _headers(I32), _INT, _headers(TRUE, FALSE))).match
+"""Fields one after the other whose values are integers and bools, as they may be written. A footer is full of them: one step for all."""
+
+
 class CutShortError(FormatError):
     """The bytes end inside the struct."""
 
@@ -75,7 +89,7 @@ def unpadded(data: bytes | bytearray) -> bytes:
     encoded = bytes(data)
     try:
         return encoded[: _end_of_struct(encoded, 0, 0)]
-    except IndexError:
+    except _PAST_THE_END:
         raise _cut_short(encoded) from None
 
 
@@ -83,7 +97,7 @@ def decode_at(data: bytes, shape: Shape, start: int = 0) -> tuple[Struct, int]:
     """Read a struct at `start`; returns it and where it ends."""
     try:
         return _read_struct(data, start, shape, 0)
-    except IndexError:
+    except _PAST_THE_END:
         raise _cut_short(data) from None
 
 
@@ -91,7 +105,7 @@ def decode_binaries(data: bytes) -> list[bytes]:
     """Read a list of binaries, such as a column's path."""
     try:
         values, end = _read_binaries(data)
-    except IndexError:
+    except _PAST_THE_END:
         raise _cut_short(data) from None
     if end > len(data):
         raise _cut_short(data)
@@ -107,18 +121,70 @@ def locate_fields(data: bytes) -> tuple[dict[int, Located], int]:
     """Find the value of each field of the struct that `data` begins with, by field id, and where the struct ends."""
     try:
         return _locate_fields(data)
-    except IndexError:
+    except _PAST_THE_END:
         raise _cut_short(data) from None
 
 
+def stored_values(data: bytes, path: tuple[int, ...]) -> list[bytes]:
+    """Return a field of each struct in lists of structs, as it is stored; b"" of a struct without it.
+
+    Args:
+        data: a struct.
+        path: ids of fields: of a list of structs, of a list of structs in each of these, and so on; the last is that of the field.
+    """
+    values: list[bytes] = []
+    try:
+        _collect_values(data, 0, path, values, 0)
+    except _PAST_THE_END:
+        raise _cut_short(data) from None
+    return values
+
+
+def _collect_values(data: bytes, at: int, path: tuple[int, ...], values: list[bytes], depth: int) -> int:
+    """Append the values in the struct that begins there; return where it ends."""
+    _check_depth(depth)
+    field_id, value, seen = 0, b"", False
+    while (header := data[at]) != STOP:
+        field_id, start = _read_field_id(data, at, field_id)
+        if field_id != path[0]:
+            at = _end_of_value(data, start, header & 0x0F, depth)
+            continue
+        if seen:
+            raise FormatError(f"field {field_id} is there twice")
+        seen = True
+        if len(path) == 1:
+            at = _end_of_value(data, start, header & 0x0F, depth)
+            value = data[start:at]
+        else:
+            at = _collect_of_list(data, start, header & 0x0F, path[1:], values, depth + 1)
+    if len(path) == 1:
+        values.append(value)
+    return at + 1
+
+
+def _collect_of_list(data: bytes, at: int, kind: int, path: tuple[int, ...], values: list[bytes], depth: int) -> int:
+    if kind != LIST:
+        raise FormatError(f"Thrift kind {kind} is there, where a list of structs should be")
+    count, element, at = _read_list_header(data, at)
+    if element != STRUCT:
+        raise FormatError(f"a list holds Thrift kind {element} where it should hold structs")
+    for _ in range(count):
+        at = _collect_values(data, at, path, values, depth)
+    return at
+
+
 def _cut_short(data: bytes) -> CutShortError:
-    """The end is not checked byte by byte: a struct is whole when its last byte is there, so what is missing is an IndexError."""
+    """The end is not checked byte by byte: a struct is whole when its last byte is there. What is missing raises one of _PAST_THE_END."""
     return CutShortError(f"it is cut short: it reaches past the end, byte {len(data)}")
 
 
 def _check_depth(depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise FormatError(f"structs are nested more than {MAX_DEPTH} deep")
+        raise _too_deep()
+
+
+def _too_deep() -> FormatError:
+    return FormatError(f"structs are nested more than {MAX_DEPTH} deep")
 
 
 def _read_integer(data: bytes, at: int, kind: int) -> tuple[int, int]:
@@ -235,26 +301,30 @@ def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Value, int
 
 
 def _end_of_struct(data: bytes, at: int, depth: int) -> int:
-    _check_depth(depth)
-    while (header := data[at]) != STOP:
+    if depth > MAX_DEPTH:
+        raise _too_deep()
+    while True:
+        at = _NUMBERS(data, at).end()  # type: ignore[union-attr]  # no field at all is a match too
+        header = data[at]
+        if header == STOP:
+            return at + 1
         start = at + 1 if header >> 4 else _read_integer(data, at + 1, I16)[1]
         at = _end_of_value(data, start, header & 0x0F, depth)
-    return at + 1
 
 
 def _end_of_value(data: bytes, at: int, kind: int, depth: int) -> int:
     """Where the value of a field of a struct ends that is nested so deep."""
-    if kind in _BITS:
-        return at + 1 if data[at] < 0x80 else _read_integer(data, at, kind)[1]
     if kind == BINARY:
         length, start = read_varint(data, at)
         return start + length
     if kind == STRUCT:
         return _end_of_struct(data, at, depth + 1)
-    if kind in (TRUE, FALSE):
-        return at
     if kind in (LIST, SET):
         return _end_of_list(data, at, depth + 1)
+    if kind in _BITS:
+        return at + 1 if data[at] < 0x80 else _read_integer(data, at, kind)[1]
+    if kind in (TRUE, FALSE):
+        return at
     if kind == MAP:
         return _end_of_map(data, at, depth + 1)
     if kind == DOUBLE:
@@ -269,8 +339,13 @@ def _end_of_element(data: bytes, at: int, kind: int, depth: int) -> int:
 
 
 def _end_of_list(data: bytes, at: int, depth: int) -> int:
-    _check_depth(depth)
+    if depth > MAX_DEPTH:
+        raise _too_deep()
     count, kind, at = _read_list_header(data, at)
+    if kind == STRUCT:
+        for _ in range(count):
+            at = _end_of_struct(data, at, depth + 1)
+        return at
     for _ in range(count):
         at = _end_of_element(data, at, kind, depth)
     return at

@@ -38,7 +38,7 @@ from tablecrypt import _magics as magics
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
-from tablecrypt.parquet.coded_columns import coded_columns, decoded, with_dictionaries
+from tablecrypt.parquet.coded_columns import LIMITS, CodingLimits, coded_columns, decoded, with_dictionaries
 from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, MAGIC_LENGTH, TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end, read_footer
 from tablecrypt.parquet.one_key import check_one_key
 from tablecrypt.parquet.storage import await_release, open_source
@@ -74,6 +74,7 @@ class UniformParquetFile:
         small_file_length: files of up to so many bytes are read whole, longer ones in ranges.
         under_one_key: check that every column is encrypted with the key (one_key.py). False: the caller knows it of what it reads.
         twins: access to protected columns, in a table that has some: the file is checked, and read, as twin_reader.py says.
+        coding: which columns are read as dictionaries beside those (coded_columns.py).
 
     Attributes:
         schema: of the columns as they are stored.
@@ -97,7 +98,9 @@ class UniformParquetFile:
         small_file_length: int = SMALL_FILE_LENGTH,
         under_one_key: bool = True,
         twins: TwinAccess | None = None,
+        coding: CodingLimits = LIMITS,
     ) -> None:
+        self._coding = coding
         self.location = location
         self._first_bytes: list[int] | None = None
         self._head_is_right = False
@@ -233,7 +236,7 @@ class UniformParquetFile:
     def _reading(self, columns: list[str], row_filter: pc.Expression | None) -> _Reading:
         """How these columns are read; see coded_columns.py."""
         with self._translated("the footer"):
-            coded = coded_columns(self._fragment, self.schema, columns, row_filter)
+            coded = coded_columns(self._fragment, self.schema, columns, row_filter, self._coding)
             return _Reading(self._opened(coded) if coded else self._fragment, coded)
 
     def _scan(
@@ -253,7 +256,7 @@ class UniformParquetFile:
                 batch = next(batches, None)
             if batch is None:
                 return
-            yield from decoded(batch, reading.coded)
+            yield from decoded(batch, reading.coded, self._coding)
 
     def _is_read_at_once(self, columns: list[str], portion: ds.ParquetFileFragment) -> bool:
         if not self._is_small or self._has_views or not columns:

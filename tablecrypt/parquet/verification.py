@@ -43,13 +43,27 @@ from tablecrypt.parquet.twins import field_of_twin
 from tablecrypt.parquet.uniform import UniformParquetFile
 
 _SHOWN_FAULTS: Final = 10
-_CACHED_PIECE: Final = 1024 * 1024
-"""Read at once from a local file: what was just read is decrypted while it is in the processor's cache."""
 _LONG_SHARE: Final = 4
 _AHEAD: Final = 1024
 """A module that takes a quarter of a piece or more is read alone, with so much after it that the next module's length is there."""
 _DICTIONARY: Final = (ModuleType.DICTIONARY_PAGE_HEADER, ModuleType.DICTIONARY_PAGE)
 _DATA: Final = (ModuleType.DATA_PAGE_HEADER, ModuleType.DATA_PAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class PieceLengths:
+    """How many bytes of a file are read at once.
+
+    Attributes:
+        local: of a file on this machine: what was just read is decrypted while it is in the processor's cache.
+        remote: elsewhere, where a piece is a request.
+    """
+
+    local: int = 1024 * 1024
+    remote: int = PIECE_LENGTH
+
+
+PIECES: Final = PieceLengths()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +138,7 @@ def verify(source: Any, keys: FileKeys, *, location: str | None = None) -> Verif
     """
     with open_source(source, location) as opened:
         layout = encrypted_layout(opened, keys)
-        checks = _Checks(layout, keys)
+        checks = FileChecks(layout, keys)
         for chunk in layout.chunks():
             checks.check_chunk(chunk)
         return checks.result()
@@ -166,10 +180,16 @@ class _Fault:
         return self.cipher is not None and self.cipher.may_not_fit
 
 
-class _Checks:
-    """The checks of one file, and what they found so far."""
+class FileChecks:
+    """The checks of one file, and what they found so far.
 
-    def __init__(self, layout: FileLayout, keys: FileKeys) -> None:
+    Args:
+        layout: of the file.
+        keys: of the footer and every column.
+        pieces: in which it is read.
+    """
+
+    def __init__(self, layout: FileLayout, keys: FileKeys, pieces: PieceLengths = PIECES) -> None:
         self._layout = layout
         self._keys = keys
         self._hidden: dict[str, None] = {}
@@ -177,10 +197,11 @@ class _Checks:
         self._unauthenticated_pages = 0
         self._in_the_clear: dict[str, None] = {}
         self._faults: list[_Fault] = []
-        self._modules_of = _ModuleReader(layout.source)
+        self._modules_of = _ModuleReader(layout.source, pieces)
         self._spans = [OwnedSpan(0, MAGIC_LENGTH, "the first magic"), OwnedSpan(layout.footer.start, layout.source.length, "the footer")]
 
     def check_chunk(self, chunk: Chunk) -> None:
+        """Authenticate what belongs to a column chunk. What fails is in the result."""
         if self._is_hidden(chunk):
             self._hidden[chunk.ordinals.path] = None
             return
@@ -323,9 +344,9 @@ class _ModuleReader:
     as long as decrypting them. Elsewhere a piece is a request, and they are as few as can be.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, pieces: PieceLengths) -> None:
         self._source = source
-        self._piece = min(_CACHED_PIECE if source.is_local else PIECE_LENGTH, source.length)
+        self._piece = min(pieces.local if source.is_local else pieces.remote, source.length)
         self._long = self._piece // _LONG_SHARE if source.is_local else self._piece
         self._memory = memoryview(bytearray(self._piece))
         self._plaintext = memoryview(bytearray())

@@ -107,15 +107,41 @@ def read_table(
     if not read.tasks:
         return spark.createDataFrame([], schema)
     rows = None if path == "python" else jvm_rows(spark, read, forced=path == "jvm")
-    return _python_rows(spark, read, schema) if rows is None else rows
+    return python_rows(spark, ReadJob.of(spark, read), schema) if rows is None else rows
 
 
-def _python_rows(spark: SparkSession, read: PlannedRead, schema: Any) -> DataFrame:
-    located = read.located
-    ticket, job_key = located.issue_job(spark)
-    encrypted_shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(SharedReadContent.of(read)))
-    codec = FileEntryCodec(located.table.metadata)
-    encrypted_tasks = encrypt_tasks(job_key, codec, Sizing.of(spark).split_partitions(read.tasks))
+@dataclass(frozen=True)
+class ReadJob:
+    """What a read on the Python path sends to the executors: the ticket to the job's key, and what is encrypted with that.
+
+    Attributes:
+        ticket: of the job.
+        shared: the SHARED message, a SharedReadContent.
+        tasks: the TASK messages, in the order of their numbers.
+    """
+
+    ticket: JobTicket
+    shared: bytes
+    tasks: list[bytes]
+
+    @classmethod
+    def of(cls, spark: SparkSession, read: PlannedRead) -> ReadJob:
+        """Make the job of a planned read."""
+        ticket, job_key = read.located.issue_job(spark)
+        shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(SharedReadContent.of(read)))
+        codec = FileEntryCodec(read.located.table.metadata)
+        return cls(ticket, shared, encrypt_tasks(job_key, codec, Sizing.of(spark).split_partitions(read.tasks)))
+
+
+def python_rows(spark: SparkSession, job: ReadJob, schema: Any) -> DataFrame:
+    """Return the rows of a job on the Python path.
+
+    Args:
+        spark: the session.
+        job: what the executors get.
+        schema: Spark's, of the rows.
+    """
+    ticket, encrypted_shared, encrypted_tasks = job.ticket, job.shared, job.tasks
     whole = sent_whole(spark, schema)
 
     def read_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

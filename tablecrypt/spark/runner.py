@@ -111,7 +111,7 @@ class SparkRunner:
                 number: encode_items(WorkItem(index, works[index].work, works[index].keys) for index in parts[number]) for number in numbers
             }
             encrypted_tasks = {number: job_key.encrypt(Role.TASK, number, content) for number, content in tasks.items()}
-            results = _collected_results(self._spark, ticket, encrypted_shared, encrypted_tasks)
+            results = collected_results(self._spark, ticket, encrypted_shared, encrypted_tasks)
             return [item for number, message in results for item in decode_items(job_key.decrypt(Role.RESULT, number, message), packages)]
 
         width = max(1, sizing.cores // 2)
@@ -206,9 +206,19 @@ def _results(items: Iterable[WorkItem]) -> Iterator[tuple[int, FileDone[Any]]]:
         raise error
 
 
-def _collected_results(
+def collected_results(
     spark: SparkSession, ticket: JobTicket, encrypted_shared: bytes, encrypted_tasks: Mapping[int, bytes]
 ) -> list[tuple[int, bytes]]:
+    """Run `run_parts` on executors; return the RESULT messages with the numbers of their parts.
+
+    Args:
+        spark: the session.
+        ticket, encrypted_shared: as for `run_parts`.
+        encrypted_tasks: likewise; the numbers follow one another.
+
+    Raises:
+        AuthenticationError: not each part has one result.
+    """
     first = min(encrypted_tasks)
 
     def run_encrypted_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

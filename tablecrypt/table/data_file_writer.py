@@ -53,7 +53,13 @@ ROW_GROUP_BYTES: Final = 24 * 1024 * 1024
 
 @dataclass(kw_only=True)
 class DataFileWriter:
-    """Writes the files of one call; it knows what they share, and which locations it has begun to write. Used by many threads."""
+    """Writes the files of one call; it knows what they share, and which locations it has begun to write. Used by many threads.
+
+    Attributes:
+        row_group_size: rows of a row group at most.
+        row_group_bytes: Arrow memory of a row group, about, and of all rows that wait for theirs to be full.
+        begun: locations.
+    """
 
     table_metadata: TableMetadata
     io: EncryptingFileIO
@@ -65,6 +71,7 @@ class DataFileWriter:
     lineage: tuple[NestedField, ...]
     options: dict[str, Any]
     row_group_size: int
+    row_group_bytes: int = ROW_GROUP_BYTES
     downcast_ns: bool
     write_uuid: uuid.UUID
     counter: itertools.count[int]
@@ -195,7 +202,7 @@ class UnfinishedDataFile:
         return int(self._sink.tell())
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Add rows as one row group of about ROW_GROUP_BYTES, or several; none has more rows than the table's limit."""
+        """Add rows as one row group of about `row_group_bytes`, or several; none has more rows than the table's limit."""
         table = pa.Table.from_batches([self._writer.as_stored(batch) for batch in batches])
         if self._parquet is None:
             options = {**self._writer.options, "use_dictionary": dictionary_columns(table)}
@@ -204,7 +211,7 @@ class UnfinishedDataFile:
                 if self._protected
                 else UniformParquetWriter(self._sink, table.schema, self._key_metadata, **options)
             )
-        groups = max(1, round(table.nbytes / ROW_GROUP_BYTES))
+        groups = max(1, round(table.nbytes / self._writer.row_group_bytes))
         self._parquet.write(table, max(1, min(self._writer.row_group_size, -(-table.num_rows // groups))))
 
     def finish(self) -> DataFile:

@@ -40,6 +40,7 @@ from tablecrypt.parquet.storage import is_local
 from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
 from tablecrypt.table.data_file_reader import OpenedFile, opened_file
+from tablecrypt.table.datasets.castable import castable
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.filters import DeleteFilter, check_evaluable
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
@@ -411,5 +412,5 @@ def _filtered(positioned: PositionedBatch, deletes: TaskDeletes, row_filter: pc.
 
 def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows in the types of a schema whose columns are theirs, in that order."""
-    columns = [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    columns = [column.cast(field.type) for column, field in zip(castable(rows).columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

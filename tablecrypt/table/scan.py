@@ -39,6 +39,7 @@ from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column
 from tablecrypt.parquet.storage import is_local
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanAdapter
+from tablecrypt.table.datasets.castable import castable
 from tablecrypt.table.datasets.dataset import EncryptedDataset
 from tablecrypt.table.filters import with_nanoseconds
 from tablecrypt.table.foreign_engines import ScanForOthers
@@ -274,7 +275,7 @@ def read_stream(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: t
     if dictionary_columns and (first := next(batches, None)) is not None:
         batches = itertools.chain([first], batches)
         schema = pa.schema([first.schema.field(field.name) if field.name in dictionary_columns else field for field in schema])
-    return pa.RecordBatchReader.from_batches(schema, batches).cast(schema)
+    return pa.RecordBatchReader.from_batches(schema, map(castable, batches)).cast(schema)
 
 
 def _as_its_reader_sees_it(scan: Scan) -> Scan:

@@ -43,7 +43,7 @@ from tablecrypt.table.write import write_data_files
 Replaced = tuple[DataFile, list[DataFile]]
 """A data file and the files that take its place; none where every row of it goes."""
 _WORKERS: Final = 3
-_FEW_KEYS: Final = 200
+FEW_KEYS: Final = 200
 """PyIceberg holds so many values of a filter against the bounds of a file; with more it reads every file."""
 _RANGES: Final = 8
 _ORDERED: Final = (IntegerType, LongType, DateType, StringType)
@@ -205,14 +205,15 @@ class Upsert:
         return rows.append_column(LAST_UPDATED.name, pa.nulls(rows.num_rows, pa.int64()))
 
 
-def keys_filter(keys: pa.Table, schema: Schema) -> BooleanExpression:
+def keys_filter(keys: pa.Table, schema: Schema, few: int = FEW_KEYS) -> BooleanExpression:
     """Return a filter that matches all rows with these keys, and others too where the keys are many.
 
     Args:
         keys: without nulls, in the key columns and maybe with types narrower than theirs.
         schema: the table's.
+        few: so many keys are not many.
     """
-    if keys.num_rows <= _FEW_KEYS:
+    if keys.num_rows <= few:
         return upsert_util.create_match_filter(keys, keys.column_names)
     ranges = (_ranges(name, keys.column(name)) for name in keys.column_names if isinstance(schema.find_type(name), _ORDERED))
     every: BooleanExpression = AlwaysTrue()

@@ -39,7 +39,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.parquet.view_types import rows_without_views
-from tablecrypt.table.data_file_writer import ROW_GROUP_BYTES, DataFileWriter, UnfinishedDataFile
+from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
 from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.partitions import partition_values, rows_by_partition
 from tablecrypt.table.table_files import DataKeySource
@@ -151,7 +151,6 @@ def write_stream(
     writer: DataFileWriter,
     rows: pa.RecordBatchReader,
     target_size: int,
-    row_group_bytes: int = ROW_GROUP_BYTES,
     open_files: int = OPEN_FILES,
 ) -> list[DataFile]:
     """Write a stream and return its files, in the order in which they were finished.
@@ -160,12 +159,11 @@ def write_stream(
         writer: of the rows' Arrow schema.
         rows: drawn as they are written.
         target_size: stored bytes of a file.
-        row_group_bytes: Arrow memory of a row group, and of all rows that wait for theirs to be full.
         open_files: so many files are written at a time.
     """
-    limit = RowGroupLimit.of(writer, target_size, row_group_bytes)
+    limit = RowGroupLimit.of(writer, target_size)
     files = _RollingFiles(writer, target_size, open_files)
-    waiting = _Waiting(limit, row_group_bytes)
+    waiting = _Waiting(limit, writer.row_group_bytes)
     with ThreadPoolExecutor(1, thread_name_prefix="tablecrypt-write") as thread:
         encoder = _OneAtATime(thread)
         try:
@@ -195,9 +193,9 @@ class RowGroupLimit:
     size: int
 
     @classmethod
-    def of(cls, writer: DataFileWriter, target_size: int, row_group_bytes: int = ROW_GROUP_BYTES) -> Self:
+    def of(cls, writer: DataFileWriter, target_size: int) -> Self:
         """Return the limit of a file that ends at so many stored bytes."""
-        return cls(writer.row_group_size, min(row_group_bytes, target_size))
+        return cls(writer.row_group_size, min(writer.row_group_bytes, target_size))
 
     def is_reached(self, rows: RowGroup) -> bool:
         """Whether the rows fill a row group."""

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
@@ -24,13 +23,9 @@ from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.client import ClientPins
 from tablecrypt_catalog.pins.record import table_version
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.edited_metadata import unpinned_catalog
-from tests.support.plaintext import CANARY
+from tests.support.tables import ROWS, encrypted_sql_catalog, metadata_path, new_table, path_of, unpinned_catalog
 
-ENCRYPTED = {"encryption.key-id": MASTER_KEY}
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
-ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
 
 NewCatalog = Callable[..., SqlCatalog]
 
@@ -71,10 +66,7 @@ def catalog(new_catalog: NewCatalog) -> SqlCatalog:
 
 @pytest.fixture
 def table(catalog: SqlCatalog) -> Table:
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
-    table.append(ROWS)
-    return table
+    return new_table(catalog, appends=[ROWS, ROWS])
 
 
 def point_to(catalog: SqlCatalog, location: str) -> None:
@@ -91,10 +83,6 @@ def forget_database_pins(catalog: SqlCatalog) -> None:
             connection.execute(text("DELETE FROM tablecrypt_pins"))
 
 
-def path(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
-
-
 def pinned(pin_file: Path) -> dict[str, dict[str, object]]:
     return {".".join(entry["identifier"]): entry for entry in json.loads(pin_file.read_text())["pins"]}
 
@@ -102,7 +90,7 @@ def pinned(pin_file: Path) -> dict[str, dict[str, object]]:
 def test_a_table_that_nothing_pins_is_logged_once(tmp_path: Path, aws: AwsServer, caplog: pytest.LogCaptureFixture) -> None:
     for properties, said in ({}, 1), ({"encryption.pins": str(tmp_path / "pins.json")}, 0):
         catalog, name = unpinned_catalog(tmp_path, aws, **properties), f"db.said_{said}"
-        catalog.create_table(name, ROWS.schema, properties=ENCRYPTED).append(ROWS)
+        new_table(catalog, name, appends=[ROWS])
         catalog.load_table(name)
         assert caplog.text.count(f"{name} is not pinned") == said
 
@@ -137,9 +125,9 @@ def test_a_catalog_that_answers_with_older_metadata_is_refused(catalog: SqlCatal
 
 
 def test_metadata_edited_in_place_is_refused(catalog: SqlCatalog, table: Table) -> None:
-    metadata = json.loads(path(table.metadata_location).read_text())
+    metadata = json.loads(metadata_path(table).read_text())
     metadata["properties"]["owner"] = "someone else"
-    path(table.metadata_location).write_text(json.dumps(metadata))
+    metadata_path(table).write_text(json.dumps(metadata))
     forget_database_pins(catalog)
     with pytest.raises(TamperedFileError):
         catalog.load_table("db.t")
@@ -147,11 +135,11 @@ def test_metadata_edited_in_place_is_refused(catalog: SqlCatalog, table: Table) 
 
 @pytest.mark.parametrize("key_id", ["alias/people", None])
 def test_a_changed_or_vanished_key_id_is_refused(catalog: SqlCatalog, table: Table, key_id: str | None) -> None:
-    metadata = json.loads(path(table.metadata_location).read_text())
+    metadata = json.loads(metadata_path(table).read_text())
     metadata["properties"].pop("encryption.key-id")
     if key_id:
         metadata["properties"]["encryption.key-id"] = key_id
-    path(table.metadata_location).write_text(json.dumps(metadata))
+    metadata_path(table).write_text(json.dumps(metadata))
     forget_database_pins(catalog)
     with pytest.raises(KeyIdChangedError):
         catalog.load_table("db.t")
@@ -218,11 +206,11 @@ def forge(catalog: SqlCatalog, change: Callable[[dict[str, Any]], None]) -> str:
     """Publish an edited copy of the newest metadata as the version after it, as who writes both the storage and the catalog can."""
     with catalog.engine.begin() as connection:
         location = connection.execute(text("SELECT metadata_location FROM iceberg_tables")).scalar_one()
-    metadata = json.loads(path(location).read_text())
+    metadata = json.loads(path_of(location).read_text())
     change(metadata)
     folder, _, name = location.rpartition("/")
     forged = f"{folder}/{int(name[:5]) + 1:05d}-forged.metadata.json"
-    path(forged).write_text(json.dumps(metadata))
+    path_of(forged).write_text(json.dumps(metadata))
     point_to(catalog, forged)
     return forged
 
@@ -255,7 +243,7 @@ def test_a_table_that_a_catalog_moved_is_refused_until_it_is_accepted(
 def test_a_folder_that_a_catalog_adds_to_a_table_is_read_and_not_swept(
     catalog: SqlCatalog, table: Table, pin_file: Path, elsewhere: str
 ) -> None:
-    victim = path(elsewhere) / "data" / "victim.parquet"
+    victim = path_of(elsewhere) / "data" / "victim.parquet"
     forge(catalog, lambda metadata: metadata["properties"].update({"write.data.path": elsewhere}))
     loaded = catalog.load_table("db.t")
     assert loaded.scan().count() == 2 * ROWS.num_rows
@@ -277,7 +265,7 @@ def test_a_folder_that_this_client_gives_a_table_is_the_tables(
     table.transaction().set_properties({"write.data.path": elsewhere}).commit_transaction()
     assert pinned(pin_file)["db.t"]["folders"] == [table.location(), elsewhere]
     new_catalog().load_table("db.t").append(ROWS)
-    victim = path(elsewhere) / "data" / "victim.parquet"
+    victim = path_of(elsewhere) / "data" / "victim.parquet"
     catalog.load_table("db.t").io.delete(f"file://{victim}")
     assert not victim.exists()
     table.refresh().transaction().remove_properties("write.data.path").commit_transaction()

@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from strictyaml import as_document
@@ -22,31 +21,10 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, load_catalog
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY
-from tests.support.plaintext import CANARY
+from tests.support.glue import glue_properties
+from tests.support.tables import ENCRYPTED, MASTER_KEY, ROWS
 
-ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "text": [CANARY, None]})
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where PyIceberg looks for its configuration: no developer's own is read."""
-    for name in [name for name in os.environ if name.startswith("PYICEBERG_")]:
-        monkeypatch.delenv(name)
-    for name in ("PYICEBERG_HOME", "HOME"):
-        monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def sql(warehouse: Path, aws: AwsServer) -> dict[str, str]:
-    return {
-        "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
-        "uri": f"sqlite:///{warehouse}/catalog.db",
-        "warehouse": f"file://{warehouse}/warehouse",
-        **aws.kms_properties,
-    }
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def configure(home: Path, catalogs: Mapping[str, Mapping[str, str]], **more: str) -> None:
@@ -66,7 +44,7 @@ def fails_closed(sql: Mapping[str, str]) -> dict[str, str]:
 
 def rows_after_an_append(catalog: Catalog) -> int:
     catalog.create_namespace_if_not_exists("db")
-    table = catalog.create_table_if_not_exists("db.t", ROWS.schema, properties={"encryption.key-id": MASTER_KEY})
+    table = catalog.create_table_if_not_exists("db.t", ROWS.schema, properties=ENCRYPTED)
     assert isinstance(table, EncryptedTable)
     table.append(ROWS)
     rows: int = catalog.load_table("db.t").scan().to_arrow().num_rows
@@ -75,7 +53,7 @@ def rows_after_an_append(catalog: Catalog) -> int:
 
 def test_a_catalog_of_the_configuration_file_encrypts(home: Path, sql: dict[str, str]) -> None:
     configure(home, {"prod": {**sql, "encryption.pins": str(home / "pins.json")}})
-    for appended in (2, 4):
+    for appended in (3, 6):
         catalog = load_catalog("prod")
         assert isinstance(catalog, EncryptedSqlCatalog)
         assert rows_after_an_append(catalog) == appended
@@ -87,13 +65,13 @@ def test_the_default_catalog_may_be_an_encrypting_one(home: Path, sql: dict[str,
     configure(home, {"prod": sql}, **{"default-catalog": "prod"})
     catalog = load_catalog()
     assert catalog.name == "prod"
-    assert rows_after_an_append(catalog) == 2
+    assert rows_after_an_append(catalog) == 3
 
 
 def test_environment_variables_describe_an_encrypting_catalog(monkeypatch: pytest.MonkeyPatch, sql: dict[str, str]) -> None:
     set_variables(monkeypatch, sql)
     assert "PYICEBERG_CATALOG__PROD__ENCRYPTION__KMS_TYPE" in os.environ
-    assert rows_after_an_append(load_catalog("prod")) == 2
+    assert rows_after_an_append(load_catalog("prod")) == 3
 
 
 def test_arguments_go_before_variables_and_variables_before_the_file(
@@ -107,25 +85,18 @@ def test_arguments_go_before_variables_and_variables_before_the_file(
         sql["client.region"],
         "1",
     ]
-    assert rows_after_an_append(catalog) == 2
+    assert rows_after_an_append(catalog) == 3
 
 
 @pytest.mark.slow
 def test_several_encrypting_catalogs_live_in_one_file(home: Path, sql: dict[str, str], aws: AwsServer) -> None:
-    glue = {
-        "py-catalog-impl": "tablecrypt_catalog.EncryptedGlueCatalog",
-        "glue.endpoint": aws.endpoint,
-        "glue.region": aws.region,
-        "warehouse": f"s3://{aws.bucket('configured-glue')}/warehouse",
-        **aws.kms_properties,
-        **aws.s3_properties,
-    }
+    glue = glue_properties(aws, aws.bucket("configured-glue"))
     memory = {**sql, "py-catalog-impl": "tablecrypt_catalog.EncryptedInMemoryCatalog", "uri": "sqlite:///:memory:"}
     configure(home, {"glue": glue, "memory": memory, "prod": sql})
     for name, implementation in (("glue", EncryptedGlueCatalog), ("memory", EncryptedInMemoryCatalog)):
         catalog = load_catalog(name)
         assert type(catalog) is implementation
-        assert rows_after_an_append(catalog) == 2
+        assert rows_after_an_append(catalog) == 3
 
 
 def test_a_catalog_that_would_not_encrypt_is_refused(home: Path, sql: dict[str, str]) -> None:
@@ -193,7 +164,7 @@ def test_what_is_configured_to_fail_closed_encrypts_here_and_is_refused_by_pyice
         set_variables(monkeypatch, fails_closed(sql))
     catalog = load_catalog("prod")
     assert isinstance(catalog, EncryptedSqlCatalog)
-    assert rows_after_an_append(catalog) == 2
+    assert rows_after_an_append(catalog) == 3
     files = set(home.rglob("*"))
 
     for program in (
@@ -222,7 +193,7 @@ def test_a_class_without_the_type_still_loads_and_says_what_is_missing(
 def test_the_package_offers_what_most_users_need(home: Path, sql: dict[str, str]) -> None:
     catalog = tablecrypt.load_catalog("prod", **fails_closed(sql))
     catalog.create_namespace("db")
-    table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": MASTER_KEY})
+    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
     plain = catalog.create_table("db.plain", ROWS.schema)
     assert isinstance(table, tablecrypt.EncryptedTable)
     assert (tablecrypt.is_encrypted(table), tablecrypt.is_encrypted(plain)) == (True, False)

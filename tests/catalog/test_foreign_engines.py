@@ -31,12 +31,11 @@ from pyiceberg.utils.properties import property_as_bool
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.plaintext import CANARY, findings
+from tests.support.tables import ENCRYPTED, MASTER_KEY, encrypted_sql_catalog, flip, new_table
 
 pytestmark = pytest.mark.filterwarnings("ignore:Iceberg scan planning with the polars_iceberg plugin")
 
-ENCRYPTED = {"encryption.key-id": MASTER_KEY}
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"{CANARY} {number % 3}" for number in range(10)]})
 FRAME = pl.DataFrame(ROWS)
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
@@ -50,9 +49,7 @@ def catalog(tmp_path: Path, aws: AwsServer) -> EncryptedSqlCatalog:
 
 @pytest.fixture
 def table(catalog: EncryptedSqlCatalog) -> Table:
-    table = catalog.create_table("db.t", SCHEMA, properties={**ENCRYPTED, "write.delete.mode": "merge-on-read"})
-    table.append(ROWS)
-    return table
+    return new_table(catalog, schema=SCHEMA, appends=[ROWS], properties={"write.delete.mode": "merge-on-read"})
 
 
 def plaintext_in(folder: Path) -> list[str]:
@@ -94,8 +91,7 @@ def test_polars_sinks_are_refused_before_a_byte_is_written(table: Table, tmp_pat
 def test_no_layout_of_a_table_gives_a_sink_a_place(catalog: EncryptedSqlCatalog, tmp_path: Path, properties: dict[str, str]) -> None:
     placed = {name: value.format(f"file://{tmp_path}") for name, value in properties.items()}
     for name, spec in (("db.flat", PartitionSpec()), ("db.parted", BY_ID)):
-        table = catalog.create_table(name, SCHEMA, partition_spec=spec, properties={**ENCRYPTED, **placed})
-        table.append(ROWS)
+        table = new_table(catalog, name, SCHEMA, appends=[ROWS], partitioned_by=spec, properties=placed)
         with pytest.raises(PlaintextRefusedError):
             FRAME.lazy().sink_iceberg(table, mode="append")
         FRAME.write_iceberg(table, mode="append")
@@ -141,9 +137,7 @@ def test_scan_iceberg_says_why_its_own_reader_cannot(table: Table) -> None:
 
 def test_scan_iceberg_shows_no_row_of_a_changed_file(table: Table, tmp_path: Path) -> None:
     (file,) = (path for path in stored(tmp_path) if path.suffix == ".parquet")
-    content = bytearray(file.read_bytes())
-    content[40] ^= 1
-    file.write_bytes(content)
+    flip(file, 40)
 
     with pytest.raises(TamperedFileError):
         pl.scan_iceberg(table).collect()

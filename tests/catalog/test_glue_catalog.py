@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import builtins
 import hashlib
 import json
-import sys
 import uuid
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from botocore.exceptions import ClientError
-from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType
 
-import tablecrypt_catalog
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MissingExtraError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
 from tablecrypt.maintenance import FindingKind, audit
 from tablecrypt.table.canonical_metadata import metadata_hash
-from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
-from tests.support.aws import REGION, AwsServer
-from tests.support.catalogs import MASTER_KEY
+from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
-from tests.support.plaintext import CANARY
+from tests.support.glue import check_version_ids, encrypted_glue_catalog
 from tests.support.plaintext_scan import unwatch
+from tests.support.tables import MASTER_KEY, ROWS, new_table
 
 pytestmark = pytest.mark.slow
 
 ENCRYPTED = {"encryption.key-id": MASTER_KEY, "encryption.data-key-length": "32"}
-ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
 PINS = ("encryption.key-id", "encryption.data-key-length", "metadata_hash", "tablecrypt.metadata-sha256")
 
 
@@ -46,37 +39,9 @@ def bucket(aws: AwsServer) -> str:
     return name
 
 
-def glue_properties(aws: AwsServer, bucket: str) -> dict[str, str]:
-    return {
-        "py-catalog-impl": "tablecrypt_catalog.EncryptedGlueCatalog",
-        "glue.endpoint": aws.endpoint,
-        "glue.region": REGION,
-        "warehouse": f"s3://{bucket}/warehouse",
-        **aws.kms_properties,
-        **aws.s3_properties,
-    }
-
-
 @pytest.fixture
 def catalog(aws: AwsServer, bucket: str) -> EncryptedGlueCatalog:
-    catalog = load_catalog("glue", **glue_properties(aws, bucket))
-    assert isinstance(catalog, EncryptedGlueCatalog)
-    check_version_ids(catalog)
-    return catalog
-
-
-def check_version_ids(catalog: GlueCatalog) -> None:
-    """Refuse updates of another version than the current one, as Glue does and moto does not."""
-
-    def check(params: dict[str, Any], **_more: Any) -> None:
-        current = catalog.glue.get_table(DatabaseName=params["DatabaseName"], Name=params["TableInput"]["Name"])["Table"]
-        if params["VersionId"] != current["VersionId"]:
-            error: Any = {
-                "Error": {"Code": "ConcurrentModificationException", "Message": "Update table failed due to concurrent modifications."}
-            }
-            raise catalog.glue.exceptions.ConcurrentModificationException(error, "UpdateTable")
-
-    catalog.glue.meta.events.register("provide-client-params.glue.UpdateTable", check)
+    return encrypted_glue_catalog(aws, bucket)
 
 
 @pytest.fixture
@@ -88,9 +53,7 @@ def database(catalog: EncryptedGlueCatalog) -> str:
 
 @pytest.fixture
 def table(catalog: EncryptedGlueCatalog, database: str) -> Table:
-    table = catalog.create_table(f"{database}.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
-    return table
+    return new_table(catalog, f"{database}.t", appends=[ROWS], properties=ENCRYPTED)
 
 
 def parameters(catalog: GlueCatalog, table: Table) -> dict[str, str]:
@@ -126,12 +89,6 @@ def assert_pinned(aws: AwsServer, catalog: GlueCatalog, table: Table) -> None:
     assert found["tablecrypt.metadata-sha256"] == f"{hashlib.sha256(content).hexdigest()} {table.metadata_location}"
     assert found["encryption.key-id"] == MASTER_KEY
     assert found.get("encryption.data-key-length") == table.properties.get("encryption.data-key-length")
-
-
-def test_rows_are_read_as_they_were_written(catalog: EncryptedGlueCatalog, table: Table) -> None:
-    assert isinstance(table, EncryptedTable)
-    table.delete("id = 1")
-    assert_same_rows(catalog.load_table(table.name()).scan().to_arrow(), ROWS.slice(1))
 
 
 def test_every_commit_renews_the_pins(aws: AwsServer, catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:
@@ -262,18 +219,13 @@ def test_of_two_commits_on_the_same_version_one_is_tried_again(catalog: Encrypte
     assert catalog.load_table(table.name()).scan().to_arrow().num_rows == 4 * ROWS.num_rows
 
 
-def test_rename_register_and_drop_keep_a_table_encrypted_and_pinned(
-    aws: AwsServer, catalog: EncryptedGlueCatalog, database: str, table: Table
-) -> None:
+def test_rename_and_register_keep_a_table_pinned(aws: AwsServer, catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:
     renamed = catalog.rename_table(table.name(), f"{database}.u")
-    assert isinstance(renamed, EncryptedTable)
     renamed.append(ROWS)
     assert_pinned(aws, catalog, renamed)
     catalog.drop_table(f"{database}.u")
     registered = catalog.register_table(f"{database}.again", renamed.metadata_location)
-    assert isinstance(registered, EncryptedTable)
     assert_pinned(aws, catalog, registered)
-    assert registered.scan().to_arrow().num_rows == 2 * ROWS.num_rows
     with pytest.raises(TableAlreadyExistsError):
         catalog.register_table(f"{database}.again", renamed.metadata_location)
 
@@ -298,9 +250,8 @@ def test_a_table_without_key_id_is_plain_pyicebergs(catalog: EncryptedGlueCatalo
 
 def test_a_client_side_pin_file_works_beside_the_parameters(aws: AwsServer, bucket: str, database: str, tmp_path: Any) -> None:
     pins = tmp_path / "pins.json"
-    catalog = load_catalog("glue", **glue_properties(aws, bucket), **{"encryption.pins": str(pins)})
-    table = catalog.create_table(f"{database}.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
+    catalog = encrypted_glue_catalog(aws, bucket, {"encryption.pins": str(pins)})
+    table = new_table(catalog, f"{database}.t", appends=[ROWS], properties=ENCRYPTED)
     catalog.rename_table(table.name(), f"{database}.u").append(ROWS)
     (entry,) = json.loads(pins.read_text())["pins"]
     assert entry["identifier"] == [database, "u"]
@@ -317,23 +268,6 @@ class S3TablesCatalog(EncryptedGlueCatalog):
 def test_a_database_of_s3_tables_is_refused(catalog: EncryptedGlueCatalog, database: str) -> None:
     with pytest.raises(ConfigurationError, match="S3 Tables"):
         S3TablesCatalog(catalog.name, **catalog.properties).create_table(f"{database}.t", ROWS.schema, properties=ENCRYPTED)
-
-
-def test_without_boto3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in [
-        name for name in sys.modules if name in ("tablecrypt_catalog.glue", "pyiceberg.catalog.glue", "tablecrypt_catalog._pyiceberg.glue")
-    ]:
-        monkeypatch.delitem(sys.modules, module)
-    original = builtins.__import__
-
-    def without_boto3(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.partition(".")[0] in ("boto3", "botocore"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return original(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without_boto3)
-    with pytest.raises(MissingExtraError, match=r"…\[glue\]"):
-        _ = tablecrypt_catalog.EncryptedGlueCatalog
 
 
 def test_concurrent_modification_is_glues_own_error(catalog: EncryptedGlueCatalog, table: Table) -> None:

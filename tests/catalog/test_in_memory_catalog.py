@@ -15,64 +15,47 @@ from sqlalchemy.exc import IntegrityError
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError, MetadataRollbackError, TamperedFileError
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog
+from tests.support.tables import ENCRYPTED, files_below, memory_catalog, memory_kms, metadata_path, new_table
 
-KMS = {"encryption.kms-type": "memory", "kms.memory.name": "in-memory-catalog"}
-ENCRYPTED = {"encryption.key-id": "orders"}
+KMS = memory_kms(__name__)
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
-
-
-@pytest.fixture(autouse=True)
-def master_key() -> None:
-    MemoryKeyManagementClient({"kms.memory.name": "in-memory-catalog"}, {"orders": bytes(range(32))})
 
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> EncryptedInMemoryCatalog:
-    catalog = EncryptedInMemoryCatalog("memory", warehouse=f"file://{tmp_path}/warehouse", **KMS)
-    catalog.create_namespace("db")
-    return catalog
-
-
-def files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    return memory_catalog(tmp_path)
 
 
 def test_it_is_pyicebergs_catalog_and_pins_what_it_holds(catalog: EncryptedInMemoryCatalog) -> None:
     assert isinstance(catalog, InMemoryCatalog)
     assert catalog.pin_places
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
+    table = new_table(catalog, appends=[ROWS])
     assert maintenance.audit(table).findings == ()
 
 
 def test_a_purge_deletes_every_file(catalog: EncryptedInMemoryCatalog, tmp_path: Path) -> None:
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
+    table = new_table(catalog, appends=[ROWS])
     table.delete("id = 1")
 
     catalog.purge_table("db.t")
 
-    assert files(tmp_path) == []
+    assert files_below(tmp_path) == set()
     with pytest.raises(NoSuchTableError):
         catalog.load_table("db.t")
 
 
 def test_older_metadata_is_deleted_after_a_commit(catalog: EncryptedInMemoryCatalog, tmp_path: Path) -> None:
     kept = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
-    table = catalog.create_table("db.t", ROWS.schema, properties={**ENCRYPTED, **kept})
-    for _ in range(5):
-        table.append(ROWS)
+    new_table(catalog, appends=[ROWS] * 5, properties=kept)
 
-    assert len([path for path in files(tmp_path) if path.name.endswith(".metadata.json")]) == 3
+    assert len(files_below(tmp_path, ".metadata.json")) == 3
     assert catalog.load_table("db.t").scan().count() == 15
 
 
 def test_what_somebody_edits_or_puts_back_is_refused(catalog: EncryptedInMemoryCatalog) -> None:
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
-    path = Path(table.metadata_location.removeprefix("file://"))
+    table = new_table(catalog, appends=[ROWS])
+    path = metadata_path(table)
     before = path.read_text()
     path.write_text(json.dumps(json.loads(before) | {"last-updated-ms": 1}))
     with pytest.raises(TamperedFileError):
@@ -100,15 +83,15 @@ def test_names_without_a_namespace_are_refused_as_pyiceberg_does(kind: type[Encr
 
 
 def test_a_table_that_exists_is_not_created_again(catalog: EncryptedInMemoryCatalog, tmp_path: Path) -> None:
-    catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED).append(ROWS)
-    before = files(tmp_path)
+    new_table(catalog, appends=[ROWS])
+    before = files_below(tmp_path)
 
     for properties in ({}, ENCRYPTED):
         with pytest.raises(TableAlreadyExistsError, match=r"db\.t"):
             catalog.create_table("db.t", ROWS.schema, properties=properties)
 
     assert catalog.load_table("db.t").scan().count() == 3
-    assert files(tmp_path) == before
+    assert files_below(tmp_path) == before
 
 
 def test_where_a_table_exists_nothing_is_said_about_the_one_that_was_asked_for(catalog: EncryptedInMemoryCatalog, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from sqlalchemy import text
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.plaintext import CANARY
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog
 
 PATIENT = {
     "encryption.key-id": MASTER_KEY,
@@ -27,14 +27,6 @@ PATIENT = {
 FEW = pytest.param((4, 10), id="4 writers, 40 commits")
 # A commit reads and writes what every snapshot before it has in metadata.json and in the manifest list, so that so many take long.
 MANY = pytest.param((16, 63), id="16 writers, 1008 commits", marks=[pytest.mark.campaign, pytest.mark.timeout(7200)])
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def uri(request: pytest.FixtureRequest, warehouse: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{warehouse}/catalog.db"
-    uri: str = request.getfixturevalue("postgres").new_database()
-    return uri
 
 
 def rows(writer: int, commit: int) -> pa.Table:

@@ -17,8 +17,8 @@ from tablecrypt.maintenance import audit, migrate
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support import denying_kms
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.plaintext import CANARY
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog, metadata_path
 
 ROWS = pa.table({"name": [CANARY, "b"]})
 REQUIRED = {"encryption.required": "true"}
@@ -109,7 +109,7 @@ class TestRequired:
     def test_no_plain_table_is_opened_or_written(self, unwatched_warehouse: Path, aws: AwsServer) -> None:
         allowing = encrypted_sql_catalog(unwatched_warehouse, aws)
         tables = {name: allowing.create_table(f"db.{name}", ROWS.schema) for name in ("v2", "v3")}
-        as_version_3(Path(tables["v3"].metadata_location.removeprefix("file://")))
+        as_version_3(metadata_path(tables["v3"]))
         assert [allowing.load_table(f"db.{name}").metadata.format_version for name in tables] == [2, 3]
         requiring = encrypted_sql_catalog(unwatched_warehouse, aws, REQUIRED)
 
@@ -214,12 +214,3 @@ def test_a_key_that_the_kms_does_not_have_makes_no_table(tmp_path: Path, aws: Aw
 
     assert catalog.list_tables("db") == []
     assert not list(tmp_path.rglob("*.metadata.json"))
-
-
-def test_is_encrypted_tells_plain_tables_from_encrypted_ones(tmp_path: Path, aws: AwsServer) -> None:
-    catalog = encrypted_sql_catalog(tmp_path, aws)
-    encrypted = catalog.create_table("db.encrypted", ROWS.schema, properties={"encryption.key-id": MASTER_KEY})
-    plain = catalog.create_table("db.plain", ROWS.schema)
-
-    assert [tablecrypt.is_encrypted(each) for each in (encrypted, plain)] == [True, False]
-    assert "encrypted:" not in repr(plain)

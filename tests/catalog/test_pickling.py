@@ -17,16 +17,14 @@ from pyiceberg.table import Table
 
 from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
 from tablecrypt_catalog._pyiceberg.sql import SqlCatalogAdapter
-from tests.support.aws import REGION, AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
-from tests.support.plaintext import CANARY
+from tests.support.glue import glue_properties
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
+from tests.support.tables import ROWS, new_table
 
 pytestmark = pytest.mark.slow
 
-ENCRYPTED = {"encryption.key-id": MASTER_KEY}
-ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
 WORKER = """
 import pickle, sys, pyarrow as pa
 table = pickle.load(sys.stdin.buffer)
@@ -37,9 +35,7 @@ with pa.ipc.new_stream(sys.stdout.buffer, rows.schema) as stream:
 
 
 def filled(catalog: Catalog, identifier: str = "db.t") -> Table:
-    table = catalog.create_table(identifier, ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
-    return table
+    return new_table(catalog, identifier, appends=[ROWS])
 
 
 def scanned_elsewhere(pickled: bytes) -> pa.Table:
@@ -58,20 +54,12 @@ def assert_it_works_elsewhere(table: Table) -> None:
     assert table.refresh().scan().count() == 2 * ROWS.num_rows
 
 
-def test_a_table_of_a_sql_catalog_scans_in_another_process_and_commits(warehouse: Path, aws: AwsServer) -> None:
-    assert_it_works_elsewhere(filled(encrypted_sql_catalog(warehouse, aws)))
+def test_a_table_of_a_sql_catalog_scans_in_another_process_and_commits(catalog: EncryptedSqlCatalog) -> None:
+    assert_it_works_elsewhere(filled(catalog))
 
 
 def test_a_table_of_a_glue_catalog_scans_in_another_process_and_commits(aws: AwsServer) -> None:
-    properties = {
-        "py-catalog-impl": "tablecrypt_catalog.EncryptedGlueCatalog",
-        "glue.endpoint": aws.endpoint,
-        "glue.region": REGION,
-        "warehouse": f"s3://{aws.bucket(f'pickle-{uuid.uuid4().hex[:12]}')}/warehouse",
-        **aws.kms_properties,
-        **aws.s3_properties,
-    }
-    catalog = load_catalog("glue", **properties)
+    catalog = load_catalog("glue", **glue_properties(aws, aws.bucket(f"pickle-{uuid.uuid4().hex[:12]}")))
     catalog.create_namespace("pickled")
     assert_it_works_elsewhere(filled(catalog, "pickled.t"))
 
@@ -82,16 +70,16 @@ def test_a_table_of_a_rest_catalog_scans_in_another_process_and_commits(rest_ser
     assert_it_works_elsewhere(filled(catalog, f"{new_namespace(rest_server)}.t"))
 
 
-def test_a_worker_that_only_scans_needs_no_catalog(warehouse: Path, aws: AwsServer) -> None:
-    table = filled(encrypted_sql_catalog(warehouse, aws))
+def test_a_worker_that_only_scans_needs_no_catalog(warehouse: Path, catalog: EncryptedSqlCatalog) -> None:
+    table = filled(catalog)
     pickled = pickle.dumps(table)
     (warehouse / "catalog.db").rename(warehouse / "away.db")
     assert scanned_elsewhere(pickled).num_rows == 2
     assert not (warehouse / "catalog.db").exists()
 
 
-def test_no_key_is_in_a_pickled_table_scan_or_task(warehouse: Path, aws: AwsServer) -> None:
-    table = filled(encrypted_sql_catalog(warehouse, aws))
+def test_no_key_is_in_a_pickled_table_scan_or_task(catalog: EncryptedSqlCatalog) -> None:
+    table = filled(catalog)
     table.scan().to_arrow()
     snapshot = table.current_snapshot()
     assert snapshot is not None

@@ -2,54 +2,78 @@
 
 from __future__ import annotations
 
-import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from random import Random
+from typing import Final
 
-import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 from sqlalchemy import text
 
 from tablecrypt.errors import PurgeIncompleteError, TamperedFileError
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.plaintext import CANARY
+from tests.support.tables import ENCRYPTED, ROWS, encrypted_sql_catalog, files_below, flip, folder_of, metadata_path, new_table, path_of
 
-ENCRYPTED = {"encryption.key-id": MASTER_KEY}
-ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
+
+@dataclass
+class Store:
+    """A store that works, unless it is told otherwise.
+
+    Attributes:
+        random, share: which of the deletes fail.
+        suffixes: ends of the names whose deletes fail.
+        deleted: names, in their order.
+        after: called with each name that was deleted.
+    """
+
+    random: Random = field(default_factory=lambda: Random(0))
+    share: float = 0.0
+    suffixes: tuple[str, ...] = ()
+    deleted: list[str] = field(default_factory=list)
+    after: Callable[[str], object] = lambda name: None
+
+    def delete(self, name: str, delete: Callable[[], object]) -> None:
+        if name.endswith(self.suffixes) or self.random.random() < self.share:
+            raise OSError(f"the store is busy: {name}")
+        delete()
+        self.deleted.append(name)
+        self.after(name)
+
+
+STORES: Final[dict[str, Store]] = {}
 
 
 class FailingFileIO(PyArrowFileIO):
-    """A store whose deletes fail: all that `failing` says yes to. Everything else works."""
-
-    random: ClassVar[random.Random] = random.Random(0)
-    share: ClassVar[float] = 0.0
-    suffixes: ClassVar[tuple[str, ...]] = ()
-    deleted: ClassVar[list[str]] = []
+    """Deletes in the store that the property names."""
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         name = location if isinstance(location, str) else location.location
-        if name.endswith(self.suffixes) or self.random.random() < self.share:
-            raise OSError(f"the store is busy: {name}")
-        super().delete(location)
-        self.deleted.append(name)
-
-
-@pytest.fixture(autouse=True)
-def working_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FailingFileIO, "share", 0.0)
-    monkeypatch.setattr(FailingFileIO, "suffixes", ())
-    monkeypatch.setattr(FailingFileIO, "deleted", [])
+        STORES[self.properties["tests.store"]].delete(name, lambda: PyArrowFileIO.delete(self, location))
 
 
 @pytest.fixture
-def catalog(warehouse: Path, aws: AwsServer) -> EncryptedSqlCatalog:
-    return encrypted_sql_catalog(warehouse, aws, {"py-io-impl": "tests.catalog.test_purge.FailingFileIO"})
+def store(tmp_path: Path) -> Iterator[Store]:
+    STORES[str(tmp_path)] = store = Store()
+    yield store
+    del STORES[str(tmp_path)]
+
+
+@pytest.fixture
+def in_store(store: Store, tmp_path: Path) -> dict[str, str]:
+    """The properties of a catalog whose tables are in the store."""
+    return {"py-io-impl": f"{__name__}.FailingFileIO", "tests.store": str(tmp_path)}
+
+
+@pytest.fixture
+def catalog(warehouse: Path, aws: AwsServer, in_store: dict[str, str]) -> EncryptedSqlCatalog:
+    return encrypted_sql_catalog(warehouse, aws, in_store)
 
 
 @pytest.fixture
@@ -67,8 +91,7 @@ def table(catalog: EncryptedSqlCatalog) -> Table:
 
 
 def files_of(table: Table) -> list[str]:
-    folder = Path(table.location().removeprefix("file://"))
-    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+    return sorted(path.name for path in files_below(folder_of(table)))
 
 
 def test_a_purge_removes_also_what_only_older_metadata_names(catalog: EncryptedSqlCatalog, table: Table) -> None:
@@ -81,11 +104,8 @@ def test_a_purge_removes_also_what_only_older_metadata_names(catalog: EncryptedS
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_store_that_fails_at_random_only_delays_a_purge(
-    catalog: EncryptedSqlCatalog, table: Table, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    monkeypatch.setattr(FailingFileIO, "random", random.Random(seed))
-    monkeypatch.setattr(FailingFileIO, "share", 0.3)
+def test_a_store_that_fails_at_random_only_delays_a_purge(catalog: EncryptedSqlCatalog, table: Table, store: Store, seed: int) -> None:
+    store.random, store.share = Random(seed), 0.3
     failures = 0
     while catalog.table_exists("db.t"):
         left = files_of(table)
@@ -102,16 +122,14 @@ def test_a_store_that_fails_at_random_only_delays_a_purge(
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".puffin", "-m0.avro", ".avro", ".metadata.json"])
-def test_what_names_a_file_that_is_left_is_left_too(
-    catalog: EncryptedSqlCatalog, table: Table, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
+def test_what_names_a_file_that_is_left_is_left_too(catalog: EncryptedSqlCatalog, table: Table, store: Store, suffix: str) -> None:
     before = files_of(table)
-    monkeypatch.setattr(FailingFileIO, "suffixes", (suffix,))
+    store.suffixes = (suffix,)
     with pytest.raises(PurgeIncompleteError):
         catalog.purge_table("db.t")
     assert {name for name in before if _level(name) > _level(suffix)} <= set(files_of(table))
     assert catalog.load_table("db.t").metadata_location == table.metadata_location
-    monkeypatch.setattr(FailingFileIO, "suffixes", ())
+    store.suffixes = ()
     catalog.purge_table("db.t")
     assert files_of(table) == []
 
@@ -124,66 +142,62 @@ def _level(name: str) -> int:
     return 2 if name.startswith("snap-") or name == ".avro" else 1
 
 
-def test_a_purge_that_ended_before_the_catalogs_entry_is_finished(
-    catalog: EncryptedSqlCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unreachable(_identifier: object) -> None:
+class VanishingCatalog(EncryptedSqlCatalog):
+    """One that is gone when a table is to be dropped."""
+
+    def drop_table(self, identifier: str | Identifier) -> None:
         raise ConnectionError("the catalog is gone")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(catalog, "drop_table", unreachable)
-        with pytest.raises(ConnectionError):
-            catalog.purge_table("db.t")
+
+def test_a_purge_that_ended_before_the_catalogs_entry_is_finished(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    with pytest.raises(ConnectionError):
+        VanishingCatalog(catalog.name, **catalog.properties).purge_table("db.t")
     assert files_of(table) == []
     catalog.purge_table("db.t")
     with pytest.raises(NoSuchTableError):
         catalog.load_table("db.t")
 
 
-def test_what_was_committed_during_a_purge_keeps_the_table(
-    catalog: EncryptedSqlCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_committed_during_a_purge_keeps_the_table(catalog: EncryptedSqlCatalog, table: Table, store: Store) -> None:
     other = catalog.load_table("db.t")
-    original = FailingFileIO.delete
     commits = [lambda: other.transaction().set_properties(owner="someone").commit_transaction()]
 
-    def delete_and_let_another_commit(io: FailingFileIO, location: str) -> None:
-        original(io, location)
-        if location.endswith(".metadata.json") and commits:
+    def let_another_commit(deleted: str) -> None:
+        if deleted.endswith(".metadata.json") and commits:
             commits.pop()()
 
-    monkeypatch.setattr(FailingFileIO, "delete", delete_and_let_another_commit)
+    store.after = let_another_commit
     with pytest.raises(CommitFailedException, match="purge it again"):
         catalog.purge_table("db.t")
     catalog.purge_table("db.t")
     assert files_of(table) == []
 
 
-def test_nothing_is_deleted_when_the_files_cannot_be_listed(unwatched_warehouse: Path, aws: AwsServer) -> None:
-    catalog = encrypted_sql_catalog(unwatched_warehouse, aws, {"py-io-impl": "tests.catalog.test_purge.FailingFileIO"})
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
-    manifest = Path(table.current_snapshot().manifests(table.io)[0].manifest_path.removeprefix("file://"))  # type: ignore[union-attr]
-    content = bytearray(manifest.read_bytes())
-    content[-1] ^= 1
-    manifest.write_bytes(content)
+def test_nothing_is_deleted_when_the_files_cannot_be_listed(
+    unwatched_warehouse: Path, aws: AwsServer, store: Store, in_store: dict[str, str]
+) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws, in_store)
+    table = new_table(catalog, appends=[ROWS])
+    manifest = path_of(table.current_snapshot().manifests(table.io)[0].manifest_path)  # type: ignore[union-attr]
+    flip(manifest, -1)
     with pytest.raises(TamperedFileError, match=manifest.name):
         catalog.purge_table("db.t")
-    assert FailingFileIO.deleted == []
+    assert store.deleted == []
 
 
-def test_a_metadata_log_that_names_another_tables_metadata_deletes_nothing(unwatched_warehouse: Path, aws: AwsServer) -> None:
-    catalog = encrypted_sql_catalog(unwatched_warehouse, aws, {"py-io-impl": "tests.catalog.test_purge.FailingFileIO"})
+def test_a_metadata_log_that_names_another_tables_metadata_deletes_nothing(
+    unwatched_warehouse: Path, aws: AwsServer, store: Store, in_store: dict[str, str]
+) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws, in_store)
     victim = catalog.create_table("db.victim", ROWS.schema, properties=ENCRYPTED)
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
-    location = Path(table.metadata_location.removeprefix("file://"))
+    table = new_table(catalog, appends=[ROWS])
+    location = metadata_path(table)
     location.write_text(location.read_text().replace(table.metadata.metadata_log[0].metadata_file, victim.metadata_location))
     with catalog.engine.begin() as connection:
         connection.execute(text("DELETE FROM tablecrypt_pins"))
     with pytest.raises(TamperedFileError, match="another table's metadata"):
         catalog.purge_table("db.t")
-    assert FailingFileIO.deleted == []
+    assert store.deleted == []
     assert catalog.load_table("db.victim").metadata_location == victim.metadata_location
 
 

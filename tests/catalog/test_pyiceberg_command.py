@@ -11,16 +11,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from strictyaml import as_document
 
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.plaintext import CANARY, findings
+from tests.support.tables import ROWS, contents_below, encrypted_sql_catalog, new_table
 
-ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "text": [CANARY, None]})
 READS_METADATA = (
     "list",
     "list db",
@@ -46,7 +44,7 @@ print(json.dumps({each: [result.exit_code, result.output] for each, result in do
 @pytest.fixture
 def catalog(tmp_path: Path, aws: AwsServer) -> EncryptedSqlCatalog:
     catalog = encrypted_sql_catalog(tmp_path, aws)
-    catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": MASTER_KEY}).append(ROWS)
+    new_table(catalog, appends=[ROWS])
     return catalog
 
 
@@ -65,19 +63,15 @@ def pyiceberg(home: Path, properties: Mapping[str, str], commands: tuple[str, ..
     return {command: (code, output) for command, (code, output) in json.loads(done.stdout).items()}
 
 
-def stored(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_no_command_gets_past_the_configuration_that_fails_closed(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
-    before = stored(tmp_path)
+    before = contents_below(tmp_path)
     configured = {"type": "tablecrypt", "uri": catalog.properties["uri"], "warehouse": catalog.properties["warehouse"]}
 
     answers = pyiceberg(tmp_path / "home", configured, READS_METADATA + READS_FILES + CHANGES)
 
     assert {answer[0] for answer in answers.values()} == {1}
     assert all("'tablecrypt' is not a valid CatalogType" in output for _, output in answers.values()), "which names whom to ask"
-    assert {path: content for path, content in stored(tmp_path).items() if path.name != ".pyiceberg.yaml"} == before
+    assert {path: content for path, content in contents_below(tmp_path).items() if path.name != ".pyiceberg.yaml"} == before
 
 
 @pytest.mark.slow
@@ -88,7 +82,7 @@ def test_without_it_metadata_is_shown_and_no_file_is_opened(catalog: EncryptedSq
 
     assert {command for command, (code, _) in answers.items() if code != 0} == set(READS_FILES)
     assert not [command for command, (_, output) in answers.items() if CANARY in output]
-    assert not [found for path, content in stored(tmp_path).items() for found in findings(str(path), content)]
+    assert not [found for path, content in contents_below(tmp_path).items() for found in findings(str(path), content)]
 
 
 @pytest.mark.slow
@@ -100,4 +94,4 @@ def test_without_it_no_table_is_changed_and_an_entry_of_the_catalog_can_be_renam
 
     assert {command: code for command, (code, _) in answers.items()} == {**dict.fromkeys(CHANGES, 1), "rename db.t db.u": 0}
     assert catalog.load_table("db.u").scan().to_arrow() == ROWS
-    assert not [found for path, content in stored(tmp_path).items() for found in findings(str(path), content)]
+    assert not [found for path, content in contents_below(tmp_path).items() for found in findings(str(path), content)]

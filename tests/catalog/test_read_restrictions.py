@@ -20,16 +20,15 @@ from pyiceberg.types import IntegerType, ListType, LongType, MapType, NestedFiel
 
 from tablecrypt.cli.main import run
 from tablecrypt.errors import ReadRestrictionError
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.maintenance import compact, reencrypt, relocate, rotate_kek
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.key_tables import current_snapshot
 from tests.support.plaintext import CANARY
 from tests.support.restricting_server import RestrictingServer
+from tests.support.tables import BY_REGION, ENCRYPTED, current_snapshot, memory_kms, new_table
 
-KEYRING = {"encryption.kms-type": "memory", "kms.memory.name": "restricted"}
+KEYRING = memory_kms("restricted")
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
     NestedField(2, "region", StringType()),
@@ -38,18 +37,7 @@ SCHEMA = Schema(
     NestedField(5, "many", ListType(9, StringType(), element_required=False)),
     NestedField(6, "lookup", MapType(10, StringType(), 11, StringType(), value_required=False)),
 )
-BY_REGION = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
 BY_CARD = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "card"))
-ARROW = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("region", pa.string()),
-        ("card", pa.string()),
-        ("pair", pa.struct([("number", pa.int32()), ("mail", pa.string())])),
-        ("many", pa.list_(pa.string())),
-        ("lookup", pa.map_(pa.string(), pa.string())),
-    ]
-)
 NORTH = {"type": "eq", "left": {"type": "reference", "id": 2}, "right": {"type": "literal", "value": "north"}}
 CARD = {"field-id": 3, "action": "show-last-4"}
 
@@ -67,7 +55,7 @@ def rows(ids: range = range(6)) -> pa.Table:
             }
             for each in ids
         ],
-        ARROW,
+        SCHEMA.as_arrow(),
     )
 
 
@@ -82,7 +70,6 @@ def projections(*actions: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def administrator(warehouse: Path, tmp_path: Path) -> EncryptedSqlCatalog:
     """The catalog behind the server, with a plain table beside the encrypted ones."""
-    MemoryKeyManagementClient(KEYRING).create_key("master", bytes(range(32)))
     catalog = EncryptedSqlCatalog("server", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{warehouse}", **KEYRING)
     catalog.create_namespace("db")
     return catalog
@@ -99,10 +86,7 @@ def loaded(server: RestrictingServer) -> Callable[..., EncryptedTable]:
     """A table of rows, as a client loads it of whom the server wants these restrictions."""
 
     def load(restrictions: object, spec: PartitionSpec | None = None, **properties: str) -> EncryptedTable:
-        table = server.catalog.create_table(
-            "db.rows", SCHEMA, partition_spec=spec or PartitionSpec(), properties={"encryption.key-id": "master", **properties}
-        )
-        table.append(rows())
+        new_table(server.catalog, "db.rows", SCHEMA, appends=[rows()], partitioned_by=spec or PartitionSpec(), properties=properties)
         server.read_restrictions = restrictions
         restricted = server.client(**KEYRING).load_table("db.rows")
         assert isinstance(restricted, EncryptedTable)
@@ -445,7 +429,7 @@ def test_restrictions_that_cannot_be_applied_refuse_the_table(loaded: Callable[.
 
 def test_null_in_place_of_a_required_column_is_refused(server: RestrictingServer) -> None:
     schema = Schema(NestedField(1, "id", LongType(), required=True))
-    server.catalog.create_table("db.required", schema, properties={"encryption.key-id": "master"})
+    server.catalog.create_table("db.required", schema, properties=ENCRYPTED)
     server.read_restrictions = projections({"field-id": 1, "action": "replace-with-null"})
 
     with pytest.raises(ReadRestrictionError, match="required long"):
@@ -497,7 +481,7 @@ def test_a_plain_table_that_is_restricted_is_refused(server: RestrictingServer, 
         client.load_table("db.plain")
 
 
-@pytest.mark.parametrize("key", [{}, {"encryption.key-id": "master"}], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("key", [{}, ENCRYPTED], ids=["plain", "encrypted"])
 def test_a_new_table_that_is_restricted_from_the_start_is_not_handed_out_unrestricted(
     server: RestrictingServer, key: dict[str, str]
 ) -> None:

@@ -5,36 +5,27 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.update import RemovePropertiesUpdate
-from pyiceberg.types import StringType
 
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
-from tests.support.plaintext import CANARY
 from tests.support.rest_proxy import Answer, Forward, Request, RestProxy, edit_answer, edit_metadata, failing_commits
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
+from tests.support.tables import ENCRYPTED, ROWS, folder_of, ids, new_table
 
 pytestmark = pytest.mark.java
-
-ENCRYPTED = {"encryption.key-id": MASTER_KEY}
-ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
 
 
 @pytest.fixture
@@ -53,88 +44,15 @@ def proxy(rest_server: RestServer) -> Iterator[RestProxy]:
         yield proxy
 
 
-def folder(table: Table) -> Path:
-    return Path(table.location().removeprefix("file:"))
-
-
-def ids(table: Table) -> list[int]:
-    return sorted(table.scan().to_arrow().column("id").to_pylist())
-
-
-def assert_no_stray_key(table: Table) -> None:
-    metadata = table.metadata
-    assert isinstance(metadata, EncryptedTableMetadata)
-    needed = metadata.key_ring.needed_by(str(snapshot.key_id) for snapshot in metadata.snapshots)
-    assert {key.key_id for key in metadata.encryption_keys} == needed
-
-
-def test_a_key_id_makes_an_encrypted_table_of_version_3(catalog: EncryptedRestCatalog, namespace: str) -> None:
-    table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
-    assert isinstance(table, EncryptedTable)
-    assert table.format_version == 3
-    assert isinstance(catalog.load_table(f"{namespace}.t"), EncryptedTable)
-
-
 def test_another_client_reads_what_one_wrote_row_ids_included(
     catalog: EncryptedRestCatalog, namespace: str, rest_server: RestServer, aws: AwsServer
 ) -> None:
-    table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
-    table.append(ROWS)
+    table = new_table(catalog, f"{namespace}.t", appends=[ROWS, ROWS])
     table.delete("id = 2")
     other = encrypted_rest_catalog(rest_server.uri, aws).load_table(f"{namespace}.t")
     assert_same_rows(other.scan("id = 3").to_arrow(), ROWS.slice(2).take([0, 0]))
     assert sorted(other.scan(selected_fields=("_row_id",)).to_arrow().column("_row_id").to_pylist()) == [0, 2, 3, 5]
     assert other.metadata == table.metadata
-
-
-def test_every_verb_leaves_the_rows_it_should(catalog: EncryptedRestCatalog, namespace: str) -> None:
-    table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
-    table.delete("id = 1")
-    assert ids(table) == [2, 3]
-    result = table.upsert(pa.table({"id": [3, 4], "text": ["new", CANARY]}), join_cols=["id"])
-    assert (result.rows_updated, result.rows_inserted) == (1, 1)
-    assert ids(table) == [2, 3, 4]
-    table.overwrite(ROWS, overwrite_filter="id >= 3")
-    assert ids(table) == [1, 2, 2, 3]
-    with table.transaction() as transaction:
-        transaction.append(ROWS)
-        transaction.delete("id = 2")
-        transaction.set_properties({"owner": "tests"})
-    assert ids(catalog.load_table(f"{namespace}.t")) == ids(table) == [1, 1, 3, 3]
-    assert table.properties["owner"] == "tests"
-
-
-def test_creation_with_first_data_is_one_commit(catalog: EncryptedRestCatalog, namespace: str) -> None:
-    with catalog.create_table_transaction(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED) as transaction:
-        transaction.append(ROWS)
-        transaction.set_properties({"owner": "tests"})
-        with transaction.update_schema() as update:
-            update.add_column("note", StringType())
-    table = catalog.load_table(f"{namespace}.t")
-    assert isinstance(table, EncryptedTable)
-    assert table.metadata.metadata_log == []
-    assert table.properties["owner"] == "tests"
-    assert_same_rows(table.scan(selected_fields=("id", "text")).to_arrow(), ROWS)
-    table.append(ROWS)
-    assert ids(table) == [1, 1, 2, 2, 3, 3]
-
-
-def test_a_creation_that_fails_leaves_no_table(catalog: EncryptedRestCatalog, namespace: str) -> None:
-    staged = catalog.create_table_transaction(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
-    with pytest.raises(RuntimeError, match="stop"), staged:
-        staged.append(ROWS)
-        raise RuntimeError("stop")
-    with pytest.raises(NoSuchTableError):
-        catalog.load_table(f"{namespace}.t")
-
-
-def test_a_table_is_created_only_once(catalog: EncryptedRestCatalog, namespace: str) -> None:
-    catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
-    with pytest.raises(TableAlreadyExistsError):
-        catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
-    assert isinstance(catalog.create_table_if_not_exists(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED), EncryptedTable)
 
 
 def test_an_encrypted_table_of_an_older_version_is_refused_before_it_is_asked_for(proxy: RestProxy, namespace: str, aws: AwsServer) -> None:
@@ -144,108 +62,27 @@ def test_an_encrypted_table_of_an_older_version_is_refused_before_it_is_asked_fo
     assert not [request for request in proxy.seen if request.method == "POST"]
 
 
-def test_rename_register_and_drop_keep_a_table_encrypted(catalog: EncryptedRestCatalog, namespace: str) -> None:
-    catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED).append(ROWS)
-    renamed = catalog.rename_table(f"{namespace}.t", f"{namespace}.renamed")
-    assert_same_rows(renamed.scan().to_arrow(), ROWS)
-    renamed.append(ROWS)
-    catalog.drop_table(f"{namespace}.renamed")
-    assert not catalog.table_exists(f"{namespace}.renamed")
-    registered = catalog.register_table(f"{namespace}.again", renamed.metadata_location)
-    assert isinstance(registered, EncryptedTable)
-    registered.append(ROWS)
-    assert registered.scan().count() == 3 * ROWS.num_rows
-
-
 @pytest.mark.parametrize("by_drop", [False, True])
 def test_purge_removes_every_file(rest_server: RestServer, aws: AwsServer, tmp_path: Path, namespace: str, by_drop: bool) -> None:
     catalog = encrypted_rest_catalog(rest_server.uri, aws, {"encryption.pins": str(tmp_path / "pins.json")})
-    table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
+    table = new_table(catalog, f"{namespace}.t", appends=[ROWS])
     table.delete("id = 1")
     if by_drop:
         catalog.drop_table(f"{namespace}.t", purge_requested=True)
     else:
         catalog.purge_table(f"{namespace}.t")
-    assert [path for path in folder(table).rglob("*") if path.is_file() and not path.name.endswith(".crc")] == []
+    assert [path for path in folder_of(table).rglob("*") if path.is_file() and not path.name.endswith(".crc")] == []
     assert not catalog.table_exists(f"{namespace}.t")
 
 
 def test_a_purge_that_ended_before_the_table_was_dropped_is_finished_by_another(catalog: EncryptedRestCatalog, namespace: str) -> None:
-    table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
-    shutil.rmtree(folder(table))
+    table = new_table(catalog, f"{namespace}.t", appends=[ROWS])
+    shutil.rmtree(folder_of(table))
     assert namespace in str(catalog.list_tables(namespace))
     catalog.purge_table(f"{namespace}.t")
     assert catalog.list_tables(namespace) == []
     with pytest.raises(NoSuchTableError):
         catalog.purge_table(f"{namespace}.t")
-
-
-def test_refresh_sees_the_commits_of_others(catalog: EncryptedRestCatalog, namespace: str) -> None:
-    table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
-    catalog.load_table(f"{namespace}.t").append(ROWS)
-    assert table.scan().count() == 0
-    assert table.refresh().scan().count() == ROWS.num_rows
-    table.append(ROWS)
-    assert table.scan().count() == 2 * ROWS.num_rows
-
-
-def test_branches_tags_evolution_and_expiry_commit_as_on_a_plain_table(catalog: EncryptedRestCatalog, namespace: str) -> None:
-    table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
-    first = table.current_snapshot().snapshot_id  # type: ignore[union-attr]
-    table.manage_snapshots().create_tag(first, "before").create_branch(first, "work").commit()
-    table.append(ROWS, branch="work")
-    table.append(ROWS)
-    with table.update_schema() as update:
-        update.rename_column("text", "words")
-    with table.update_spec() as spec:
-        spec.add_identity("id")
-    table.append(ROWS.rename_columns(["id", "words"]))
-    assert table.scan().use_ref("before").count() == ROWS.num_rows
-    assert table.scan().use_ref("work").count() == 2 * ROWS.num_rows
-    assert table.scan().to_arrow().column_names == ["id", "words"]
-    table.manage_snapshots().remove_tag("before").commit()
-    table.maintenance.expire_snapshots().by_id(first).commit()
-    reloaded = catalog.load_table(f"{namespace}.t")
-    assert first not in [snapshot.snapshot_id for snapshot in reloaded.snapshots()]
-    assert reloaded.scan().count() == 3 * ROWS.num_rows
-    assert_no_stray_key(reloaded)
-
-
-def test_concurrent_appends_are_all_kept_and_leave_no_stray_key(
-    catalog: EncryptedRestCatalog, namespace: str, rest_server: RestServer, aws: AwsServer
-) -> None:
-    writers, appends = 4, 5
-    properties = {**ENCRYPTED, "commit.retry.num-retries": "100", "commit.retry.min-wait-ms": "5", "commit.retry.max-wait-ms": "50"}
-    catalog.create_table(f"{namespace}.t", ROWS.schema, properties=properties)
-
-    def write(_: int) -> None:
-        table = encrypted_rest_catalog(rest_server.uri, aws).load_table(f"{namespace}.t")
-        for _ in range(appends):
-            table.append(ROWS)
-
-    with ThreadPoolExecutor(writers) as pool:
-        list(pool.map(write, range(writers)))
-    table = catalog.load_table(f"{namespace}.t")
-    assert table.scan().count() == table.scan().to_arrow().num_rows == writers * appends * ROWS.num_rows
-    assert len(table.snapshots()) == writers * appends
-    assert_no_stray_key(table)
-    row_ids = table.scan(selected_fields=("_row_id",)).to_arrow().column("_row_id").to_pylist()
-    assert sorted(row_ids) == list(range(writers * appends * ROWS.num_rows))
-
-
-def test_commits_to_two_branches_at_the_same_time_are_both_kept(catalog: EncryptedRestCatalog, namespace: str) -> None:
-    table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties={**ENCRYPTED, "commit.retry.min-wait-ms": "1"})
-    table.append(ROWS)
-    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "work").commit()  # type: ignore[union-attr]
-    behind = catalog.load_table(f"{namespace}.t")
-    table.append(ROWS)
-    behind.append(ROWS, branch="work")
-    table.refresh()
-    assert table.scan().count() == table.scan().use_ref("work").count() == 2 * ROWS.num_rows
-    assert_no_stray_key(table)
 
 
 def test_a_commit_that_removes_the_key_id_is_never_sent(proxy: RestProxy, namespace: str, aws: AwsServer) -> None:
@@ -282,13 +119,6 @@ def test_a_plain_table_of_version_3_keeps_pyicebergs_own_metadata(catalog: Encry
     assert type(table.metadata) is TableMetadataV3
 
 
-def test_a_key_id_cannot_be_set_on_a_plain_table(catalog: EncryptedRestCatalog, namespace: str) -> None:
-    table = catalog.create_table(f"{namespace}.plain", ROWS.schema)
-    with pytest.raises(PlaintextRefusedError, match="migrate"):
-        table.transaction().set_properties(ENCRYPTED).commit_transaction()
-    assert "encryption.key-id" not in catalog.load_table(f"{namespace}.plain").properties
-
-
 def test_a_plaintext_table_with_a_key_id_in_its_properties_is_refused(proxy: RestProxy, namespace: str, aws: AwsServer) -> None:
     catalog = encrypted_rest_catalog(proxy.uri, aws)
     catalog.create_table(f"{namespace}.t", ROWS.schema)
@@ -299,7 +129,7 @@ def test_a_plaintext_table_with_a_key_id_in_its_properties_is_refused(proxy: Res
 
 
 def test_a_plain_client_gets_no_row(catalog: EncryptedRestCatalog, namespace: str, rest_server: RestServer) -> None:
-    catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED).append(ROWS)
+    new_table(catalog, f"{namespace}.t", appends=[ROWS])
     with pytest.raises(ValueError, match="Avro"):
         RestCatalog("plain", uri=rest_server.uri).load_table(f"{namespace}.t").scan().to_arrow()
 
@@ -343,7 +173,7 @@ def test_headers_go_with_every_request_and_a_tables_own_token_with_its_commits_a
 
 def test_a_bearer_token_is_sent(proxy: RestProxy, namespace: str, aws: AwsServer) -> None:
     catalog = encrypted_rest_catalog(proxy.uri, aws, {"token": "abc", "oauth2-server-uri": f"{proxy.uri}/v1/oauth/tokens"})
-    catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED).append(ROWS)
+    new_table(catalog, f"{namespace}.t", appends=[ROWS])
     assert {request.headers["authorization"] for request in proxy.seen} == {"Bearer abc"}
 
 
@@ -370,8 +200,7 @@ def test_the_servers_prefix_is_followed(proxy: RestProxy, namespace: str, aws: A
         return Answer(200, json.dumps(content).encode())
 
     proxy.behave(prefixed)
-    table = encrypted_rest_catalog(proxy.uri, aws).create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
+    table = new_table(encrypted_rest_catalog(proxy.uri, aws), f"{namespace}.t", appends=[ROWS])
     assert ids(table.refresh()) == [1, 2, 3]
 
 
@@ -393,8 +222,7 @@ def test_the_server_cannot_choose_the_kms(proxy: RestProxy, aws: AwsServer, name
 def test_a_scan_of_an_encrypted_table_is_never_planned_by_the_server(proxy: RestProxy, namespace: str, aws: AwsServer) -> None:
     catalog = encrypted_rest_catalog(proxy.uri, aws, {"scan-planning-mode": "server"})
     assert catalog.supports_server_side_planning()
-    table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
+    table = new_table(catalog, f"{namespace}.t", appends=[ROWS])
     assert ids(table) == [1, 2, 3]
     with pytest.raises(ConfigurationError, match="planned by the client"):
         catalog.plan_scan(f"{namespace}.t", PlanTableScanRequest(snapshot_id=None))

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -25,11 +24,8 @@ from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.plaintext import CANARY
-
-ENCRYPTED = {"encryption.key-id": MASTER_KEY}
-ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
+from tests.support.noting_io import NOTING_IO, opened_files
+from tests.support.tables import ENCRYPTED, MASTER_KEY, ROWS, encrypted_sql_catalog, metadata_path, new_table, path_of
 
 NewCatalog = Callable[..., EncryptedSqlCatalog]
 
@@ -61,10 +57,7 @@ def plain_client(catalog: EncryptedSqlCatalog) -> SqlCatalog:
 
 @pytest.fixture
 def table(catalog: EncryptedSqlCatalog) -> Table:
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
-    table.append(ROWS)
-    return table
+    return new_table(catalog, appends=[ROWS, ROWS])
 
 
 def execute(catalog: SqlCatalog, statement: str, **values: Any) -> list[dict[str, Any]]:
@@ -81,12 +74,8 @@ def point_to(catalog: SqlCatalog, location: str) -> None:
     execute(catalog, "UPDATE iceberg_tables SET metadata_location = :location", location=location)
 
 
-def path(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
-
-
 def edit(table: Table, change: Callable[[dict[str, Any]], None]) -> None:
-    location = path(table.metadata_location)
+    location = metadata_path(table)
     metadata = json.loads(location.read_text())
     change(metadata)
     location.write_text(json.dumps(metadata))
@@ -131,12 +120,12 @@ def test_an_older_metadata_file_with_the_same_sequence_number_is_a_rollback(cata
 def test_metadata_edited_in_place_is_refused_before_any_row(catalog: EncryptedSqlCatalog, table: Table) -> None:
     edit(table, lambda metadata: metadata["properties"].update({"write.object-storage.enabled": "true"}))
     for use in (lambda: catalog.load_table("db.t"), lambda: table.append(ROWS), table.refresh):
-        with pytest.raises(TamperedFileError, match=path(table.metadata_location).name):
+        with pytest.raises(TamperedFileError, match=metadata_path(table).name):
             use()
 
 
 def test_metadata_rolled_back_in_place_is_refused(catalog: EncryptedSqlCatalog, table: Table) -> None:
-    path(table.metadata_location).write_bytes(path(table.metadata.metadata_log[-1].metadata_file).read_bytes())
+    metadata_path(table).write_bytes(path_of(table.metadata.metadata_log[-1].metadata_file).read_bytes())
     with pytest.raises(TamperedFileError):
         catalog.load_table("db.t")
 
@@ -203,7 +192,7 @@ def test_a_catalog_that_may_not_create_tables_names_the_statement_to_run(
     with engine.begin() as connection:
         connection.execute(text(str(refused.value).partition("Create it with: ")[2]))
     engine.dispose()
-    new_catalog(init_catalog_tables="false").create_table("db.t", ROWS.schema, properties=ENCRYPTED).append(ROWS)
+    new_table(new_catalog(init_catalog_tables="false"), appends=[ROWS])
 
 
 def test_a_database_of_before_gets_the_columns_that_it_lacks(catalog: EncryptedSqlCatalog, table: Table, new_catalog: NewCatalog) -> None:
@@ -380,23 +369,15 @@ def test_an_unconfirmed_commit_is_reported_as_unknown_and_its_files_stay(catalog
 
 def test_namespaces_of_several_levels_hold_encrypted_tables(catalog: EncryptedSqlCatalog) -> None:
     catalog.create_namespace("db.inner")
-    catalog.create_table("db.inner.t", ROWS.schema, properties=ENCRYPTED).append(ROWS)
+    new_table(catalog, "db.inner.t", appends=[ROWS])
     with catalog.create_table_transaction(("db", "inner", "u"), ROWS.schema, properties=ENCRYPTED) as transaction:
         transaction.append(ROWS)
     assert sorted(pins(catalog)) == ["db.inner.t", "db.inner.u"]
     assert catalog.load_table("db.inner.u").scan().to_arrow().num_rows == ROWS.num_rows
 
 
-def test_a_load_reads_metadata_once(catalog: EncryptedSqlCatalog, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyiceberg.io import pyarrow as pyarrow_io
-
-    opened: list[str] = []
-    original = pyarrow_io.PyArrowFile.open
-
-    def counting(file: Any, *args: Any, **kwargs: Any) -> Any:
-        opened.append(file.location)
-        return original(file, *args, **kwargs)
-
-    monkeypatch.setattr(pyarrow_io.PyArrowFile, "open", counting)
-    catalog.load_table("db.t")
+def test_a_load_reads_metadata_once(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    noting = EncryptedSqlCatalog(catalog.name, **{**catalog.properties, "py-io-impl": NOTING_IO})
+    with opened_files() as opened:
+        noting.load_table("db.t")
     assert opened == [table.metadata_location]

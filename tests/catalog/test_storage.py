@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY
+from tests.support.tables import encrypted_sql_catalog, new_table
 
 pytestmark = pytest.mark.slow
 
@@ -23,8 +23,7 @@ FILE_IOS = {"arrow": "pyiceberg.io.pyarrow.PyArrowFileIO", "fsspec": "pyiceberg.
 def test_a_table_lives_its_life_on_every_store(aws: AwsServer, warehouse: Path, file_io: str, store: str) -> None:
     place = f"file://{warehouse}/tables" if store == "file" else f"s3://{aws.bucket(f'storage-{file_io}')}/tables"
     catalog = encrypted_sql_catalog(warehouse, aws, {"py-io-impl": FILE_IOS[file_io], "warehouse": place})
-    table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": MASTER_KEY, "write.delete.mode": "merge-on-read"})
-    table.append(ROWS)
+    table = new_table(catalog, appends=[ROWS], properties={"write.delete.mode": "merge-on-read"})
     table.delete("id < 10")
     table.upsert(pa.table({"id": [50, 5000], "text": [CANARY, CANARY]}), join_cols=["id"])
     again = encrypted_sql_catalog(warehouse, aws, {"py-io-impl": FILE_IOS[file_io]}).load_table("db.t")
@@ -40,6 +39,6 @@ def test_what_one_file_io_wrote_the_other_reads(aws: AwsServer, warehouse: Path,
     reader = next(name for name in FILE_IOS if name != writer)
     place = f"s3://{aws.bucket(f'crossed-{writer}')}/tables"
     written = encrypted_sql_catalog(warehouse, aws, {"py-io-impl": FILE_IOS[writer], "warehouse": place})
-    written.create_table("db.t", ROWS.schema, properties={"encryption.key-id": MASTER_KEY}).append(ROWS)
+    new_table(written, appends=[ROWS])
     read = encrypted_sql_catalog(warehouse, aws, {"py-io-impl": FILE_IOS[reader]}).load_table("db.t")
     assert_same_rows(read.scan().to_arrow(), ROWS)

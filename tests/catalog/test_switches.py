@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog import load_catalog as load_as_pyiceberg_does
@@ -22,13 +20,13 @@ from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt_catalog import EncryptedInMemoryCatalog, load_catalog
 from tests.support import denying_kms
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.command import Command
-from tests.support.edited_metadata import edited, unpinned_catalog
+from tests.support.edited_metadata import edited
 from tests.support.plaintext import CANARY
+from tests.support.tables import ENCRYPTED, MASTER_KEY, ROWS, encrypted_sql_catalog, new_table, unpinned_catalog
 
-ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "text": [CANARY, None]})
-ENCRYPTED = {"encryption.key-id": MASTER_KEY}
+pytestmark = pytest.mark.usefixtures("home")
+
 ON = ["true", "TRUE", "True", "yes", "Yes", "on", "ON", "1"]
 OFF = ["false", "False", "no", "NO", "off", "0"]
 NEITHER = ["", "y", "t", "n", "f", "enabled", "disabled", "ture", "flase", "tru", " true", "2", "None", "required"]
@@ -70,27 +68,6 @@ MISSPELT = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where PyIceberg looks for its configuration: no developer's own is read."""
-    for name in [name for name in os.environ if name.startswith("PYICEBERG_")]:
-        monkeypatch.delenv(name)
-    for name in ("PYICEBERG_HOME", "HOME"):
-        monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def sql(unwatched_warehouse: Path, aws: AwsServer) -> dict[str, str]:
-    return {
-        "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
-        "uri": f"sqlite:///{unwatched_warehouse}/catalog.db",
-        "warehouse": f"file://{unwatched_warehouse}/warehouse",
-        **aws.kms_properties,
-    }
-
-
 Loader = Callable[[str, Any], Catalog]
 
 
@@ -114,7 +91,7 @@ def loaded_with(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("word", ON)
-def test_a_catalog_that_requires_encryption_makes_no_plain_table(loaded_with: Loader, unwatched_warehouse: Path, word: str) -> None:
+def test_a_catalog_that_requires_encryption_makes_no_plain_table(loaded_with: Loader, warehouse: Path, word: str) -> None:
     catalog = loaded_with("encryption.required", word)
     catalog.create_namespace("db")
 
@@ -122,7 +99,7 @@ def test_a_catalog_that_requires_encryption_makes_no_plain_table(loaded_with: Lo
         catalog.create_table("db.t", ROWS.schema).append(ROWS)
 
     assert catalog.list_tables("db") == []
-    assert not [each for each in unwatched_warehouse.rglob("*") if each.is_file() and CANARY.encode() in each.read_bytes()]
+    assert not [each for each in warehouse.rglob("*") if each.is_file() and CANARY.encode() in each.read_bytes()]
 
 
 @pytest.mark.parametrize("word", OFF)
@@ -134,11 +111,11 @@ def test_a_catalog_that_does_not_require_it_makes_plain_tables(loaded_with: Load
 
 
 @pytest.mark.parametrize(("name", "value"), [*(("encryption.required", word) for word in NEITHER), *SET_WRONGLY])
-def test_with_any_other_word_there_is_no_catalog(loaded_with: Loader, unwatched_warehouse: Path, name: str, value: str) -> None:
+def test_with_any_other_word_there_is_no_catalog(loaded_with: Loader, warehouse: Path, name: str, value: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"{name} is .*; it must be"):
         loaded_with(name, value)
 
-    assert not list(unwatched_warehouse.rglob("catalog.db"))
+    assert not list(warehouse.rglob("catalog.db"))
 
 
 def test_python_values_are_words_too(sql: dict[str, str]) -> None:
@@ -153,11 +130,11 @@ def test_python_values_are_words_too(sql: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("name", "advice"), MISSPELT)
-def test_a_misspelt_name_makes_no_catalog(loaded_with: Loader, unwatched_warehouse: Path, name: str, advice: str) -> None:
+def test_a_misspelt_name_makes_no_catalog(loaded_with: Loader, warehouse: Path, name: str, advice: str) -> None:
     with pytest.raises(ConfigurationError, match=advice):
         loaded_with(name, "true")
 
-    assert not list(unwatched_warehouse.rglob("catalog.db"))
+    assert not list(warehouse.rglob("catalog.db"))
 
 
 @pytest.mark.parametrize(("block", "inner"), [("encryption", "required"), ("kms", "endpoint"), ("azure", "keyvault"), ("gcp", "kms")])
@@ -292,8 +269,7 @@ class TestTables:
 
     @pytest.mark.parametrize("name", [*OF_TABLES, "encryption.kek-lifespan-ms", "encryption.data-key-length"])
     def test_a_word_that_another_client_has_stored_keeps_nobody_from_reading(self, tmp_path: Path, aws: AwsServer, name: str) -> None:
-        table = unpinned_catalog(tmp_path, aws).create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-        table.append(ROWS)
+        table = new_table(unpinned_catalog(tmp_path, aws), appends=[ROWS])
 
         stored = edited(table, lambda metadata: metadata["properties"].update({name: "maybe"}))
 
@@ -315,8 +291,7 @@ class TestTables:
 
     @pytest.mark.parametrize("word", ["false", "no", "OFF", "0", "maybe", ""])
     def test_only_a_word_for_yes_lets_files_be_deleted(self, tmp_path: Path, aws: AwsServer, word: str) -> None:
-        table = unpinned_catalog(tmp_path, aws).create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-        table.append(ROWS)
+        table = new_table(unpinned_catalog(tmp_path, aws), appends=[ROWS])
         table.overwrite(ROWS)
         stored = edited(table, lambda metadata: metadata["properties"].update({"gc.enabled": word}))
 

@@ -18,7 +18,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.spark.delete import delete_where
 from tablecrypt.spark.write import WriteOptions
 from tablecrypt.table.metadata import write_metadata_file
@@ -26,20 +25,19 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 from tests.support.restricting_server import RestrictingServer
+from tests.support.tables import ENCRYPTED, memory_kms, new_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HALF = "a\ud800"
-KMS = {"encryption.kms-type": "memory", "kms.memory.name": "not-unicode"}
-ENCRYPTED = {"encryption.key-id": "orders"}
+KMS = memory_kms(__name__)
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "part": ["a", "a", "b"]})
 REFUSED = "half of a surrogate pair"
 
 
 @pytest.fixture(params=["SQL", "memory", "REST"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EncryptingCatalog]:
-    MemoryKeyManagementClient({"kms.memory.name": "not-unicode"}, {"orders": bytes(range(32))})
     places = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
     kind: type[SqlCatalog] = encrypted(InMemoryCatalog) if request.param == "memory" else EncryptedSqlCatalog  # type: ignore[assignment]
     behind = kind("behind", **places, **KMS)
@@ -53,8 +51,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Encrypti
 
 @pytest.fixture
 def table(catalog: EncryptingCatalog) -> EncryptedTable:
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
+    new_table(catalog, appends=[ROWS])
     return cast("EncryptedTable", catalog.load_table("db.t"))
 
 

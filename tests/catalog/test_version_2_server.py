@@ -12,18 +12,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, ReadRestrictionError
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt_catalog import EncryptedRestCatalog, EncryptedSqlCatalog, encrypted
+from tests.support.tables import ENCRYPTED, MASTER_KEY, memory_kms
 from tests.support.version_2_server import Version2Server
 
-KMS = {"encryption.kms-type": "memory", "kms.memory.name": "version-2-server"}
-ENCRYPTED = {"encryption.key-id": "orders"}
+KMS = memory_kms(__name__)
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
-
-
-@pytest.fixture(autouse=True)
-def master_key() -> None:
-    MemoryKeyManagementClient({"kms.memory.name": "version-2-server"}, {"orders": bytes(range(32))})
 
 
 @pytest.fixture
@@ -67,7 +61,7 @@ def test_nothing_is_left(catalog: EncryptedRestCatalog, behind: SqlCatalog, way:
 
 
 def test_a_default_key_of_the_catalog_is_no_way_around(server: Version2Server, behind: SqlCatalog) -> None:
-    catalog = server.client(**KMS, **{"encryption.default-key-id": "orders"})
+    catalog = server.client(**KMS, **{"encryption.default-key-id": MASTER_KEY})
     with pytest.raises(PlaintextRefusedError, match=r"db\.t was dropped again"):
         catalog.create_table("db.t", ROWS.schema)
     assert behind.list_tables("db") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import zipfile
@@ -12,21 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
-from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.command import Command
-from tests.support.maintained_table import folder_of, kek_entries, maintained_table, put_back, rows, spelled_keys
 from tests.support.plaintext import CANARY
-from tests.support.plaintext_scan import unwatch
+from tests.support.tables import folder_of, keks, put_back, spelled_keys, team_rows
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def module_table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Table:
-    folder = tmp_path_factory.mktemp("evidence")
-    unwatch(folder)
-    return maintained_table(encrypted_sql_catalog(folder, aws))
 
 
 @pytest.fixture
@@ -37,9 +28,7 @@ def table(module_table: Table) -> Iterator[Table]:
 
 @pytest.fixture
 def command(table: Table) -> Command:
-    given = ("uri", "warehouse", "encryption.kms-type", "kms.endpoint", "client.region")
-    properties = {name: str(table.catalog.properties[name]) for name in given}
-    return Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **properties})
+    return Command.of(table.catalog)
 
 
 def members(bundle: Path) -> dict[str, bytes]:
@@ -74,7 +63,7 @@ def test_json_stays_alone_on_stdout_and_is_what_the_bundle_has(command: Command,
 def test_a_bundle_with_findings_is_written_and_the_code_stays_the_audits(command: Command, table: Table, tmp_path: Path) -> None:
     earlier, bundle = tmp_path / "earlier.json", tmp_path / "evidence.zip"
     earlier.write_text(command.run("audit", "--json").stdout)
-    pq.write_table(rows(0), folder_of(table) / "data" / "export.parquet")
+    pq.write_table(team_rows(0), folder_of(table) / "data" / "export.parquet")
 
     done = command.run("audit", "--since", str(earlier), "--bundle", str(bundle))
 
@@ -120,4 +109,7 @@ def test_no_key_and_no_row_is_in_the_bundle(command: Command, table: Table, tmp_
     for name, content in members(bundle).items():
         assert not [each for each in spelled_keys(table) if each in content], name
         assert CANARY.encode() not in content
-    assert all(kek.key_id.encode() in members(bundle)["audit.json"] for kek in kek_entries(table))
+    for kek in keks(table.refresh()):
+        assert kek.key_id.encode() in members(bundle)["audit.json"]
+        assert kek.key_id.encode() in members(bundle)["audit.html"]
+        assert base64.b64encode(kek.wrapped_bytes())[:16] not in b"".join(members(bundle).values())

@@ -7,8 +7,6 @@ import io
 import json
 import os
 import stat
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,10 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY
-from tests.support.command import ROOT, Done, run, run_terminal
-from tests.support.maintained_table import flip
+from tests.support.command import Done, in_shell, run, run_terminal
 from tests.support.plaintext import CANARY
+from tests.support.tables import MASTER_KEY, flip
 
 pytestmark = pytest.mark.slow
 
@@ -232,13 +229,8 @@ def test_a_target_that_is_no_file_of_its_own_is_refused(stream: Path, keys: tupl
 
 
 def test_bytes_come_from_stdin_and_go_to_stdout(stream: Path, parquet: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "tablecrypt.cli"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")])}
     target = str(tmp_path / "piped.ags1")
-    with stream.open("rb") as source:
-        cat = subprocess.Popen(["cat"], stdin=source, stdout=subprocess.PIPE)
-        subprocess.run([*line, "encrypt-file", "-", target, *keys], stdin=cat.stdout, env=environment, check=True, timeout=60)
-        cat.wait(60)
+    assert in_shell(f'cat {stream} | "$@"', "encrypt-file", "-", target, *keys).code == 0
 
     assert run("decrypt-file", target, "-", *keys).raw == stream.read_bytes()
     assert pq.read_table(io.BytesIO(run("decrypt-file", str(encrypted(parquet, keys)), "-", *keys).raw)) == pq.read_table(parquet)

@@ -11,7 +11,7 @@ import pytest
 
 from tablecrypt.cli._framework import DocumentedCommand
 from tablecrypt.cli.commands import COMMANDS, OTHER_COMMANDS, TABLE_COMMANDS, root
-from tests.support.command import Command, run, run_process
+from tests.support.command import run, run_process
 
 FOLDER = Path(sys.modules["tablecrypt.cli"].__file__ or "").parent
 CHANGING = sorted(set(TABLE_COMMANDS) - {"list", "describe", "doctor", "audit", "verify", "inspect", "cat"})
@@ -83,15 +83,6 @@ def test_the_list_of_commands_loads_no_command() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_an_unknown_command_is_code_2() -> None:
-    done = run("audti")
-
-    assert done.code == 2
-    assert "No such command 'audti'. Did you mean audit?" in done.stderr
-    assert "Did you mean" not in run("xyzzy").stderr
-    assert "--quick" in run("verify", "--quik", "db.t").stderr
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script(shell: str) -> None:
     done = run("completion", shell)
@@ -123,75 +114,9 @@ def test_the_version_is_told() -> None:
     assert run("--version").stdout.startswith("tablecrypt")
 
 
-def test_without_click_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "click", None)
-
-    done = run("--help")
-
-    assert (done.code, "…[cli]" in done.stderr) == (2, True)
-
-
-def test_a_property_without_a_value_is_refused() -> None:
-    done = run("--property", "uri", "audit")
-
-    assert (done.code, done.stderr) == (2, "tablecrypt: --property uri: write name=value\n")
-
-
 def test_a_catalog_that_would_not_encrypt_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYICEBERG_CATALOG__BARE__URI", "sqlite://")
     done = run("--catalog", "bare", "audit")
 
     assert done.code == 2
     assert "py-catalog-impl" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--catalog", "nowhere", "audit"), "no catalog 'nowhere' is configured"),
-        (("audit",), "no catalog is named: put --catalog NAME"),
-        (("--property", "py-catalog-impl=nowhere.Catalog", "audit", "db.t"), "cannot be imported"),
-        (("--catalog", "nowhere", "verify", "orders"), "write namespace.name"),
-    ],
-)
-def test_a_catalog_or_a_name_that_cannot_be_is_one_line(arguments: tuple[str, ...], said: str) -> None:
-    done = run(*arguments)
-
-    assert (done.code, done.stdout) == (2, "")
-    assert said in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
-
-
-def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
-    properties = {"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", "uri": f"sqlite:///{tmp_path}/nowhere/catalog.db"}
-    done = Command(properties).run("audit")
-
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
-    assert "there is no catalog database at" in done.stderr
-
-
-def test_a_file_is_told_from_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("rows.parquet").touch()
-    done = run("inspect", "rows.parquet")
-
-    assert done.code == 2
-    assert "write ./rows.parquet" in done.stderr
-
-
-@pytest.mark.parametrize("option", ["--catalog", "--property", "-p"])
-def test_an_option_that_belongs_before_the_command_is_told_as_such(option: str) -> None:
-    done = run("audit", option, "prod", "db.orders")
-
-    assert done.code == 2
-    assert f"{option} belongs before the command" in done.stderr
-    assert "No such option" in run("audit", "--nothing").stderr
-
-
-@pytest.mark.parametrize("age", ["99999999999d", "\u00b2d", "30x", "2023-02-30"])
-def test_an_age_that_is_none_is_refused(age: str) -> None:
-    done = run("reencrypt", "db.t", "--older-than", age)
-
-    assert done.code == 2
-    assert "neither a date" in done.stderr

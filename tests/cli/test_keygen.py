@@ -45,24 +45,6 @@ def test_keygen_never_says_the_key(path: Path) -> None:
     assert not [shown for shown in (text, key.hex()) if shown in done.stdout + done.stderr]
 
 
-def test_keygen_adds_a_key_to_a_file_that_is_there(path: Path) -> None:
-    for key_id in ("orders", "people"):
-        assert _run("keygen", "--key-file", str(path), "--key-id", key_id).returncode == 0
-    assert sorted(json.loads(path.read_text())["keys"]) == ["orders", "people"]
-
-
-def test_a_refusal_is_one_line_on_stderr_and_code_2(path: Path) -> None:
-    _run("keygen", "--key-file", str(path), "--key-id", "orders")
-    before = path.read_bytes()
-    done = _run("keygen", "--key-file", str(path), "--key-id", "orders")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        f"tablecrypt: the key file {path} has a key 'orders' already: give the new one another --key-id, or add --new-version to rotate "
-        "this one\n"
-    )
-    assert path.read_bytes() == before
-
-
 @pytest.mark.parametrize(
     "arguments", [[], ["--key-file", "k"], ["--key-id", "orders"], ["--key-file", "k", "--key-id", "o", "--length", "17"]]
 )
@@ -77,12 +59,6 @@ def test_without_click_the_extra_is_named() -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("tablecrypt: the tablecrypt command needs the package click. Install tablecrypt again from where you")
     assert done.stderr.endswith('with this extra: pip install "…[cli]"\n')
-
-
-def test_help_lists_the_commands() -> None:
-    done = _run("--help")
-    assert done.returncode == 0
-    assert "keygen" in done.stdout
 
 
 def test_a_new_version_wraps_and_older_ones_still_open(path: Path) -> None:

@@ -12,10 +12,10 @@ from pyiceberg.catalog import Catalog
 from tablecrypt import load_catalog
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance.report import html_page
 from tests.support.command import Command
 from tests.support.plaintext import CANARY
+from tests.support.tables import key_file_kms, new_table
 
 ROWS = pa.table({"id": [1, 2, 3], "item": [CANARY, "desk", "chair"]})
 
@@ -24,9 +24,8 @@ ROWS = pa.table({"id": [1, 2, 3], "item": [CANARY, "desk", "chair"]})
 def properties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Those of docs/start/sql-catalog.md, with relative places, in a directory that has only the keys."""
     monkeypatch.chdir(tmp_path)
-    create_key_file(Path("orders.keys"), "orders")
-    service = {"encryption.kms-type": "local", "kms.local.key-file": str(tmp_path / "orders.keys")}
-    return {"type": "tablecrypt", "uri": "sqlite:///catalog.db", "warehouse": "warehouse", **service}
+    kms = key_file_kms(tmp_path / "orders.keys", "orders")
+    return {"type": "tablecrypt", "uri": "sqlite:///catalog.db", "warehouse": "warehouse", **kms}
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def catalog(properties: dict[str, str], warehouse: Path, monkeypatch: pytest.Mon
     catalog = load_catalog("prod", **properties)
     for namespace, name in (("db", "orders"), ("tpch", "lineitem"), ("tpch", "orders")):
         catalog.create_namespace_if_not_exists(namespace)
-        catalog.create_table(f"{namespace}.{name}", ROWS.schema, properties={"encryption.key-id": "orders"}).append(ROWS)
+        new_table(catalog, f"{namespace}.{name}", appends=[ROWS], properties={"encryption.key-id": "orders"})
     return catalog
 
 
@@ -110,7 +109,7 @@ def test_globs_that_leave_no_table_are_refused_with_a_near_name(
 
 def test_a_table_whose_name_has_a_wildcard_is_named_with_brackets(properties: dict[str, str], catalog: Catalog) -> None:
     for name in ("db.a*b", "db.a[1]", "db.axb"):
-        catalog.create_table(name, ROWS.schema, properties={"encryption.key-id": "orders"}).append(ROWS)
+        new_table(catalog, name, appends=[ROWS], properties={"encryption.key-id": "orders"})
     command = Command(properties)
 
     def audited(glob: str) -> list[str]:

@@ -80,13 +80,6 @@ def test_a_log_is_told_nothing_unless_it_asks(capsys: pytest.CaptureFixture[str]
     assert (len(lines), lines[-1]) == (11, "verify: 1,000 of 1,000 files")
 
 
-@pytest.mark.parametrize("arguments", [("--quiet", "--progress", "verify", "db.t"), ("-q", "verify", "db.t", "--progress")])
-def test_quiet_and_progress_exclude_each_other(arguments: tuple[str, ...]) -> None:
-    done = run(*arguments)
-
-    assert (done.code, done.stderr) == (2, "tablecrypt: --quiet and --progress exclude each other\n")
-
-
 def encrypted_while_busy(folder: Path, failures: int, *leading: str) -> Done:
     source = folder / "a.bin"
     service = ("-p", f"encryption.kms-impl={CLASS}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -11,14 +10,9 @@ import pytest
 
 from tablecrypt.table.table import EncryptedTable
 from tests.support.command import Command
-from tests.support.protected_tables import SSN, Clients, clients, protected_table
+from tests.support.protected_tables import SSN, Clients, protected_table
 
 ROWS: Final = pa.table({"id": [1, 2], "ssn": ["SSN-1", "SSN-2"]})
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 @pytest.fixture
@@ -33,8 +27,7 @@ def people(both: Clients) -> EncryptedTable:
 
 
 def _command(both: Clients, who: str) -> Command:
-    properties = getattr(both, who).properties
-    return Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **{name: str(properties[name]) for name in properties}})
+    return Command.of(getattr(both, who))
 
 
 def test_cat_prints_values_masks_or_nothing(both: Clients, people: EncryptedTable) -> None:

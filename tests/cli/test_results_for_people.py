@@ -16,13 +16,13 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt import maintenance
 from tablecrypt.cli._output import show
-from tablecrypt.kms.local_file import add_key, create_key_file
 from tablecrypt.maintenance._storage import StoredFile
 from tablecrypt.maintenance.expiry import ExpiredSnapshots
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.command import Command, run
 from tests.support.plaintext import CANARY
+from tests.support.tables import key_file_kms
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "ssn", StringType()))
 WORDS_OF_THE_CODE = ("twin", "in line", "gone", "unused", "cover", "none", "dry run", "resumed", "pruned", "retired", "_", "None")
@@ -116,9 +116,7 @@ def folder(unwatched_warehouse: Path) -> Path:
 
 @pytest.fixture
 def command(folder: Path) -> Iterator[Command]:
-    create_key_file(folder / "a.keys", "orders", 32)
-    add_key(folder / "a.keys", "pii", 32)
-    kms = {"encryption.kms-type": "local", "kms.local.key-file": f"{folder}/a.keys"}
+    kms = key_file_kms(folder / "a.keys", "orders", "pii")
     properties = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse", **kms}
     catalog = EncryptedSqlCatalog("prod", **properties)
     catalog.create_namespace("db")

@@ -10,10 +10,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.command import Command, Done
-from tests.support.key_tables import keks as keks_of
-from tests.support.maintained_table import SCHEMA, folder_of, maintained_table, path_of, rows
+from tests.support.command import Command, Done, in_shell
+from tests.support.tables import MASTER_KEY, TEAM_SCHEMA, encrypted_sql_catalog, folder_of, maintained_table, team_rows
 
 pytestmark = pytest.mark.slow
 
@@ -30,35 +28,12 @@ def table(catalog: Catalog) -> Table:
 
 @pytest.fixture
 def command(catalog: Catalog) -> Command:
-    given = ("uri", "warehouse", "encryption.kms-type", "kms.endpoint", "client.region")
-    return Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **{name: str(catalog.properties[name]) for name in given}})
+    return Command.of(catalog)
 
 
 def result_of(done: Done) -> dict:  # type: ignore[type-arg]
     assert done.code == 0, done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return]
-
-
-def test_rotate_kek_changes_nothing_dry_and_the_kek_then(command: Command, table: Table) -> None:
-    keks = [kek.key_id for kek in keks_of(table)]
-
-    assert result_of(command.run("rotate-kek", "db.rows", "--dry-run", "--json"))["old_keks"] == keks
-    assert keks_of(table.refresh())[0].key_id == keks[0]
-    assert result_of(command.run("rotate-kek", "db.rows", "--json"))["manifest_list_keys"] == 3
-    assert [kek.key_id for kek in keks_of(table.refresh())] != keks
-    assert len(table.scan().to_arrow()) == 39
-
-
-@pytest.mark.parametrize("name", ["rewrap", "prune-keys", "reencrypt", "compact", "rescue"])
-def test_a_command_runs_dry_and_for_real(command: Command, table: Table, name: str) -> None:
-    before = table.scan().to_arrow().sort_by("id")
-    location = table.metadata_location
-
-    result_of(command.run(name, "db.rows", "--dry-run", "--json"))
-    assert table.refresh().metadata_location == location
-    result_of(command.run(name, "db.rows", "--json"))
-
-    assert table.refresh().scan().to_arrow().sort_by("id") == before
 
 
 def test_compact_says_which_deletes_it_left_and_applies_them_if_asked(command: Command, table: Table) -> None:
@@ -79,23 +54,11 @@ def test_reencrypt_takes_a_filter_an_age_and_a_length(command: Command, table: T
     assert result_of(command.run(*arguments))["data_files"] == 2
     assert result_of(command.run(*arguments, "--older-than", "1d"))["data_files"] == 0
     assert result_of(command.run(*arguments, "--older-than", "2999-01-01"))["data_files"] == 2
-    assert command.run(*arguments, "--older-than", "yesterday").code == 2
-
-
-def test_relocate_copies_and_registers(command: Command, table: Table, catalog: Catalog, unwatched_warehouse: Path) -> None:
-    place = f"file://{unwatched_warehouse}/copy"
-
-    result_of(command.run("relocate", "db.rows", place, "--dry-run", "--json"))
-    assert not path_of(place).exists()
-    result_of(command.run("relocate", "db.rows", place, "--as", "db.copy", "--json"))
-
-    assert catalog.load_table("db.copy").location() == place
-    assert len(catalog.load_table("db.copy").scan().to_arrow()) == 39
 
 
 def test_migrate_asks_then_encrypts(command: Command, catalog: Catalog) -> None:
-    plain = catalog.create_table("db.plain", SCHEMA)
-    plain.append(rows(0))
+    plain = catalog.create_table("db.plain", TEAM_SCHEMA)
+    plain.append(team_rows(0))
 
     result_of(command.run("migrate", "db.plain", "--key-id", MASTER_KEY, "--dry-run", "--json"))
     refused = command.run("migrate", "db.plain", "--key-id", MASTER_KEY)
@@ -124,18 +87,6 @@ def test_shred_asks_and_needs_a_target(command: Command, table: Table) -> None:
     assert (done.code, json.loads(done.stdout)["effective"]) == (1, False), "live snapshots share all of its files"
 
     assert first not in {str(snapshot.snapshot_id) for snapshot in table.refresh().metadata.snapshots}
-
-
-def test_a_shredding_that_leaves_something_readable_is_code_1(command: Command, table: Table) -> None:
-    """The head, which deleted a file, holds its DEK until another takes its place."""
-    table.delete("id >= 100")
-    selected = [part for each in table.snapshots()[:-1] for part in ("--snapshot", str(each.snapshot_id))]
-
-    assert command.run("shred", "db.rows", *selected, "--dry-run").code == 0
-    left = command.run("shred", "db.rows", *selected, "--yes", "--json")
-    assert left.code == 1
-    assert json.loads(left.stdout)["complete"] is False
-    assert result_of(command.run("shred", "db.rows", *selected, "--replace-heads", "--yes", "--json"))["complete"] is True
 
 
 def test_a_dry_run_of_shredding_the_whole_table_needs_no_name(command: Command, table: Table) -> None:
@@ -172,26 +123,6 @@ def test_all_but_the_heads_are_shredded_and_a_second_run_finds_nothing(command: 
     assert len(table.refresh().snapshots()) == 1
 
 
-@pytest.mark.parametrize("name", ["reencrypt", "compact"])
-def test_a_filter_that_does_not_fit_is_one_line(command: Command, table: Table, name: str) -> None:
-    for where in ("", "(((", "nobody = 3", "id = 'north'"):
-        done = command.run(name, "db.rows", "--where", where)
-        assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-
-
-def test_a_wrong_property_is_told_by_its_own_option(command: Command, table: Table) -> None:
-    done = command.run("migrate", "db.rows", "--key-id", MASTER_KEY, "--set", "nothing", "--yes")
-
-    assert (done.code, done.stderr) == (2, "tablecrypt: --set nothing: write name=value\n")
-
-
-def test_a_page_that_cannot_be_written_is_told_before_the_audit(command: Command, table: Table, tmp_path: Path) -> None:
-    done = command.run("audit", "db.rows", "--html", str(tmp_path / "nowhere" / "page.html"))
-
-    assert (done.code, done.stderr.count("\n")) == (2, 1)
-    assert "there is no folder" in done.stderr
-
-
 def test_orphans_lists_asks_and_removes(command: Command, table: Table) -> None:
     left = folder_of(table) / "data" / "left.parquet"
     left.write_bytes(b"left over")
@@ -218,7 +149,7 @@ def test_on_a_terminal_the_answer_decides(command: Command, table: Table) -> Non
 
 
 def test_a_plain_table_is_refused_in_one_line(command: Command, catalog: Catalog) -> None:
-    catalog.create_table("db.plain", SCHEMA)
+    catalog.create_table("db.plain", TEAM_SCHEMA)
 
     for name in ("verify", "rotate-kek", "rewrap", "prune-keys", "reencrypt", "compact", "orphans", "inspect", "rescue"):
         done = command.run(name, "db.plain")
@@ -259,42 +190,19 @@ def test_cat_prints_an_arrow_stream(command: Command, table: Table) -> None:
     assert pa.ipc.open_stream(done.raw).read_all().num_rows == 39
 
 
-@pytest.mark.parametrize(("arguments", "said"), [(("--where", "id >>> 3"), "is not a filter"), (("--columns", "nothing"), "nothing")])
-def test_cat_refuses_in_one_line(command: Command, table: Table, arguments: tuple[str, str], said: str) -> None:
-    done = command.run("cat", "db.rows", *arguments)
-
-    assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert said in done.stderr
-
-
 def test_cat_ends_quietly_when_its_reader_has_had_enough(command: Command, table: Table) -> None:
-    table.append(rows(1000, 20_000))
-    line = " ".join(["python", "-m", "tablecrypt.cli", *(f"'{part}'" for part in command.leading), "cat", "db.rows"])
+    table.append(team_rows(1000, 20_000))
 
-    done = shell(f"{line} | head -n 2")
+    done = in_shell('"$@" | head -n 2', *command.leading, "cat", "db.rows")
 
     assert len(done.stdout.splitlines()) == 2
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
 
 
-def shell(line: str) -> Done:
-    import os
-    import subprocess
-    import sys
-
-    from tests.support.command import ROOT
-
-    path = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
-    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = os.environ | {"PYTHONPATH": path, "PATH": programs}
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=300, env=environment)
-    return Done(done.returncode, done.stdout, done.stderr)
-
-
 def test_one_column_is_shredded_and_keks_of_columns_rotate(command: Command, catalog: Catalog) -> None:
     declared = {"encryption.key-id": MASTER_KEY, "encryption.column-keys": "alias/people: note"}
-    catalog.create_table("db.columns", SCHEMA, properties=declared)
+    catalog.create_table("db.columns", TEAM_SCHEMA, properties=declared)
 
     assert result_of(command.run("rotate-kek", "db.columns", "--columns", "--json"))["column_keys"] == 0
     assert result_of(command.run("rewrap", "db.columns", "--columns", "--json"))["keks"] == {}

@@ -16,7 +16,8 @@ import pytest
 
 from tablecrypt import load_catalog
 from tablecrypt.kms.local_file import add_key, create_key_file
-from tests.support.command import ROOT, Done, run, run_terminal
+from tests.support.command import Done, environment, in_shell, run, run_process, run_terminal
+from tests.support.tables import metadata_path, new_table
 
 LONG: Final = "b" * 200
 CONFIGURATION: Final = """
@@ -44,7 +45,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         catalog = load_catalog("prod")
         catalog.create_namespace("db")
         orders = pa.table({"id": [1, 2, 3], "item": ["lamp", "desk", None]})
-        catalog.create_table("db.orders", orders.schema, properties={"encryption.key-id": "orders"}).append(orders)
+        new_table(catalog, "db.orders", appends=[orders], properties={"encryption.key-id": "orders"})
         people = pa.table({"id": [1, 2], "ssn": ["111", "222"], "home": [{"city": "a\x1b[31m", "zip": 1}, {"city": LONG, "zip": None}]})
         properties = {"encryption.key-id": "alias/people", "encryption.column-keys": "alias/pii: ssn"}
         catalog.create_table("db.people", people.schema, properties=properties).append(people)
@@ -83,7 +84,12 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         (*PROD, "--where", "id = 1", "cat", "db.orders"),
         "No such option --where: only --catalog, --property, --quiet and --progress stand before",
     ),
+    (("audit", "--property", "prod", "db.orders"), "--property belongs before the command"),
+    (("audit", "-p", "prod", "db.orders"), "-p belongs before the command"),
     (("--catalogue", "prod", "audit"), "No such option --catalogue. Did you mean --catalog?"),
+    (("--quiet", "--progress", "verify", "db.t"), "--quiet and --progress exclude each other"),
+    (("-q", "verify", "db.t", "--progress"), "--quiet and --progress exclude each other"),
+    (("--property", "py-catalog-impl=nowhere.Catalog", "audit", "db.t"), "cannot be imported"),
     ((*PROD, "-p", "uri", "cat", "db.orders"), "--property uri: write name=value"),
     ((*PROD, "-p", "uri=", "cat", "db.orders"), "--property uri has no value"),
     (
@@ -129,6 +135,11 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
         "there is no catalog database at /no/such/folder/x.db",
     ),
     # names
+    (("audti",), "No such command 'audti'. Did you mean audit?"),
+    (("xyzzy",), "No such command 'xyzzy'\n"),
+    (("--catalog", "nowhere", "verify", "orders"), "write namespace.name"),
+    ((*PROD, "describe", "db.oders"), "Did you mean db.orders?"),
+    (("inspect", "rows.csv"), "write ./rows.csv"),
     ((*PROD, "cat", "db.order"), "Table does not exist: db.order. Did you mean db.orders?"),
     ((*PROD, "cat", "orders"), "'orders' is not a table's name: write namespace.name. Did you mean db.orders?"),
     ((*PROD, "cat", "db"), "'db' is not a table's name: write namespace.name. Did you mean db.orders or db.people?"),
@@ -158,7 +169,9 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "cat", "db.orders", "--key-file", "analyst.keys"), "--key-file and --key-id are for files: a table names its own master key"),
     ((*PROD, "inspect", "db.orders", "--key-id", "orders"), "--key-file and --key-id are for files: a table names its own master key"),
     ((*PROD, "cat", "db.orders", "--json", "--format", "csv"), "--json and --format csv exclude each other"),
+    ((*PROD, "migrate", "db.orders", "--key-id", "orders", "--set", "nothing", "--yes"), "--set nothing: write name=value"),
     # places that are not there
+    ((*PROD, "audit", "db.orders", "--html", "nowhere/page.html"), "there is no folder"),
     ((*PROD, "verify", "db.orders", "--resume-from", "no/such/state"), "no/such/state: there is no folder no/such"),
     ((*PROD, "-p", "encryption.pins={home}", "cat", "db.orders"), "the pin file {home} cannot be read: Is a directory"),
     (
@@ -174,17 +187,24 @@ CALLS: Final[list[tuple[tuple[str, ...], str]]] = [
     ((*PROD, "compact", "db.orders", "--filter", "id = 1"), "No such option --filter. Did you mean --where?"),
     ((*PROD, "cat", "db.orders", "--colums", "id"), "No such option --colums. Did you mean --columns?"),
     ((*PROD, "verify", "db.orders", "--where", "id = 1"), "No such option --where\n"),
+    (("verify", "--quik", "db.t"), "No such option --quik. Did you mean --quick?"),
     ((*PROD, "verify", "db.orders", "--hlep"), "No such option --hlep. Did you mean --help?"),
     ((*PROD, "migrate", "db.orders", "--key", "orders"), "No such option --key. Did you mean --key-id?"),
     ((*PROD, "cat", "db.orders", "--columns", "id,itm"), "db.orders: Could not find column: 'itm'; its columns are id, item"),
     ((*PROD, "cat", "db.orders", "--where", "idd = 1"), "db.orders: Could not find field with name idd; its columns are id, item"),
     ((*PROD, "cat", "db.orders", "--where", "item = 3"), "'item = 3' does not fit db.orders: Cannot convert LongLiteral into string"),
     ((*PROD, "cat", "db.orders", "--where", "id == 'x"), "is not a filter; a valid one is: region = 'north' and total > 3"),
+    ((*PROD, "cat", "db.orders", "--where", "id >>> 3"), "is not a filter"),
+    ((*PROD, "reencrypt", "db.orders", "--where", "((("), "is not a filter"),
+    ((*PROD, "compact", "db.orders", "--where", "nobody = 3"), "it has no column nobody"),
     ((*PROD, "cat", "db.orders", "--snapshot", "4"), "db.orders: Snapshot not found: 4; tablecrypt inspect lists its snapshots"),
     ((*PROD, "cat", "db.people"), "column home is a struct<city: large_string, zip: int64>, which CSV cannot hold: use --format json, or"),
-    (
-        (*PROD, "reencrypt", "db.orders", "--older-than", "30days"),
-        "'30days' is neither a date such as 2024-02-29T12:00 nor an age such as 30d",
+    *(
+        (
+            (*PROD, "reencrypt", "db.orders", "--older-than", age),
+            f"'{age}' is neither a date such as 2024-02-29T12:00 nor an age such as 30d",
+        )
+        for age in ("30days", "99999999999d", "\u00b2d", "30x", "2023-02-30", "yesterday")
     ),
     ((*PROD, "relocate", "db.orders", "copy"), "'copy' is not a location for a table: write a complete one, such as s3://bucket/folder"),
     ((*PROD, "migrate", "db.orders", "--key-id", "order"), "db.orders is encrypted already, under orders"),
@@ -253,8 +273,8 @@ def test_a_metadata_file_that_is_not_there_is_named_with_the_way_back(home: Path
     shutil.copytree(home, tmp_path, dirs_exist_ok=True)
     rows = pa.table({"id": [1]})
     moved = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
-    table = load_catalog("prod", **moved).create_table("db.lost", rows.schema, properties={"encryption.key-id": "orders"})
-    Path(table.metadata_location.removeprefix("file://")).unlink()
+    table = new_table(load_catalog("prod", **moved), "db.lost", rows.schema, properties={"encryption.key-id": "orders"})
+    metadata_path(table).unlink()
 
     done = run(*PROD, "-p", f"uri={moved['uri']}", "verify", "db.lost")
     assert done.code == 2
@@ -315,13 +335,13 @@ def test_migrate_says_of_an_encrypted_table_what_is_left_of_the_plain_one(unwatc
         ("catalog:\n  prod:\n    type: tablecrypt\n", "the uri of catalog 'prod' is not set: sqlite:// and postgresql:// are SQL"),
     ],
 )
-def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path: Path, content: str, said: str) -> None:
+def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, said: str) -> None:
     (tmp_path / ".pyiceberg.yaml").write_text(content)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")]), "PYICEBERG_HOME": str(tmp_path)}
-    arguments = [sys.executable, "-m", "tablecrypt.cli", *PROD, "cat", "db.orders"]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=100, env=environment, cwd=tmp_path)
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    done = run_process(*PROD, "cat", "db.orders")
 
-    assert done.returncode == 2
+    assert done.code == 2
     assert done.stderr.startswith(f"tablecrypt: {said.format(folder=tmp_path)}")
     assert done.stderr.count("\n") == 1
     assert "secret" not in done.stderr
@@ -344,8 +364,7 @@ def test_control_c_at_the_question_is_an_interruption() -> None:
     # The terminal is the process's own, as a shell gives it one: Ctrl-C goes to who controls it.
     pid, terminal = pty.fork()
     if pid == 0:
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
-        os.execv(sys.executable, [sys.executable, "-m", "tablecrypt.cli", *SHRED])
+        os.execve(sys.executable, [sys.executable, "-m", "tablecrypt.cli", *SHRED], environment())
     shown = b""
     while b"[y/N]" not in shown:
         shown += os.read(terminal, 1024)
@@ -358,19 +377,10 @@ def test_control_c_at_the_question_is_an_interruption() -> None:
 
 
 def test_without_stdin_there_is_no_question() -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")])}
-    line = f'exec "$0" -m tablecrypt.cli {" ".join(SHRED)} <&-'
-    done = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True, check=False, timeout=100, env=environment)
+    done = in_shell('"$@" <&-', *SHRED)
 
-    assert done.returncode == 2
+    assert done.code == 2
     assert "There is no terminal on which to confirm: add --yes" in done.stderr
-
-
-def in_shell(line: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of a shell in which `"$@"` is the command."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")])}
-    words = ["bash", "-c", line, "-", sys.executable, "-m", "tablecrypt.cli", *arguments]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=100, env=environment)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
@@ -378,14 +388,14 @@ def in_shell(line: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_closed_stream_is_neither_a_bug_nor_a_finding(arguments: str, closed: str) -> None:
     done = in_shell(f'"$@" {closed}', *PROD, *arguments.split())
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
     assert bool(done.stdout) == (closed == "2>&-")
 
 
 def test_a_pipe_that_nobody_reads_is_no_bad_file() -> None:
     done = in_shell('"$@" | true; exit ${PIPESTATUS[0]}', *PROD, "verify", "db.orders")
 
-    assert (done.returncode, done.stderr) == (2, "")
+    assert (done.code, done.stderr) == (2, "")
 
 
 @pytest.mark.parametrize("written", [("audit", "db.orders", "--html", "page.html"), ("audit", "db.orders", "--bundle", "page.zip")])
@@ -393,7 +403,7 @@ def test_a_disk_that_is_full_leaves_no_part_of_a_page(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     done = in_shell('ulimit -f 1; "$@"', *PROD, *written)
 
-    assert (done.returncode, done.stderr) == (2, "tablecrypt: File too large\n")
+    assert (done.code, done.stderr) == (2, "tablecrypt: File too large\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -411,9 +421,8 @@ WITHOUT_DRIVERS: Final = "import sys; sys.modules.update(psycopg2=None, psycopg=
 
 
 def test_postgres_without_its_driver_names_the_extra() -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")])}
     arguments = [sys.executable, "-c", WITHOUT_DRIVERS, *PROD, "-p", "uri=postgresql://u:secret@localhost/x", "audit"]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=100, env=environment)
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=100, env=environment())
 
     assert done.returncode == 2
     assert done.stderr == (

@@ -24,6 +24,7 @@ from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt_catalog import encrypted
 from tests.support.command import Command
 from tests.support.edited_metadata import edited
+from tests.support.tables import key_file_kms, new_table
 
 ROWS = pa.table({"id": [1, 2, 3], "item": ["lamp", "desk", "chair"]})
 WRONG = ("not JSON", "empty", "another key", "another service")
@@ -51,23 +52,15 @@ def folder(unwatched_warehouse: Path) -> Path:
 
 @pytest.fixture
 def properties(folder: Path, tmp_path: Path) -> dict[str, str]:
-    create_key_file(tmp_path / "orders.keys", "orders")
-    return {
-        "type": "tablecrypt",
-        "uri": f"sqlite:///{folder}/catalog.db",
-        "warehouse": f"file://{folder}",
-        "encryption.kms-type": "local",
-        "kms.local.key-file": str(tmp_path / "orders.keys"),
-    }
+    places = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+    return {"type": "tablecrypt", **places, **key_file_kms(tmp_path / "orders.keys", "orders")}
 
 
 @pytest.fixture
 def catalog(properties: dict[str, str]) -> Catalog:
     catalog = load_catalog("prod", **properties)
     catalog.create_namespace("db")
-    table = catalog.create_table("db.orders", ROWS.schema, properties={"encryption.key-id": "orders"})
-    table.append(ROWS)
-    table.append(ROWS)
+    table = new_table(catalog, "db.orders", appends=[ROWS, ROWS], properties={"encryption.key-id": "orders"})
     table.delete("id = 3")
     return catalog
 
@@ -144,8 +137,7 @@ def test_of_several_tables_each_is_a_finding_unless_it_is_all_of_them(properties
     """Two environments were mixed up, and one table is of the second."""
     create_key_file(tmp_path / "other.keys", "orders")
     other = {**properties, "kms.local.key-file": str(tmp_path / "other.keys")}
-    strange = load_catalog("prod", **other).create_table("db.strange", ROWS.schema, properties={"encryption.key-id": "orders"})
-    strange.append(ROWS)
+    new_table(load_catalog("prod", **other), "db.strange", appends=[ROWS], properties={"encryption.key-id": "orders"})
 
     done = Command(properties).run("audit", "--json")
     found = {each["table"]: [finding["kind"] for finding in each["findings"]] for each in json.loads(done.stdout)["tables"]}
@@ -164,8 +156,7 @@ class TestEditedMetadata:
         kept = {name: properties[name] for name in ("warehouse", "encryption.kms-type", "kms.local.key-file")}
         catalog = encrypted(InMemoryCatalog)("unpinned", **kept)
         catalog.create_namespace("db")
-        table = catalog.create_table("db.orders", ROWS.schema, properties={"encryption.key-id": "orders"})
-        table.append(ROWS)
+        new_table(catalog, "db.orders", appends=[ROWS], properties={"encryption.key-id": "orders"})
         return catalog
 
     def test_the_only_kek_is_an_error(self, unpinned: Catalog) -> None:

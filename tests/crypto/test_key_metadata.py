@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.testing.strategies import key_metadata, keys
 from tests.support.mutations import arbitrary
 from tests.support.parsers import seeds_of
 
@@ -25,9 +26,6 @@ AVRO_SCHEMA = {
     ],
 }
 
-keys = st.sampled_from([16, 24, 32]).flatmap(lambda length: st.binary(min_size=length, max_size=length))
-records = st.builds(StandardKeyMetadata, keys.map(Secret), st.binary(max_size=80), st.none() | st.integers(0, 2**63 - 1))
-
 
 def avro(key: bytes, prefix: bytes | None, length: int | None) -> bytes:
     """What another Avro implementation writes."""
@@ -36,12 +34,12 @@ def avro(key: bytes, prefix: bytes | None, length: int | None) -> bytes:
     return b"\x01" + out.getvalue()
 
 
-@given(records)
+@given(key_metadata())
 def test_what_was_encoded_decodes_to_the_same_record(record: StandardKeyMetadata) -> None:
     assert StandardKeyMetadata.decode(record.encode()) == record
 
 
-@given(records)
+@given(key_metadata())
 def test_another_avro_implementation_writes_the_same_bytes(record: StandardKeyMetadata) -> None:
     assert record.encode() == avro(record.encryption_key.reveal(), record.aad_prefix or None, record.file_length)
 
@@ -50,20 +48,20 @@ def test_an_empty_prefix_and_a_null_one_are_the_same() -> None:
     assert StandardKeyMetadata.decode(avro(bytes(16), b"", None)) == StandardKeyMetadata.decode(avro(bytes(16), None, None))
 
 
-@given(records, st.data())
+@given(key_metadata(), st.data())
 def test_a_record_cut_anywhere_is_refused(record: StandardKeyMetadata, data: st.DataObject) -> None:
     encoded = record.encode()
     with pytest.raises(FormatError):
         StandardKeyMetadata.decode(encoded[: data.draw(st.integers(0, len(encoded) - 1))])
 
 
-@given(records, st.binary(min_size=1, max_size=9))
+@given(key_metadata(), st.binary(min_size=1, max_size=9))
 def test_bytes_after_the_record_are_refused(record: StandardKeyMetadata, rest: bytes) -> None:
     with pytest.raises(FormatError, match="do not belong"):
         StandardKeyMetadata.decode(record.encode() + rest)
 
 
-@given(records, st.integers(0, 255).filter(lambda version: version != 1))
+@given(key_metadata(), st.integers(0, 255).filter(lambda version: version != 1))
 def test_an_unknown_version_is_refused_and_named(record: StandardKeyMetadata, version: int) -> None:
     with pytest.raises(FormatError, match=f"version {version}"):
         StandardKeyMetadata.decode(bytes([version]) + record.encode()[1:])
@@ -75,7 +73,7 @@ def test_arbitrary_bytes_are_a_record_or_a_format_error(data: bytes) -> None:
     check_canonical(data)
 
 
-@given(keys, st.binary(max_size=40))
+@given(keys(), st.binary(max_size=40))
 def test_a_key_followed_by_arbitrary_bytes_is_a_record_or_a_format_error(key: bytes, data: bytes) -> None:
     check_canonical(b"\x01" + bytes([len(key) * 2]) + key + data)
 

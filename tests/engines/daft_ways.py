@@ -1,6 +1,6 @@
 """The natural ways of Daft with a table, in a process of its own: its runtime's threads end with it.
 
-    python -m tests.engines.daft_ways '{"catalog": {…}, "table": "db.t"}'
+    python -m tests.engines.daft_ways '{"catalog": {…}, "table": "db.t", "text": "…"}'
 
 Prints for each way the error it ended with, or its result, as one JSON object.
 """
@@ -16,12 +16,10 @@ import daft
 from daft.io import IOConfig
 from pyiceberg.catalog import load_catalog
 
-from tests.support.plaintext import CANARY
-
 
 def main(question: dict[str, Any]) -> dict[str, Any]:
     table = load_catalog("prod", **question["catalog"]).load_table(question["table"])
-    frame = daft.from_pydict({"id": [1, 2], "name": [CANARY, CANARY]})
+    frame = daft.from_pydict({"id": [1, 2], "name": [question["text"]] * 2})
     ways: dict[str, Callable[[], Any]] = {
         "read_iceberg": lambda: daft.read_iceberg(table).to_pydict(),
         "read_iceberg, io_config": lambda: daft.read_iceberg(table, io_config=IOConfig()).to_pydict(),

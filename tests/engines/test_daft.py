@@ -20,8 +20,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.plaintext import CANARY, findings
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
@@ -30,7 +30,7 @@ SPECS = {"flat": PartitionSpec(), "partitioned": PartitionSpec(PartitionField(1,
 
 def asked_of_daft(catalog: dict[str, str], table: str) -> dict[str, Any]:
     done = subprocess.run(
-        [os.environ["DAFT_PYTHON"], "-m", "tests.engines.daft_ways", json.dumps({"catalog": catalog, "table": table})],
+        [os.environ["DAFT_PYTHON"], "-m", "tests.engines.daft_ways", json.dumps({"catalog": catalog, "table": table, "text": CANARY})],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'catalog'}"},
         capture_output=True,

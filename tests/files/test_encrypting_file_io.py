@@ -22,6 +22,7 @@ from tablecrypt.files.raw_output import RawContent
 from tests.support.ags1_files import KEY, MIB, ags1_file, key_metadata, pattern
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
+from tests.support.tables import path_of
 
 SECRET = CANARY.encode()
 
@@ -34,10 +35,6 @@ def io(request: pytest.FixtureRequest) -> EncryptingFileIO:
 @pytest.fixture
 def location(tmp_path: Path) -> str:
     return (tmp_path / "one.avro").as_uri()
-
-
-def path_of(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
 
 
 def fresh() -> StandardKeyMetadata:

@@ -75,12 +75,6 @@ def test_a_rolled_key_is_seen_and_the_older_version_opens(bridge: Bridge, kms: M
     assert keys.decrypt_local_key(MasterKeyVersion("pii", 0, 16), old.encrypted) == old.key
 
 
-def test_hadoops_own_form_of_the_url_is_understood(bridge: Bridge) -> None:
-    path = bridge.provider_path(bridge.tokens["etl"])
-    assert path.startswith("kms://http@127.0.0.1:")
-    assert HadoopKmsKeys(path, retry=ONCE).current_version("pii").length == 16
-
-
 def test_refusals_and_failures_are_told_apart(bridge: Bridge, kms: MemoryKeyManagementClient) -> None:
     pii = MasterKeyVersion("pii", 0, 16)
     for keys in (_keys(bridge, "analyst"), _keys(bridge, None)):

@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,17 @@ def _kms() -> MemoryKeyManagementClient:
     return MemoryKeyManagementClient({"kms.memory.name": "orc-server"}, {MASTER: bytes(32)})
 
 
+@contextmanager
+def _serving(folder: Path, kms: MemoryKeyManagementClient | None = None, seconds: int = PATIENCE, **settings: Any) -> Iterator[Bridge]:
+    """A bridge whose key pii the user etl may use."""
+    with Bridge(folder, kms or _kms(), MASTER, {"pii": 16}, seconds=seconds, **settings) as bridge:
+        bridge.allow("etl", "pii")
+        yield bridge
+
+
 @pytest.fixture
 def bridge(tmp_path: Path) -> Iterator[Bridge]:
-    with Bridge(tmp_path, _kms(), MASTER, {"pii": 16}, seconds=PATIENCE) as bridge:
-        bridge.allow("etl", "pii")
+    with _serving(tmp_path) as bridge:
         yield bridge
 
 
@@ -50,20 +58,21 @@ def _path(bridge: Bridge, what: str) -> str:
     return f"/token/{bridge.tokens['etl']}/kms/v1/{what}"
 
 
-def _connection(bridge: Bridge, tls: ssl.SSLContext | None = None) -> http.client.HTTPConnection:
-    if tls is not None:
-        return http.client.HTTPSConnection("127.0.0.1", bridge.server.port, timeout=PATIENCE, context=tls)
-    return http.client.HTTPConnection("127.0.0.1", bridge.server.port, timeout=PATIENCE)
+def _ask(bridge: Bridge, method: str, target: str, body: str | None = None, tls: ssl.SSLContext | None = None) -> tuple[int, bytes]:
+    address, port = "127.0.0.1", bridge.server.port
+    connection = (
+        http.client.HTTPSConnection(address, port, timeout=PATIENCE, context=tls)
+        if tls
+        else http.client.HTTPConnection(address, port, timeout=PATIENCE)
+    )
+    with closing(connection):
+        connection.request(method, target, body)
+        response = connection.getresponse()
+        return response.status, response.read()
 
 
 def _get(bridge: Bridge, target: str, tls: ssl.SSLContext | None = None) -> tuple[int, bytes]:
-    connection = _connection(bridge, tls)
-    try:
-        connection.request("GET", target)
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
+    return _ask(bridge, "GET", target, tls=tls)
 
 
 def _decrypt(bridge: Bridge, encrypted: bytes) -> tuple[int, bytes]:
@@ -72,13 +81,7 @@ def _decrypt(bridge: Bridge, encrypted: bytes) -> tuple[int, bytes]:
         "iv": base64.b64encode(sent_iv(encrypted)).decode(),
         "material": base64.b64encode(encrypted).decode(),
     }
-    connection = _connection(bridge)
-    try:
-        connection.request("POST", _path(bridge, "keyversion/pii%400/_eek?eek_op=decrypt"), json.dumps(body))
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
+    return _ask(bridge, "POST", _path(bridge, "keyversion/pii%400/_eek?eek_op=decrypt"), json.dumps(body))
 
 
 def _raw(bridge: Bridge, sent: bytes) -> bytes:
@@ -153,24 +156,26 @@ def _until_served(bridge: Bridge) -> None:
 
 @pytest.mark.parametrize("opening", [b"", b"GET /kms/v1", b"POST /kms/v1/keys HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"])
 def test_a_silent_client_loses_its_worker(tmp_path: Path, opening: bytes) -> None:
-    with Bridge(tmp_path, _kms(), MASTER, {"pii": 16}, seconds=1, workers=1) as bridge:
-        bridge.allow("etl", "pii")
-        with socket.create_connection(("127.0.0.1", bridge.server.port), timeout=PATIENCE) as silent:
-            silent.sendall(opening)
-            _until_served(bridge)
-            assert _all_of(silent) == b""
+    with (
+        _serving(tmp_path, seconds=1, workers=1) as bridge,
+        socket.create_connection(("127.0.0.1", bridge.server.port), timeout=PATIENCE) as silent,
+    ):
+        silent.sendall(opening)
+        _until_served(bridge)
+        assert _all_of(silent) == b""
 
 
 def test_a_client_that_drips_bytes_is_dropped_like_a_silent_one(tmp_path: Path) -> None:
-    with Bridge(tmp_path, _kms(), MASTER, {"pii": 16}, seconds=1, workers=1) as bridge:
-        bridge.allow("etl", "pii")
-        with socket.create_connection(("127.0.0.1", bridge.server.port), timeout=PATIENCE) as dripping:
-            give_up = time.monotonic() + PATIENCE
-            with pytest.raises((ConnectionResetError, BrokenPipeError)):
-                while time.monotonic() < give_up:
-                    dripping.sendall(b"x")
-                    time.sleep(0.02)
-            _until_served(bridge)
+    with (
+        _serving(tmp_path, seconds=1, workers=1) as bridge,
+        socket.create_connection(("127.0.0.1", bridge.server.port), timeout=PATIENCE) as dripping,
+    ):
+        give_up = time.monotonic() + PATIENCE
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            while time.monotonic() < give_up:
+                dripping.sendall(b"x")
+                time.sleep(0.02)
+        _until_served(bridge)
 
 
 def test_a_client_that_opens_tls_and_says_nothing_loses_its_worker(tmp_path: Path, authority: Authority) -> None:
@@ -297,8 +302,7 @@ class WaitingKms(MemoryKeyManagementClient):
 
 def test_a_request_under_way_is_answered_before_the_server_stops(tmp_path: Path) -> None:
     kms = WaitingKms()
-    with Bridge(tmp_path, kms, MASTER, {"pii": 16}, seconds=PATIENCE) as bridge:
-        bridge.allow("etl", "pii")
+    with _serving(tmp_path, kms) as bridge:
         kms.go_on.clear()
         kms.asked.clear()
         answers: list[tuple[int, bytes]] = []
@@ -327,8 +331,7 @@ class BrokenKms(MemoryKeyManagementClient):
 
 def test_a_bug_is_answered_and_not_a_dropped_connection(tmp_path: Path) -> None:
     kms = BrokenKms({"kms.memory.name": "orc-broken"}, {MASTER: bytes(32)})
-    with Bridge(tmp_path, kms, MASTER, {"pii": 16}, seconds=PATIENCE) as bridge:
-        bridge.allow("etl", "pii")
+    with _serving(tmp_path, kms) as bridge:
         kms.breaks = True
         status, content = _decrypt(bridge, bytes(16))
     assert status == 500
@@ -336,8 +339,7 @@ def test_a_bug_is_answered_and_not_a_dropped_connection(tmp_path: Path) -> None:
 
 
 def test_many_clients_at_once_are_all_served_by_few_workers(tmp_path: Path) -> None:
-    with Bridge(tmp_path, _kms(), MASTER, {"pii": 16}, seconds=PATIENCE, workers=2) as bridge:
-        bridge.allow("etl", "pii")
+    with _serving(tmp_path, workers=2) as bridge:
         statuses: list[int] = []
         clients = [threading.Thread(target=lambda: statuses.append(_decrypt(bridge, bytes(16))[0])) for _ in range(20)]
         for client in clients:

@@ -12,13 +12,6 @@ from tests.support.java import JavaOracle
 
 
 @pytest.fixture(scope="session")
-def java(java_runtime: None, aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaOracle]:
-    """Iceberg Java, started once per session. Without a fit Java the test is skipped, except in CI: there it fails."""
-    with JavaOracle(tmp_path_factory.mktemp("java-oracle"), aws.endpoint) as oracle:
-        yield oracle
-
-
-@pytest.fixture(scope="session")
 def java_on_hive(hive_metastore: HiveMetastore, aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaOracle]:
     """Another Iceberg Java, whose catalog is on the metastore that our Hive catalogs use."""
     with JavaOracle(tmp_path_factory.mktemp("java-on-hive"), aws.endpoint, metastore_uri=hive_metastore.uri) as oracle:

@@ -8,7 +8,7 @@ import pytest
 
 from tablecrypt.maintenance import Severity, audit, verify
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
+from tests.support.tables import encrypted_sql_catalog
 from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
 
 pytestmark = pytest.mark.slow
@@ -18,13 +18,6 @@ VECTORS = [*load(GOLDEN).values(), *load(JAVA).values()]
 
 def named(vector: object) -> str | None:
     return f"{vector.folder.name}-{vector.name}" if isinstance(vector, VectorTable) else None
-
-
-@pytest.fixture(scope="module")
-def java_storage(aws: AwsServer) -> AwsServer:
-    for folder in (GOLDEN, JAVA):
-        aws.load_bucket(folder / "s3")
-    return aws
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=named)

@@ -17,16 +17,14 @@ from tablecrypt.table.canonical_metadata import hash_of
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedHiveCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
 from tests.support.java import LINEAGE_COLUMNS, JavaError, JavaOracle
-from tests.support.key_tables import metadata_of
 from tests.support.plaintext import CANARY
+from tests.support.tables import ENCRYPTED, metadata_of
 
 pytestmark = pytest.mark.java
 
-ENCRYPTED = {"encryption.key-id": MASTER_KEY}
 PATIENT = {"commit.retry.num-retries": "100", "commit.retry.min-wait-ms": "10", "commit.retry.max-wait-ms": "300"}
 OTHER_HASH = "Hash of metadata"
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("text", pa.string())])

@@ -17,9 +17,9 @@ from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.table import EncryptedTable
 from tests.support import java_access
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.java import JavaError, JavaOracle
-from tests.support.protected_tables import SCHEMA
+from tests.support.protected_tables import PEOPLE_SCHEMA
+from tests.support.tables import encrypted_sql_catalog
 
 pytestmark = pytest.mark.java
 
@@ -39,7 +39,7 @@ def _rows() -> pa.Table:
         }
         for number in range(ROWS)
     ]
-    return pa.Table.from_pylist(rows, schema=schema_to_pyarrow(SCHEMA, include_field_ids=False))
+    return pa.Table.from_pylist(rows, schema=schema_to_pyarrow(PEOPLE_SCHEMA, include_field_ids=False))
 
 
 def _one(java: JavaOracle, query: str) -> list[tuple[Any, ...]]:
@@ -56,7 +56,7 @@ def test_java_answers_about_other_columns_and_fails_loudly_for_protected_ones(wa
         "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, person.email, phones",
         "write.parquet.row-group-limit": "150",
     }
-    table = cast("EncryptedTable", catalog.create_table("db.people", SCHEMA, properties=properties))
+    table = cast("EncryptedTable", catalog.create_table("db.people", PEOPLE_SCHEMA, properties=properties))
     table.append(_rows())
     java.register(NAME, table.metadata_location)
 
@@ -108,7 +108,7 @@ def test_java_reads_a_file_in_which_rows_were_blanked_without_the_column_keys(wa
         "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, person.email, phones",
         "write.parquet.row-group-limit": "50",
     }
-    table = cast("EncryptedTable", catalog.create_table("db.blanked", SCHEMA, properties=properties))
+    table = cast("EncryptedTable", catalog.create_table("db.blanked", PEOPLE_SCHEMA, properties=properties))
     table.append(_rows())
     blanked = [0, 7, 49, 50, 399]
 
@@ -141,7 +141,7 @@ def test_files_that_java_wrote_under_the_tables_key_are_brought_in_line_and_java
 ) -> None:
     catalog = encrypted_sql_catalog(warehouse, aws)
     catalog.create_namespace_if_not_exists("db")
-    table = catalog.create_table("db.late", SCHEMA, properties={"encryption.key-id": aws.kms_key_id("alias/orders")})
+    table = catalog.create_table("db.late", PEOPLE_SCHEMA, properties={"encryption.key-id": aws.kms_key_id("alias/orders")})
     java.register("kept.late", table.metadata_location)
     java.sql(
         "INSERT INTO h.kept.late SELECT id, concat('SSN-', id), cast(id AS DECIMAL(9, 2)), "
@@ -190,7 +190,7 @@ def test_masks_that_java_copies_where_the_guard_is_off_are_found_and_stay_no_val
         "encryption.column-guard": "false",
         "write.update.mode": "copy-on-write",
     }
-    table = catalog.create_table("db.unguarded", SCHEMA, properties=properties)
+    table = catalog.create_table("db.unguarded", PEOPLE_SCHEMA, properties=properties)
     table.append(_rows().slice(0, 20))
     java.register("kept.unguarded", table.metadata_location)
     java.sql("UPDATE h.kept.unguarded SET note = 'changed' WHERE id = 7")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -45,11 +44,10 @@ from pyiceberg.types import (
 )
 
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 from tests.support.java import LINEAGE_COLUMNS, JavaOracle
 from tests.support.plaintext import CANARY
+from tests.support.tables import MASTER_KEY
 
 pytestmark = pytest.mark.java
 
@@ -82,11 +80,6 @@ def orders(first: int, count: int) -> pa.Table:
         },
         schema=ORDERS,
     )
-
-
-@pytest.fixture
-def catalog(warehouse: Path, aws: AwsServer) -> EncryptedSqlCatalog:
-    return encrypted_sql_catalog(warehouse, aws)
 
 
 class Sides:

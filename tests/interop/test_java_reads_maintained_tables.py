@@ -11,12 +11,12 @@ import pytest
 from pyiceberg.table import Table
 
 from tablecrypt.maintenance import prune_keys, relocate, rescue, rewrap, rotate_kek, shred
+from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
 from tests.support.java import JavaError, JavaOracle
-from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, table_with_history
+from tests.support.tables import SCHEMA, encrypted_sql_catalog, keks, manifest_list_keys, metadata_of, rows, table_with_history
 
 pytestmark = pytest.mark.java
 
@@ -86,8 +86,8 @@ def test_java_reads_what_is_live_after_a_shred_and_nothing_else(table: Table, ja
             java.rows(old, snapshot_id)
 
 
-def test_java_reads_and_deletes_on_after_a_head_was_replaced(warehouse: Path, aws: AwsServer, java: JavaOracle) -> None:
-    table = encrypted_sql_catalog(warehouse, aws).create_table("db.t", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+def test_java_reads_and_deletes_on_after_a_head_was_replaced(catalog: EncryptedSqlCatalog, java: JavaOracle) -> None:
+    table = catalog.create_table("db.t", SCHEMA, properties={"encryption.key-id": "alias/orders"})
     for first in (0, 100):
         table.append(rows(first))
     name = assert_java_reads(java, table)

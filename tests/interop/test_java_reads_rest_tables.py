@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
 from tests.support.java import LINEAGE_COLUMNS, JavaOracle
 from tests.support.plaintext import CANARY
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
+from tests.support.tables import MASTER_KEY, path_of
 
 pytestmark = pytest.mark.java
 
@@ -53,7 +51,7 @@ def test_java_reads_appends_to_and_hands_back_a_table_of_the_rest_server(
 
 def absolute(location: str) -> str:
     """The server writes file:/path; Java's registration asks for a whole URI."""
-    return Path(location.removeprefix("file:")).as_uri()
+    return path_of(location).as_uri()
 
 
 def rows_with_lineage(table: Table) -> pa.Table:

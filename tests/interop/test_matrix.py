@@ -8,27 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
-from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import StringType
 
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 from tests.support.java import LINEAGE_COLUMNS, JavaOracle
 from tests.support.plaintext import CANARY
+from tests.support.tables import BY_TEAM, MASTER_KEY, TEAM_SCHEMA
 
 pytestmark = pytest.mark.java
 
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "team", StringType()), NestedField(3, "note", StringType()))
-BY_TEAM = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "team"))
 TEAMS = ("a", "b", "c")
 
 
@@ -147,7 +142,7 @@ class Sides:
         java.sql("SET spark.sql.sources.partitionOverwriteMode=dynamic")
         self.table = catalog.create_table(
             self._name,
-            SCHEMA,
+            TEAM_SCHEMA,
             partition_spec=change.partitions,
             properties={"encryption.key-id": MASTER_KEY, **change.properties},
         )
@@ -176,11 +171,6 @@ class Sides:
             assert_same_rows(ours, self._java.rows(self._name, lineage=True))
         finally:
             self._java.unregister(self._name)
-
-
-@pytest.fixture
-def catalog(warehouse: Path, aws: AwsServer) -> EncryptedSqlCatalog:
-    return encrypted_sql_catalog(warehouse, aws)
 
 
 @pytest.fixture(params=CHANGES, ids=lambda change: change.name)

@@ -11,18 +11,12 @@ from pyiceberg.catalog import Catalog
 
 from tablecrypt.maintenance import migrate, reencrypt
 from tablecrypt.table.table import EncryptedTable
-from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 from tests.support.java import LINEAGE_COLUMNS, JavaOracle
 from tests.support.plaintext import CANARY
+from tests.support.tables import MASTER_KEY
 
 pytestmark = pytest.mark.java
-
-
-@pytest.fixture
-def catalog(warehouse: Path, aws: AwsServer) -> Catalog:
-    return encrypted_sql_catalog(warehouse, aws)
 
 
 def written_by_java(java: JavaOracle, location: Path, version: int, properties: str = "") -> str:

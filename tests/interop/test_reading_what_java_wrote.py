@@ -12,9 +12,9 @@ import pytest
 from pyiceberg.table import Table
 
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 from tests.support.java import LINEAGE_COLUMNS
+from tests.support.tables import encrypted_sql_catalog
 from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
 
 pytestmark = pytest.mark.slow
@@ -25,13 +25,6 @@ Opened = Callable[[VectorTable], Table]
 
 def named(vector: object) -> str | None:
     return f"{vector.folder.name}-{vector.name}" if isinstance(vector, VectorTable) else None
-
-
-@pytest.fixture(scope="module")
-def java_storage(aws: AwsServer) -> AwsServer:
-    for folder in (GOLDEN, JAVA):
-        aws.load_bucket(folder / "s3")
-    return aws
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tablecrypt.keys.key_ring import CLOCK_SKEW_MS, KEY_TIMESTAMP, EncryptedKey,
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager, KeySettings
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
+from tablecrypt.testing.strategies import key_lengths
 
 
 def test_without_properties_the_defaults_hold() -> None:
@@ -50,7 +51,7 @@ def manager_at(kms: MemoryKeyManagementClient, clock: Callable[[], int] = lambda
     return EncryptionManager(kms, MASTER_KEY, now_ms=clock, **options)
 
 
-@given(length=st.sampled_from([16, 24, 32]), file_length=st.none() | st.integers(0, 2**62))
+@given(length=key_lengths(), file_length=st.none() | st.integers(0, 2**62))
 def test_what_is_encrypted_is_what_is_opened(length: int, file_length: int | None) -> None:
     kms = MemoryKeyManagementClient({"kms.memory.name": "keys-roundtrip"}, keys={MASTER_KEY: b"k" * 32})
     manager = manager_at(kms, data_key_length=length)

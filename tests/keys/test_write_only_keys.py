@@ -15,6 +15,17 @@ from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.new_blobs import wrap_unopened
 
 
+class AnsweringClient(MemoryKeyManagementClient):
+    """A key service that wraps as it is told."""
+
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        super().__init__({"kms.memory.name": "write only"}, {"pii": bytes(32)})
+        self._answer = answer
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        return self._answer(key)
+
+
 def entry(key_id: str, blob: str = "AAAA", **properties: str) -> EncryptedKey:
     return EncryptedKey(key_id=key_id, encrypted_key_metadata=blob, encrypted_by_id="kek", properties={COLUMN_KEY: "2", **properties})
 
@@ -45,11 +56,10 @@ def test_a_process_keeps_no_more_keys_than_it_says_and_drops_those_that_it_used_
 
 
 @pytest.mark.parametrize("wrap", [lambda key: key, lambda key: b"", lambda key: b"header" + key + b"tag", lambda key: bytes(8)])
-def test_an_answer_that_is_no_wrapped_key_is_refused(wrap: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_no_wrapped_key_is_refused(wrap: Callable[[bytes], bytes]) -> None:
     client = MemoryKeyManagementClient({"kms.memory.name": "write only"}, {"pii": bytes(32)})
     key = Secret(secrets.token_bytes(16))
     assert len(wrap_unopened(client, key, "pii")) > 16
-    monkeypatch.setattr(MemoryKeyManagementClient, "wrap_key", lambda _, key, __: wrap(key))
     with pytest.raises(KmsError, match="in the clear, or too short") as refused:
-        wrap_unopened(client, key, "pii")
+        wrap_unopened(AnsweringClient(wrap), key, "pii")
     assert key.reveal().hex() not in str(refused.value)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.kms.services.cloud_kms import CloudKms
-from tests.kms.services.http_service import make_certificate
 from tests.kms.services.key_vault import KeyVault
 from tests.kms.services.transit import Transit
+from tests.support.certificates import Authority
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +28,14 @@ def transit() -> Iterator[Transit]:
 
 
 @pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_certificate(tmp_path_factory.mktemp("tls") / "server.pem")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="session")
-def _shared_key_vault(certificate: Path) -> Iterator[KeyVault]:
+def _shared_key_vault(authority: Authority) -> Iterator[KeyVault]:
     # RSA keys take long to make: one vault for the whole session.
-    service = KeyVault(certificate)
+    service = KeyVault(authority.issue("vault"))
     for name in ("orders", "people"):
         service.create_key(name)
         service.create_key(f"{name}-hsm", secrets.token_bytes(32))
@@ -45,9 +44,9 @@ def _shared_key_vault(certificate: Path) -> Iterator[KeyVault]:
 
 
 @pytest.fixture
-def key_vault(_shared_key_vault: KeyVault, certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KeyVault]:
+def key_vault(_shared_key_vault: KeyVault, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[KeyVault]:
     """A vault with the RSA keys orders and people, and the AES keys orders-hsm and people-hsm."""
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.path))
     yield _shared_key_vault
     _shared_key_vault.forbidden.clear()
     _shared_key_vault.unavailable = False

@@ -7,7 +7,9 @@ import json
 import os
 import stat
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptEr
 from tablecrypt.kms.client import unwrap_with_master_key, wrap_with_master_key
 from tablecrypt.kms.local_file import LocalFileKeyManagementClient, add_key, add_key_version, create_key_file, read_key_file
 from tests.support.mutations import mutated
+from tests.support.observed_calls import observed
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 
@@ -224,18 +227,16 @@ def test_the_file_is_the_json_that_is_drawn(path: Path) -> None:
     assert document == {"format": "tablecrypt-key-file", "version": 1, "keys": {"orders": {"1": zeros}}}
 
 
-def test_the_folder_is_flushed_after_the_file_has_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_flushed_after_the_file_has_its_name(path: Path) -> None:
     """Without that a power cut may bring the folder back without the file, or with the old one."""
     flushed: list[tuple[bool, list[str]]] = []
-    real = os.fsync
 
-    def fsync(descriptor: int) -> None:
-        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+    def look(names: Mapping[str, Any]) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(names["descriptor"]).st_mode)
         flushed.append((is_folder, sorted(each.name for each in path.parent.iterdir())))
-        real(descriptor)
 
-    monkeypatch.setattr(os, "fsync", fsync)
-    create_key_file(path, "orders")
+    with observed(os.fsync, look):
+        create_key_file(path, "orders")
     assert flushed == [(False, ["keys.json.new"]), (True, ["keys.json"])]
 
 

@@ -15,8 +15,7 @@ from pyiceberg.table import Table
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.key_tables import table_with_history
+from tests.support.tables import encrypted_sql_catalog, files_below, folder_of, table_with_history
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +26,7 @@ def table(tmp_path_factory: pytest.TempPathFactory, aws: AwsServer) -> Table:
 
 
 def files_of(table: Table) -> set[Path]:
-    return {path for path in Path(table.location().removeprefix("file://")).rglob("*") if path.is_file()}
+    return files_below(folder_of(table))
 
 
 @pytest.fixture(autouse=True)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import html
-from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
-import pytest
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from tablecrypt import maintenance as m
@@ -19,23 +17,17 @@ from tablecrypt.table.table import EncryptedTable
 from tests.support.protected_tables import (
     COLUMN_KEY,
     OTHER_COLUMN_KEY,
+    PEOPLE_SCHEMA,
     SALARY,
-    SCHEMA,
     SSN,
     TABLE_KEY,
     Clients,
-    clients,
     commit_column_keys,
-    metadata_of,
     protected_table,
 )
+from tests.support.tables import metadata_of
 
 OF_COLUMNS = {kind for kind in FindingKind if kind.name.startswith("COLUMN_")}
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 def found(both: Clients, table: EncryptedTable) -> dict[FindingKind, list[Finding]]:
@@ -78,7 +70,7 @@ def test_the_key_tree_and_the_json_have_the_column_keks_with_their_columns(both:
 
 
 def test_files_from_before_a_column_was_protected_are_named(both: Clients) -> None:
-    table = cast("EncryptedTable", both.payroll.create_table("db.people", SCHEMA, properties={"encryption.key-id": TABLE_KEY}))
+    table = cast("EncryptedTable", both.payroll.create_table("db.people", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY}))
     for number in range(2):
         table.append(pa.table({"id": [number], "ssn": [f"{number}"], "person": [{"email": "e", "age": 1}]}))
     assert found(both, table) == {}
@@ -94,11 +86,11 @@ def test_files_from_before_a_column_was_protected_are_named(both: Clients) -> No
 
 
 def test_a_column_that_files_do_not_have_is_not_exposed_by_them(both: Clients) -> None:
-    table = cast("EncryptedTable", both.payroll.create_table("db.people", SCHEMA, properties={"encryption.key-id": TABLE_KEY}))
+    table = cast("EncryptedTable", both.payroll.create_table("db.people", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY}))
     table.append(pa.table({"id": [1]}))
     with table.transaction() as transaction:
         with transaction.update_schema() as change:
-            change.add_column("iban", SCHEMA.find_type("note"))
+            change.add_column("iban", PEOPLE_SCHEMA.find_type("note"))
         transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: iban"})
     assert found(both, table) == {}
 

@@ -9,9 +9,9 @@ import pytest
 
 from tablecrypt.maintenance import FindingKind, audit, verify
 from tests.support.aws import AwsServer
-from tests.support.maintained_table import folder_of, maintained_table, rows
 from tests.support.plaintext_scan import unwatch
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
+from tests.support.tables import folder_of, maintained_table, team_rows
 
 pytestmark = pytest.mark.java
 
@@ -23,7 +23,7 @@ def test_a_rest_table_is_audited_and_verified(rest_server: RestServer, aws: AwsS
 
     assert verify(table).is_good
     assert audit(table).findings == ()
-    pq.write_table(rows(0), folder_of(table) / "data" / "export.parquet")
+    pq.write_table(team_rows(0), folder_of(table) / "data" / "export.parquet")
     assert [finding.kind for finding in audit(table).findings] == [FindingKind.PLAINTEXT_ORPHAN]
 
 

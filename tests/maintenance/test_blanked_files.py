@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
+from pyiceberg.expressions.parser import parse
 from pyiceberg.table.snapshots import Operation
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import TamperedFileError
 from tablecrypt.maintenance.columns.blanking import blanked_file
+from tablecrypt.maintenance.erasure.blanking import blank_rows
+from tablecrypt.maintenance.erasure.plan import RefWork
+from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.table import EncryptedTable
-from tests.support.key_tables import encrypted_table
-from tests.support.protected_tables import Clients, clients, protected_table
+from tests.support.protected_tables import Clients, protected_table
+from tests.support.tables import encrypted_table, folder_of, path_of
 
 ROWS = pa.table({"id": [1, 2, 3, 99], "ssn": ["SSN-1", "SSN-2", "SSN-3", "SSN-99"], "note": ["a", "b", "c", "zz-gone"]})
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 def as_analyst(both: Clients, **properties: str) -> EncryptedTable:
@@ -33,7 +33,7 @@ def as_analyst(both: Clients, **properties: str) -> EncryptedTable:
 
 
 def stored_files(table: EncryptedTable) -> set[str]:
-    return {path.name for path in Path(table.location().removeprefix("file://")).rglob("*.parquet")}
+    return {path.name for path in folder_of(table).rglob("*.parquet")}
 
 
 def test_who_may_not_read_a_column_blanks_rows_and_who_may_reads_it_on(both: Clients) -> None:
@@ -66,7 +66,7 @@ def test_who_may_not_read_a_column_blanks_rows_and_who_may_reads_it_on(both: Cli
 def test_a_file_that_was_tampered_with_is_refused_and_nothing_is_left(both: Clients) -> None:
     table = as_analyst(both)
     (task,) = table.scan().plan_files()
-    path = Path(task.file.file_path.removeprefix("file://"))
+    path = path_of(task.file.file_path)
     stored = bytearray(path.read_bytes())
     stored[20] ^= 1
     path.write_bytes(stored)
@@ -76,3 +76,20 @@ def test_a_file_that_was_tampered_with_is_refused_and_nothing_is_left(both: Clie
         blanked_file(table, task.file, [0])
 
     assert stored_files(table) == known
+
+
+def test_no_blanked_file_is_left_when_a_later_one_fails(both: Clients) -> None:
+    protected = protected_table(both.payroll, **{"write.delete.mode": "merge-on-read"})
+    for _ in range(2):
+        protected.append(ROWS)
+    table = encrypted_table(both.analyst.load_table("db.people"))
+    tasks = [cast("EncryptedFileScanTask", task) for task in table.scan().plan_files()]
+    path_of(tasks[1].file.file_path).unlink()
+    known, location = stored_files(table), table.metadata_location
+    work = RefWork("main", "branch", table.metadata.snapshots[-1].snapshot_id, tasks, tasks)
+
+    with pytest.raises(FileNotFoundError):
+        blank_rows(table, work, ErasureFilter(table.schema(), parse("id = 3")), {task.file.file_path for task in tasks})
+
+    assert stored_files(table) == known
+    assert table.refresh().metadata_location == location

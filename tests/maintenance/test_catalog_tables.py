@@ -11,24 +11,16 @@ from pyiceberg.catalog import Catalog
 
 from tablecrypt import load_catalog
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import audit, on_tables, rotate_kek, verify
-from tests.support.catalogs import MASTER_KEY
 from tests.support.command import Command
-from tests.support.maintained_table import SCHEMA, flip, path_of, rows
+from tests.support.tables import TEAM_SCHEMA, data_paths, flip, key_file_kms, metadata_path, new_table, team_rows
 
 
 @pytest.fixture(scope="module")
 def properties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("several")
-    create_key_file(folder / "keys.json", MASTER_KEY, 32)
-    return {
-        "type": "tablecrypt",
-        "uri": f"sqlite:///{folder}/catalog.db",
-        "warehouse": f"file://{folder}/warehouse",
-        "encryption.kms-type": "local",
-        "kms.local.key-file": str(folder / "keys.json"),
-    }
+    places = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+    return {"type": "tablecrypt", **places, **key_file_kms(folder / "keys.json")}
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +30,11 @@ def catalog(properties: dict[str, str]) -> Catalog:
     for namespace in ("db", "eu"):
         catalog.create_namespace(namespace)
     for name in ("db.a", "db.b", "eu.a", "eu.gone"):
-        catalog.create_table(name, SCHEMA, properties={"encryption.key-id": MASTER_KEY}).append(rows(0, 2))
-    catalog.create_table("db.plain", SCHEMA)
-    (data,) = (path_of(task.file.file_path) for task in catalog.load_table("db.b").scan().plan_files())
+        new_table(catalog, name, TEAM_SCHEMA, appends=[team_rows(0, 2)])
+    catalog.create_table("db.plain", TEAM_SCHEMA)
+    (data,) = data_paths(catalog.load_table("db.b"))
     flip(data, 60)
-    path_of(catalog.load_table("eu.gone").metadata_location).unlink()
+    metadata_path(catalog.load_table("eu.gone")).unlink()
     return catalog
 
 

@@ -17,33 +17,34 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import AddEncryptionKeyUpdate
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.protected_tables import (
     COLUMN_KEY,
     EMAIL,
     OTHER_COLUMN_KEY,
+    PEOPLE_SCHEMA,
     SALARY,
-    SCHEMA,
     SSN,
     Clients,
     StoredKey,
     clients,
     commit_column_keys,
-    metadata_of,
     protected_table,
 )
+from tests.support.tables import metadata_of
 
 DECLARED = f"{COLUMN_KEY}: ssn, person.email; {OTHER_COLUMN_KEY}: salary"
 
 
 @pytest.fixture
 def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
+    return clients(tmp_path, catalog_class=InterruptedCatalog)
 
 
 @pytest.fixture
 def table(both: Clients) -> EncryptedTable:
     """One with a history from before its columns were protected."""
-    made = both.payroll.create_table("db.people", SCHEMA, properties={"encryption.key-id": "orders"})
+    made = both.payroll.create_table("db.people", PEOPLE_SCHEMA, properties={"encryption.key-id": "orders"})
     for number in range(3):
         made.append(pa.table({"id": [number], "ssn": [str(number)]}))
     with made.transaction() as transaction:
@@ -167,10 +168,9 @@ def test_the_only_column_of_a_master_key_is_shredded_without_asking_the_kms(
 
 
 def test_a_shredding_that_was_killed_after_its_commit_is_finished_by_the_next(
-    table: EncryptedTable, stored: list[StoredKey], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: EncryptedTable, stored: list[StoredKey], tmp_path: Path
 ) -> None:
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("tablecrypt.maintenance.columns.keys.scrub", _killed)
+    with at_commits(after=_killed), pytest.raises(KeyboardInterrupt):
         m.shred_column(table, "ssn")
     done = m.shred_column(table, "ssn")
     assert done.is_complete
@@ -179,7 +179,7 @@ def test_a_shredding_that_was_killed_after_its_commit_is_finished_by_the_next(
     assert not [name for name in done.retired_keks for text in texts if name in text]
 
 
-def _killed(*_: object) -> None:
+def _killed() -> None:
     raise KeyboardInterrupt
 
 
@@ -223,7 +223,7 @@ def test_a_copy_elsewhere_keeps_its_column_keys_and_no_column_comes_under_its_ma
 
 
 def test_a_migration_does_not_declare_columns(both: Clients, tmp_path: Path) -> None:
-    plain = both.payroll.create_table("db.plain", SCHEMA)
+    plain = both.payroll.create_table("db.plain", PEOPLE_SCHEMA)
     for properties in ({"encryption.column-keys": DECLARED}, {"encryption.column.2.key-id": COLUMN_KEY}):
         with pytest.raises(ConfigurationError, match="columns are protected once a table is encrypted"):
             both.payroll.as_encrypted(plain, {"encryption.key-id": "orders", **properties})

@@ -15,18 +15,17 @@ from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, V
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import describe, list_tables
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.edited_metadata import edited, read_metadata, unpinned_catalog
-from tests.support.key_tables import SCHEMA, rows, table_with_history
+from tests.support.edited_metadata import edited, read_metadata
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
+from tests.support.tables import MASTER_KEY, SCHEMA, encrypted_sql_catalog, rows, table_with_history, unpinned_catalog
 
 ID = Schema(NestedField(1, "id", LongType()))
 
 
-def test_a_table_describes_itself(tmp_path: Path, aws: AwsServer) -> None:
-    table = cast("EncryptedTable", table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t"))
+def test_a_table_describes_itself(catalog: EncryptedSqlCatalog) -> None:
+    table = cast("EncryptedTable", table_with_history(catalog, "db.t"))
 
     assert table.maintenance.describe() == describe(table)
     assert describe(table, snapshots=0).snapshots == ()

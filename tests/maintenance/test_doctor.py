@@ -17,10 +17,9 @@ from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import CheckUp, audit, doctor
 from tablecrypt.maintenance._doctor import PROBE, fits
 from tests.support import refusing_services
-from tests.support.catalogs import MASTER_KEY
 from tests.support.command import Command, run
-from tests.support.maintained_table import SCHEMA, rows
 from tests.support.protected_tables import Clients, clients, protected_table, write_only
+from tests.support.tables import MASTER_KEY, TEAM_SCHEMA, new_table, team_rows
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def properties(tmp_path: Path, unwatched_warehouse: Path) -> dict[str, str]:
 def catalog(properties: dict[str, str]) -> Iterator[Catalog]:
     catalog = load_catalog("prod", **properties)
     catalog.create_namespace("db")
-    catalog.create_table("db.rows", SCHEMA, properties={"encryption.key-id": MASTER_KEY}).append(rows(0))
+    new_table(catalog, "db.rows", TEAM_SCHEMA, appends=[team_rows(0)])
     refusing_services.asked.clear()
     yield catalog
     refusing_services.refused.clear()
@@ -204,7 +203,7 @@ def test_a_table_whose_metadata_was_edited_fails(catalog: Catalog) -> None:
 
 
 def test_a_plain_table_is_told_as_one(catalog: Catalog) -> None:
-    catalog.create_table("db.plain", SCHEMA)
+    catalog.create_table("db.plain", TEAM_SCHEMA)
     told = [each.found for each in doctor(catalog, "db.plain").checks if each.name == "is encrypted"]
 
     assert told == ["a plain table: what is written to it is not encrypted"]

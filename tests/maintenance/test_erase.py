@@ -19,15 +19,14 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError
-from tablecrypt.maintenance import Progress, erase, shred
+from tablecrypt.maintenance import erase, shred
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.table.table_files import key_metadata_of, with_key
-from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.maintained_table import flip, folder_of, path_of
+from tests.support.listeners import once
 from tests.support.plaintext import CANARY
-from tests.support.protected_tables import Clients, clients, protected_table
+from tests.support.protected_tables import Clients, protected_table
 from tests.support.stored_text import readable_text
+from tests.support.tables import MASTER_KEY, contents_below, data_files, flip, folder_of, metadata_path, new_table, path_of
 
 SCHEMA: Final = Schema(
     NestedField(1, "customer_id", LongType()), NestedField(2, "region", StringType()), NestedField(3, "email", StringType())
@@ -57,11 +56,6 @@ def people(catalog: Catalog, properties: Mapping[str, str] | None = None, spec: 
 def check_nothing_is_left(table: Table, secret: str = SECRET) -> None:
     fresh = table.catalog.load_table(table.name())
     assert not [text for text in readable_text(fresh, folder_of(fresh)) if secret in text]
-
-
-@pytest.fixture
-def catalog(tmp_path: Path, aws: AwsServer) -> Catalog:
-    return encrypted_sql_catalog(tmp_path, aws)
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
@@ -135,6 +129,7 @@ def test_a_folder_that_stays_is_said_and_keeps_no_key(catalog: Catalog, monkeypa
     by_customer = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "customer_id"))
     table = people(catalog, {}, by_customer)
 
+    # Of the standard library: only a mount makes a folder busy, and a FileIO knows no folders.
     def busy(folder: Path) -> None:
         raise OSError(errno.EBUSY, "Device or resource busy")
 
@@ -169,14 +164,11 @@ def test_a_dry_run_counts_and_changes_nothing(catalog: Catalog, tmp_path: Path) 
 def test_what_others_write_meanwhile_is_found_and_the_next_run_ends_it(catalog: Catalog) -> None:
     """A writer appends the person's rows between the rewriting and the last search."""
     table = people(catalog)
-    wrote: list[bool] = []
 
-    def write_once(progress: Progress) -> None:
-        if progress.operation == "erase: files deleted" and not wrote:
-            wrote.append(True)
-            catalog.load_table("db.people").append(rows(PERSON, PERSON + 1))
+    def write() -> None:
+        catalog.load_table("db.people").append(rows(PERSON, PERSON + 1))
 
-    erased = erase(table, FILTER, progress=write_once)
+    erased = erase(table, FILTER, progress=once(write, lambda step: step.operation == "erase: files deleted"))
 
     assert not erased.is_complete
     assert [reason for reason in erased.remaining.values() if "run the same erasure again" in reason]
@@ -210,8 +202,6 @@ def test_staged_rows_of_others_are_not_dropped_in_silence(catalog: Catalog) -> N
 @pytest.mark.parametrize(
     ("row_filter", "message"),
     [
-        ("customer = 7", "row_filter does not fit"),
-        ("CUSTOMER_ID = 7", "row_filter does not fit"),
         ("customer_id = 'seven'", "row_filter does not fit"),
         ("customer_id is 7", "is not a filter"),
         (7, "row_filter is a int"),
@@ -277,15 +267,15 @@ class TestPrincipals:
         """Somebody who writes storage adds another table's snapshots, with their keys, to a metadata file beside the table's own."""
         table, victim = people(catalog), catalog.create_table("db.victim", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
         victim.append(rows(0, 20))
-        stolen = json.loads(path_of(victim.metadata_location).read_bytes())
+        stolen = json.loads(metadata_path(victim).read_bytes())
         stolen |= {"table-uuid": str(table.metadata.table_uuid), "location": table.location()}
         planted = folder_of(table) / "metadata" / "00001-00000000-0000-4000-8000-000000000000.metadata.json"
         planted.write_text(json.dumps(stolen))
-        files = {path: path.read_bytes() for path in folder_of(victim).rglob("*") if path.is_file()}
+        files = contents_below(folder_of(victim))
 
         erased = erase(table, FILTER)
 
-        assert {path: path.read_bytes() for path in folder_of(victim).rglob("*") if path.is_file()} == files
+        assert contents_below(folder_of(victim)) == files
         assert not erased.is_complete
         assert set(erased.refused) & {f"file://{path}" for path in files}
         assert victim.refresh().scan().count() == 20
@@ -305,10 +295,6 @@ class TestPrincipals:
 
 class TestProtectedColumns:
     """Of a table whose deletes are merge-on-read, as the library sets it where columns have keys of their own."""
-
-    @pytest.fixture
-    def both(self, tmp_path: Path) -> Clients:
-        return clients(tmp_path)
 
     @pytest.fixture
     def hr(self, both: Clients) -> Table:
@@ -360,9 +346,8 @@ class TestProtectedColumns:
 
 def test_bounds_that_outlived_their_row_are_found_and_go(catalog: Catalog) -> None:
     """Another engine has written a file again and has taken over the statistics of the old one."""
-    table = catalog.create_table("db.people", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
-    table.append(rows(PERSON, 20))
-    [old] = [task.file for task in table.scan().plan_files()]
+    table = new_table(catalog, "db.people", SCHEMA, appends=[rows(PERSON, 20)])
+    [old] = data_files(table)
     table.delete(FILTER)
     with table.transaction() as transaction, transaction.update_snapshot().overwrite() as producer:
         [task] = list(table.scan().plan_files())

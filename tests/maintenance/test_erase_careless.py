@@ -20,18 +20,13 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, Lon
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import Erased, erase, reencrypt
 from tests.maintenance.test_erase import check_nothing_is_left
-from tests.support.maintained_table import folder_of
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import TABLE_KEY, Clients, clients, protected_table
+from tests.support.tables import folder_of
 
 SCHEMA: Final = Schema(NestedField(1, "customer_id", IntegerType()), NestedField(2, "email", StringType()))
 FILTER: Final = "customer_id = 7"
 BY_CUSTOMER: Final = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "customer_id"))
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 @pytest.fixture

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tablecrypt.errors import TablecryptError
 from tablecrypt.maintenance import erase
 from tests.maintenance.test_erase import FILTER, PERSON, check_nothing_is_left, people, rows
-from tests.support.aws import REGION, AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal
+from tests.support.aws import AwsServer
+from tests.support.glue import encrypted_glue_catalog
+from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal_databases
 from tests.support.protected_tables import Clients, clients, protected_table
 from tests.support.restricting_server import RestrictingServer
+from tests.support.tables import data_files, encrypted_sql_catalog, new_table
 
 pytestmark = pytest.mark.slow
 
@@ -78,21 +80,9 @@ class TestOfARestServer:
 
 def test_a_person_is_erased_on_glue(aws: AwsServer) -> None:
     bucket, database = aws.bucket(f"glue-{uuid.uuid4().hex[:12]}"), f"db{uuid.uuid4().hex[:8]}"
-    catalog = load_catalog(
-        "glue",
-        **{
-            "py-catalog-impl": "tablecrypt_catalog.EncryptedGlueCatalog",
-            "glue.endpoint": aws.endpoint,
-            "glue.region": REGION,
-            "warehouse": f"s3://{bucket}/warehouse",
-            **aws.kms_properties,
-            **aws.s3_properties,
-        },
-    )
+    catalog = encrypted_glue_catalog(aws, bucket)
     catalog.create_namespace(database)
-    table = catalog.create_table(f"{database}.t", rows(0, 1).schema, properties={"encryption.key-id": "alias/orders"})
-    table.append(rows(0, 20))
-    table.append(rows(30, 40))
+    table = new_table(catalog, f"{database}.t", rows(0, 1).schema, appends=[rows(0, 20), rows(30, 40)])
     before = {each["Key"] for each in aws.s3.list_objects_v2(Bucket=bucket)["Contents"]}
     erased = erase(table, FILTER)
     assert erased.is_complete, erased
@@ -107,10 +97,10 @@ class TestKilledWhereItBlanksRows:
     """By an analyst, who cannot read ssn; then somebody who can ends it."""
 
     @pytest.fixture
-    def both(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clients:
-        mortal(monkeypatch)
+    def both(self, tmp_path: Path) -> Iterator[Clients]:
         (tmp_path / "live").mkdir()
-        return clients(tmp_path / "live", {"py-io-impl": MORTAL_IO})
+        with mortal_databases():
+            yield clients(tmp_path / "live", {"py-io-impl": MORTAL_IO})
 
     def ssns(self, table: Table) -> dict[int, str]:
         found = table.refresh().scan(selected_fields=("id", "ssn")).to_arrow().to_pylist()
@@ -148,7 +138,7 @@ class TestKilledWhereItBlanksRows:
             assert ended.is_complete, (life.steps[last - 1], ended)
             fresh = both.payroll.load_table("db.people")
             assert self.ssns(fresh) == others
-            live = [task.file for task in fresh.scan().plan_files()]
+            live = data_files(fresh)
             assert sorted(file.record_count for file in live) == [1, 2], life.steps[last - 1]
             check_nothing_is_left(fresh, "secret of 3")
         assert killed > 5

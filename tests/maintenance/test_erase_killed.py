@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -15,8 +16,8 @@ from pyiceberg.table import Table
 from tablecrypt.maintenance import erase
 from tests.maintenance.test_erase import FILTER, PERSON, check_nothing_is_left, people
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal
+from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
+from tests.support.tables import encrypted_sql_catalog
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +36,7 @@ class Scene:
         shutil.copytree(self._folder, self._saved)
 
     def _catalog(self) -> Catalog:
-        return encrypted_sql_catalog(self._folder, self._aws, {"py-io-impl": MORTAL_IO, "encryption.kms.cache-ttl-ms": "0"})
+        return encrypted_sql_catalog(self._folder, self._aws, {**MORTAL, "encryption.kms.cache-ttl-ms": "0"})
 
     def load(self) -> Table:
         return self._catalog().load_table("db.people")
@@ -52,9 +53,9 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    mortal(monkeypatch)
-    return Scene(tmp_path, aws)
+def scene(tmp_path: Path, aws: AwsServer) -> Iterator[Scene]:
+    with mortal_databases():
+        yield Scene(tmp_path, aws)
 
 
 def check_finished(scene: Scene) -> None:

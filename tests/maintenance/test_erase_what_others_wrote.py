@@ -18,28 +18,14 @@ from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.table import EncryptedTable
 from tests.maintenance.test_erase import FILTER, PERSON, SECRET, check_nothing_is_left, people, rows
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.maintained_table import path_of
 from tests.support.table_files import TableFiles
-from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
+from tests.support.tables import encrypted_sql_catalog, folder_of
+from tests.support.vectors import VectorTable, every_vector
 
 pytestmark = pytest.mark.slow
 
-VECTORS = [*load(GOLDEN).values(), *load(JAVA).values()]
 
-
-def named(vector: VectorTable) -> str:
-    return f"{vector.folder.name}-{vector.name}"
-
-
-@pytest.fixture(scope="module")
-def java_storage(aws: AwsServer) -> AwsServer:
-    for folder in (GOLDEN, JAVA):
-        aws.load_bucket(folder / "s3")
-    return aws
-
-
-@pytest.mark.parametrize("vector", VECTORS, ids=named)
+@every_vector()
 def test_a_row_that_java_wrote_is_erased_from_the_copy_of_its_table(java_storage: AwsServer, warehouse: Path, vector: VectorTable) -> None:
     catalog = encrypted_sql_catalog(warehouse, java_storage)
     relocate(catalog.register_table("db.original", vector.metadata_location), f"file://{warehouse}/warehouse/copy", register_as="db.copy")
@@ -82,7 +68,7 @@ class TestDeleteFiles:
         return table
 
     def delete(self, table: EncryptedTable, values: pa.Table, field_ids: list[int]) -> str:
-        folder = path_of(table.location()) / uuid.uuid4().hex
+        folder = folder_of(table) / uuid.uuid4().hex
         folder.mkdir()
         file = TableFiles(folder, table.schema()).equality_deletes(values, field_ids)
         with table.transaction() as transaction:

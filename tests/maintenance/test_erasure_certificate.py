@@ -18,10 +18,9 @@ from tablecrypt.maintenance.erasure.certificate import certificate_json, certifi
 from tablecrypt.maintenance.erasure.result import Erased, HiddenColumn, Searched
 from tests.maintenance.test_audit_page import EVIL, Page
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.erased_table import EXPORT, VALUE, data_file, erased_table, unfinished
-from tests.support.maintained_table import folder_of, maintained_table
 from tests.support.plaintext import CANARY
+from tests.support.tables import encrypted_sql_catalog, folder_of, maintained_table
 
 FORMS: Final[tuple[Callable[[Erased], str], ...]] = (certificate_json, certificate_page)
 COMPLETE: Final[dict[str, Any]] = {"remaining": {}, "not_searched": {}, "refused": {}, "failed": {}, "hidden_columns": ()}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from tablecrypt.maintenance import prune_keys, relocate, rescue, rewrap, rotate_kek, shred
 from tablecrypt.table.canonical_metadata import metadata_hash
-from tests.support.aws import REGION, AwsServer
-from tests.support.key_tables import keks, rows, state, table_with_history
+from tests.support.aws import AwsServer
+from tests.support.glue import encrypted_glue_catalog
+from tests.support.tables import keks, rows, state, table_with_history
 
 pytestmark = pytest.mark.slow
 
@@ -19,17 +19,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def table(aws: AwsServer) -> Table:
     bucket = aws.bucket(f"glue-{uuid.uuid4().hex[:12]}")
-    catalog = load_catalog(
-        "glue",
-        **{
-            "py-catalog-impl": "tablecrypt_catalog.EncryptedGlueCatalog",
-            "glue.endpoint": aws.endpoint,
-            "glue.region": REGION,
-            "warehouse": f"s3://{bucket}/warehouse",
-            **aws.kms_properties,
-            **aws.s3_properties,
-        },
-    )
+    catalog = encrypted_glue_catalog(aws, bucket)
     database = f"db{uuid.uuid4().hex[:8]}"
     catalog.create_namespace(database)
     return table_with_history(catalog, f"{database}.t")

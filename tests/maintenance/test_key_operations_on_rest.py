@@ -14,9 +14,9 @@ from tablecrypt.maintenance import prune_keys, relocate, rescue, rewrap, rotate_
 from tablecrypt.maintenance._key_commit import removed_keys
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
-from tests.support.key_tables import keks, manifest_list_keys, metadata_of, rows, state, table_with_history
 from tests.support.rest_proxy import Answer, Forward, Request, RestProxy
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
+from tests.support.tables import folder_of, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
 
 pytestmark = pytest.mark.java
 
@@ -156,5 +156,5 @@ def test_shred_takes_the_keys_out_of_what_the_server_wrote(table: Table) -> None
 
 
 def metadata_texts(table: Table) -> list[str]:
-    folder = Path(table.location().removeprefix("file:")) / "metadata"
+    folder = folder_of(table) / "metadata"
     return [path.read_text() for path in folder.glob("*.metadata.json")]

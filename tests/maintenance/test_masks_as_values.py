@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,15 +23,10 @@ from tablecrypt.keys.column_keys import Mask, ProtectedColumn
 from tablecrypt.maintenance import Finding, FindingKind
 from tablecrypt.table.protection.stored_masks import are_masks, cover_of
 from tablecrypt.table.table import EncryptedTable
-from tests.support.protected_tables import Clients, clients, protected_table, write_as_java_does
+from tests.support.protected_tables import Clients, protected_table, write_as_java_does
 
 DECLARED = {"encryption.column-keys": "pii: ssn, person.email"}
 TEXTS = st.lists(st.none() | st.text(st.sampled_from("aZ9-é"), max_size=6), min_size=1, max_size=6)
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 def rows(*numbers: int) -> pa.Table:

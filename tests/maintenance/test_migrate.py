@@ -6,45 +6,33 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import LongType
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.maintenance import FindingKind, Migrated, Progress, audit, migrate
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
-from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal
+from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
+from tests.support.listeners import has_begun, once, stopping
 from tests.support.plaintext import CANARY, findings
+from tests.support.tables import BY_TEAM, MASTER_KEY, TEAM_SCHEMA, data_paths, encrypted_sql_catalog, folder_of, path_of, team_rows
 
 pytestmark = pytest.mark.slow
-
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "team", StringType()), NestedField(3, "note", StringType()))
-BY_TEAM = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "team"))
-
-
-def rows(first: int, count: int = 20) -> pa.Table:
-    ids = list(range(first, first + count))
-    return pa.table(
-        {"id": ids, "team": ["red" if each % 2 else "blue" for each in ids], "note": [f"{CANARY} {each}" for each in ids]},
-        schema=SCHEMA.as_arrow(),
-    )
 
 
 def plain_table(catalog: Catalog, format_version: str = "2") -> Table:
     """A table with a history: two appends, rows deleted, a column renamed and one added."""
-    table = catalog.create_table("db.rows", SCHEMA, partition_spec=BY_TEAM, properties={"format-version": format_version, "owner": "us"})
-    table.append(rows(0))
-    table.append(rows(100))
+    table = catalog.create_table(
+        "db.rows", TEAM_SCHEMA, partition_spec=BY_TEAM, properties={"format-version": format_version, "owner": "us"}
+    )
+    table.append(team_rows(0))
+    table.append(team_rows(100))
     table.delete("id in (3, 4)")
     with table.update_schema() as update:
         update.rename_column("note", "remark")
@@ -57,7 +45,7 @@ def contents(table: Table) -> list[dict[str, Any]]:
 
 
 def stored(table: Table) -> dict[str, bytes]:
-    root = Path(table.location().removeprefix("file://"))
+    root = folder_of(table)
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
@@ -100,7 +88,7 @@ def test_rows_stay_and_nothing_plain_is_left(catalog: Catalog, format_version: s
 def test_the_table_lives_on(catalog: Catalog) -> None:
     migrate(plain_table(catalog), MASTER_KEY)
     table = catalog.load_table("db.rows")
-    more = rows(300).rename_columns(["id", "team", "remark"])
+    more = team_rows(300).rename_columns(["id", "team", "remark"])
     table.append(more)
     table.delete("id = 301")
     assert len(contents(table)) == 38 + 19
@@ -125,7 +113,7 @@ def test_a_dry_run_changes_nothing(catalog: Catalog) -> None:
 
 
 def test_an_empty_table_and_one_migrated_already(catalog: Catalog) -> None:
-    plain = catalog.create_table("db.rows", SCHEMA)
+    plain = catalog.create_table("db.rows", TEAM_SCHEMA)
     assert migrate(plain, MASTER_KEY).snapshot_id is None
     table = catalog.load_table("db.rows")
     assert isinstance(table, EncryptedTable)
@@ -137,14 +125,7 @@ def test_an_empty_table_and_one_migrated_already(catalog: Catalog) -> None:
 def test_what_others_append_meanwhile_is_encrypted_too(catalog: Catalog) -> None:
     plain = plain_table(catalog)
     other = catalog.load_table("db.rows")
-    interfered: list[int] = []
-
-    def interfere(step: Progress) -> None:
-        if not interfered and step.done:
-            interfered.append(step.done)
-            other.append(rows(300).rename_columns(["id", "team", "remark"]))
-
-    result = migrate(plain, MASTER_KEY, progress=interfere)
+    result = migrate(plain, MASTER_KEY, progress=once(lambda: other.append(team_rows(300).rename_columns(["id", "team", "remark"]))))
     table = catalog.load_table("db.rows")
     assert len(contents(table)) == 58
     assert result.resumed == 4
@@ -156,12 +137,12 @@ def test_a_writer_that_loaded_the_plain_table_cannot_commit_to_the_encrypted_one
     stale = catalog.load_table("db.rows")
     migrate(plain, MASTER_KEY)
     with pytest.raises((CommitFailedException, Exception)):
-        stale.append(rows(300).rename_columns(["id", "team", "remark"]))
+        stale.append(team_rows(300).rename_columns(["id", "team", "remark"]))
     table = catalog.load_table("db.rows")
     assert len(contents(table)) == 38
     for location in migrate(table, MASTER_KEY).left:
         if location.what == "a file that the table does not name":
-            Path(location.location.removeprefix("file://")).unlink()
+            path_of(location.location).unlink()
     assert_nothing_plain(table)
 
 
@@ -189,7 +170,7 @@ def test_a_key_that_the_kms_refuses_stops_it_before_anything_is_written(catalog:
 
 def test_orphans_of_the_plain_table_are_listed(catalog: Catalog) -> None:
     plain = plain_table(catalog)
-    orphan = Path(plain.location().removeprefix("file://")) / "data" / "orphan.parquet"
+    orphan = folder_of(plain) / "data" / "orphan.parquet"
     orphan.write_bytes(b"PAR1 left by a failed write")
     orphan.with_name("sealed.parquet").write_bytes(b"PARE left by a migration that was killed")
     orphan.with_name("begun.parquet").touch()
@@ -200,7 +181,7 @@ def test_orphans_of_the_plain_table_are_listed(catalog: Catalog) -> None:
 
 def test_checksums_that_hadoop_kept_of_plaintext_go_with_it(catalog: Catalog) -> None:
     plain = plain_table(catalog)
-    files = [Path(task.file.file_path.removeprefix("file://")) for task in plain.scan().plan_files()]
+    files = data_paths(plain)
     checksums = [path.with_name(f".{path.name}.crc") for path in files]
     for path in checksums:
         path.write_bytes(b"crc\0 of the rows")
@@ -209,9 +190,8 @@ def test_checksums_that_hadoop_kept_of_plaintext_go_with_it(catalog: Catalog) ->
     assert not any("does not name" in each.what for each in result.left)
 
 
-def test_plaintext_can_be_kept_for_a_while_and_deleted_later(unwatched_warehouse: Path, aws: AwsServer) -> None:
-    catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
-    plain = plain_table(catalog)
+def test_plaintext_can_be_kept_for_a_while_and_deleted_later(catalog_of_both: Catalog) -> None:
+    catalog, plain = catalog_of_both, plain_table(catalog_of_both)
     first = migrate(plain, MASTER_KEY, keep_plaintext=True)
     assert first.deleted == 0 and len(first.left) > 10
     table = catalog.load_table("db.rows")
@@ -241,7 +221,7 @@ def test_nothing_plain_is_deleted_while_what_names_it_cannot_be_read(
     location = oldest.manifest_list if kind == "manifest list" else oldest.manifests(plain.io)[0].manifest_path
     migrate(plain, MASTER_KEY, keep_plaintext=True)
     table = catalog.load_table("db.rows")
-    before, path = stored(table), Path(location.removeprefix("file://"))
+    before, path = stored(table), path_of(location)
     content = path.read_bytes()
     unreadable(path)
     with pytest.raises((FormatError, OSError), match=f"{path.name}: the plain table's {kind} cannot be read"):
@@ -255,9 +235,8 @@ def test_nothing_plain_is_deleted_while_what_names_it_cannot_be_read(
 
 
 @pytest.mark.parametrize("format_version", ["1", "2"])
-def test_into_a_new_table_beside_the_plain_one(unwatched_warehouse: Path, aws: AwsServer, format_version: str) -> None:
-    catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
-    plain = plain_table(catalog, format_version)
+def test_into_a_new_table_beside_the_plain_one(catalog_of_both: Catalog, format_version: str) -> None:
+    catalog, plain = catalog_of_both, plain_table(catalog_of_both, format_version)
     before, files = contents(plain), stored(plain)
     result = migrate(plain, MASTER_KEY, into="db.sealed")
     assert stored(plain) == files and contents(catalog.load_table("db.rows")) == before
@@ -267,7 +246,7 @@ def test_into_a_new_table_beside_the_plain_one(unwatched_warehouse: Path, aws: A
     assert table.location().endswith("/sealed") and table.metadata.table_uuid != plain.metadata.table_uuid
     assert [snapshot.snapshot_id for snapshot in table.snapshots()] == [result.snapshot_id]
     assert_nothing_plain(table)
-    table.append(rows(300).rename_columns(["id", "team", "remark"]))
+    table.append(team_rows(300).rename_columns(["id", "team", "remark"]))
     assert len(contents(table)) == 58
 
 
@@ -279,7 +258,7 @@ def test_a_finished_migration_into_a_new_table_is_known_again_until_the_plain_on
     assert (again.files, catalog_of_both.load_table("db.sealed").metadata_location) == (0, location)
     with pytest.raises(TableAlreadyExistsError):
         migrate(plain, "alias/people", into="db.sealed")
-    plain.append(rows(300).rename_columns(["id", "team", "remark"]))
+    plain.append(team_rows(300).rename_columns(["id", "team", "remark"]))
     with pytest.raises(TableAlreadyExistsError):
         migrate(plain, MASTER_KEY, into="db.sealed")
     with pytest.raises(TableAlreadyExistsError):
@@ -307,16 +286,10 @@ def test_a_name_that_no_table_can_get_is_refused_before_a_file_is_encrypted(cata
     assert not heard
 
 
-def test_a_migration_into_a_new_table_is_continued(unwatched_warehouse: Path, aws: AwsServer) -> None:
-    catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
-    plain = plain_table(catalog)
-
-    def kill(progress: Progress) -> None:
-        if progress.done:
-            raise Killed
-
+def test_a_migration_into_a_new_table_is_continued(catalog_of_both: Catalog) -> None:
+    catalog, plain = catalog_of_both, plain_table(catalog_of_both)
     with pytest.raises(Killed):
-        migrate(plain, MASTER_KEY, into="db.sealed", progress=kill)
+        migrate(plain, MASTER_KEY, into="db.sealed", progress=stopping(has_begun, Killed))
     assert migrate(plain, MASTER_KEY, into="db.sealed").resumed == 1
     assert contents(catalog.load_table("db.sealed")) == contents(plain)
 
@@ -327,14 +300,14 @@ def test_a_catalog_that_cannot_encrypt_is_refused(tmp_path: Path) -> None:
     catalog = SqlCatalog("plain", uri=f"sqlite:///{tmp_path}/plain.db", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("db")
     with pytest.raises(ConfigurationError, match="tablecrypt_catalog"):
-        migrate(catalog.create_table("db.rows", SCHEMA), MASTER_KEY)
+        migrate(catalog.create_table("db.rows", TEAM_SCHEMA), MASTER_KEY)
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+@mortal_databases()
+def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: AwsServer) -> None:
     """Every few steps of store, KMS and catalog: while files are encrypted, at the commit, and while plaintext is deleted."""
-    mortal(monkeypatch)
-    catalog = encrypted_sql_catalog(warehouse, aws, {"py-io-impl": MORTAL_IO})
+    catalog = encrypted_sql_catalog(warehouse, aws, MORTAL)
 
     def migrated(died_at: int | None) -> tuple[Migrated | None, int]:
         plain = plain_table(catalog)
@@ -352,7 +325,7 @@ def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: 
         assert contents(table) == before
         for each in final.left:
             if each.what == "a file that the table does not name":
-                path = Path(each.location.removeprefix("file://"))
+                path = path_of(each.location)
                 assert not list(findings(each.location, path.read_bytes())), "an interrupted attempt writes ciphertext and metadata"
                 path.unlink()
         assert_nothing_plain(table)

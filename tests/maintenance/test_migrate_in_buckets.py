@@ -5,20 +5,16 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyiceberg.catalog import load_catalog
 
 from tablecrypt.maintenance import migrate
 from tablecrypt.table.table import EncryptedTable
-from tests.support.aws import REGION, AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
-from tests.support.plaintext import CANARY
+from tests.support.glue import encrypted_glue_catalog
+from tests.support.tables import MASTER_KEY, ROWS, data_files, encrypted_sql_catalog
 
 pytestmark = pytest.mark.slow
-
-ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
 
 
 @pytest.mark.parametrize("file_io", ["pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.FsspecFileIO"])
@@ -34,11 +30,7 @@ def test_through_both_file_ios(aws: AwsServer, warehouse: Path, file_io: str) ->
 
 def test_in_glue(aws: AwsServer) -> None:
     bucket = aws.bucket(f"migrate-{uuid.uuid4().hex[:8]}")
-    properties = {"glue.endpoint": aws.endpoint, "glue.region": REGION, "warehouse": f"s3://{bucket}/w"}
-    catalog = load_catalog(
-        "glue",
-        **{"py-catalog-impl": "tablecrypt_catalog.EncryptedGlueCatalog", **properties, **aws.kms_properties, **aws.s3_properties},
-    )
+    catalog = encrypted_glue_catalog(aws, bucket)
     database = f"db_{uuid.uuid4().hex[:8]}"
     catalog.create_namespace(database)
     plain = catalog.create_table(f"{database}.t", ROWS.schema)
@@ -56,7 +48,7 @@ def test_versions_that_a_bucket_keeps_are_listed(aws: AwsServer, warehouse: Path
     catalog = encrypted_sql_catalog(warehouse, aws, {"warehouse": f"s3://{bucket}/tables"})
     plain = catalog.create_table("db.t", ROWS.schema)
     plain.append(ROWS)
-    [data_file] = [task.file for task in plain.scan().plan_files()]
+    [data_file] = data_files(plain)
     result = migrate(plain, MASTER_KEY)
     [kept] = [each for each in result.left if each.location == data_file.file_path]
     assert kept.size == data_file.file_size_in_bytes

@@ -5,22 +5,18 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
 from tablecrypt.maintenance import migrate, reencrypt
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
-from tests.support.plaintext import CANARY
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
+from tests.support.tables import MASTER_KEY, ROWS
 
 pytestmark = pytest.mark.java
-
-ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
 
 
 def assert_becomes_encrypted(catalog: Catalog, name: str) -> None:

@@ -12,11 +12,12 @@ import pytest
 from pyiceberg.table import Table
 
 from tablecrypt import maintenance as m
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import Progress, ProgressListener
 from tablecrypt.maintenance.progress import Counted, no_progress
+from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.key_tables import SCHEMA, metadata_of, rows, table_with_history
+from tests.support.tables import MASTER_KEY, SCHEMA, encrypted_sql_catalog, metadata_of, rows
 
 Operation = Callable[[Table, bool, ProgressListener], Any]
 
@@ -41,17 +42,27 @@ def stored(folder: Path) -> dict[Path, tuple[int, bytes]]:
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.fixture
-def table(tmp_path: Path, aws: AwsServer) -> Table:
-    return table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t")
-
-
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_dry_run_changes_no_byte_of_storage_and_catalog_and_says_that_it_was_one(table: Table, tmp_path: Path, operation: str) -> None:
     before = stored(tmp_path)
     result = OPERATIONS[operation](table, True, no_progress)
     assert stored(tmp_path) == before
     assert (result.table, result.dry_run) == ("db.t", True)
+
+
+@pytest.mark.parametrize("look", [m.audit, m.verify])
+def test_who_only_looks_changes_no_byte(table: Table, tmp_path: Path, look: Callable[[Table], Any]) -> None:
+    before = stored(tmp_path)
+    look(table)
+    assert stored(tmp_path) == before
+
+
+@pytest.mark.parametrize("operation", [*OPERATIONS, "verify", "remove_orphan_files"])
+def test_a_plain_table_is_refused(catalog: EncryptedSqlCatalog, operation: str) -> None:
+    plain = catalog.create_table("db.plain", SCHEMA)
+    plain.append(rows(0))
+    with pytest.raises(ConfigurationError, match=r"db\.plain is not an encrypted table"):
+        OPERATIONS[operation](plain, False, no_progress) if operation in OPERATIONS else getattr(m, operation)(plain)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -8,23 +8,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Identifier
-from pyiceberg.types import LongType, NestedField, StringType
 
-from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import remove_orphan_files
 from tablecrypt.maintenance._storage import canonical
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.plaintext import CANARY
+from tests.support.tables import MASTER_KEY, SCHEMA, current_snapshot, encrypted_sql_catalog
 
 pytestmark = pytest.mark.slow
 
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
 BY_NOTE = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "note"))
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
 
@@ -96,8 +92,7 @@ def test_what_expired_snapshots_alone_held_is_an_orphan(aws: AwsServer, tmp_path
     table.overwrite(rows(500))
     kept = table.refresh().scan().to_arrow()
     assert not remove_orphan_files(table, LATER).found
-    head = table.current_snapshot()
-    assert head is not None
+    head = current_snapshot(table)
     expired = [each.snapshot_id for each in table.snapshots() if each.snapshot_id != head.snapshot_id]
     table.maintenance.expire_snapshots().by_ids(expired).commit()
 
@@ -123,16 +118,6 @@ def test_files_of_a_commit_made_while_files_are_listed_stay(aws: AwsServer, tmp_
 
     assert not remove_orphan_files(table, LATER).found
     assert len(writer.snapshots()) > len(table.snapshots()) + 1
-
-
-def test_a_moment_without_a_zone_and_a_plain_table_are_refused(aws: AwsServer, tmp_path: Path) -> None:
-    table = busy_table(f"file://{tmp_path}/warehouse", tmp_path, aws, "pyiceberg.io.pyarrow.PyArrowFileIO")
-    with pytest.raises(ConfigurationError, match="has no time zone"):
-        remove_orphan_files(table, dt.datetime(2024, 1, 1))
-    plain = table.catalog.create_table("db.plain", SCHEMA)
-
-    with pytest.raises(ConfigurationError, match="is not an encrypted table"):
-        remove_orphan_files(plain)
 
 
 def test_spellings_of_one_location_are_the_same() -> None:

@@ -5,7 +5,6 @@ The careless user ends a protection and wants no trace of it; a colleague writes
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
@@ -16,14 +15,10 @@ from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.protection.policy import has_column_keys
 from tablecrypt.table.table import EncryptedTable
-from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, Clients, clients, metadata_of, protected_table
+from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, Clients, protected_table
+from tests.support.tables import metadata_of
 
 FORMER = f"encryption.column.{SSN}.former-key-id"
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 @pytest.fixture
@@ -73,7 +68,7 @@ def test_the_keys_of_columns_that_are_still_protected_stay(both: Clients, people
     m.reencrypt(people)
     shred_older(people)
     m.reencrypt(people)
-    ring = metadata_of(people.refresh()).key_ring  # type: ignore[arg-type]
+    ring = metadata_of(people.refresh()).key_ring
     assert FORMER not in people.properties
     assert {entry.field_id for entry in ring.column_keys} == {people.schema().find_field("note").field_id}
     assert len(ring.column_keks) == 1
@@ -87,7 +82,7 @@ def test_another_master_key_takes_the_place_of_the_former_and_a_third_may_follow
     m.reencrypt(people)
     shred_older(people)
     m.reencrypt(people)
-    ring = metadata_of(people.refresh()).key_ring  # type: ignore[arg-type]
+    ring = metadata_of(people.refresh()).key_ring
     assert {kek.encrypted_by_id for kek in ring.column_keks} == {OTHER_COLUMN_KEY}
     assert ssn(people) == ["SSN-1", "SSN-2"]
     declare(people, f"{COLUMN_KEY}: ssn")

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from tablecrypt.maintenance import prune_keys, rotate_kek
 from tablecrypt.maintenance._key_commit import added_keys
-from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.key_tables import keks, manifest_list_keys, metadata_of, state, table_with_history
-
-
-@pytest.fixture
-def table(tmp_path: Path, aws: AwsServer) -> Table:
-    return table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t")
+from tests.support.tables import keks, manifest_list_keys, metadata_of, state
 
 
 def expire_as_java(table: Table, count: int) -> list[str]:

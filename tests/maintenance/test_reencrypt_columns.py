@@ -12,30 +12,29 @@ from typing import Any, Final, cast
 import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import DataFile
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError, TamperedFileError
 from tablecrypt.keys.column_keys import key_id_in
-from tablecrypt.maintenance import _reencrypt
 from tablecrypt.maintenance.columns.footers import look_at
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.parquet.twin_rewriting import StoredTwins
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.protected_tables import (
     COLUMN_KEY,
     EMAIL,
     OTHER_COLUMN_KEY,
+    PEOPLE_SCHEMA,
     SALARY,
-    SCHEMA,
     SSN,
     Clients,
     clients,
-    metadata_of,
     protected_table,
     write_as_java_does,
 )
+from tests.support.tables import data_files, folder_of, metadata_of
 
 BOTH_COLUMNS: Final = f"{COLUMN_KEY}: ssn, person.email"
 
@@ -52,19 +51,15 @@ def _row(number: int) -> dict[str, Any]:
 
 
 def _rows(*numbers: int) -> pa.Table:
-    return pa.Table.from_pylist([_row(number) for number in numbers], schema=schema_to_pyarrow(SCHEMA, include_field_ids=False))
+    return pa.Table.from_pylist([_row(number) for number in numbers], schema=schema_to_pyarrow(PEOPLE_SCHEMA, include_field_ids=False))
 
 
 def _all(table: EncryptedTable) -> list[dict[str, Any]]:
     return sorted(table.refresh().scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
 
 
-def _files(table: EncryptedTable) -> list[DataFile]:
-    return [task.file for task in table.refresh().scan().plan_files()]
-
-
 def _stored(table: EncryptedTable) -> list[StoredTwins]:
-    return list(look_at(table, _files(table), LocalRunner(1)).values())
+    return list(look_at(table, data_files(table.refresh()), LocalRunner(1)).values())
 
 
 def _of(both: Clients, who: str, table: EncryptedTable) -> EncryptedTable:
@@ -78,7 +73,7 @@ def _declare(table: EncryptedTable, **properties: str) -> None:
 
 @pytest.fixture
 def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
+    return clients(tmp_path, catalog_class=InterruptedCatalog)
 
 
 @pytest.fixture
@@ -102,11 +97,11 @@ def late(both: Clients) -> EncryptedTable:
 
 def test_with_the_right_every_dek_is_fresh_and_rows_are_as_they_were(both: Clients, people: EncryptedTable) -> None:
     before, rows = _stored(people), _all(people)
-    deks = {key_metadata_of(file).encryption_key.reveal() for file in _files(people)}
+    deks = {key_metadata_of(file).encryption_key.reveal() for file in data_files(people.refresh())}
     done = m.reencrypt(people)
     assert (done.data_files, done.in_line, done.twins_kept) == (2, 0, 0)
     assert _all(_of(both, "payroll", people)) == rows
-    assert deks.isdisjoint(key_metadata_of(file).encryption_key.reveal() for file in _files(people))
+    assert deks.isdisjoint(key_metadata_of(file).encryption_key.reveal() for file in data_files(people.refresh()))
     assert {key for each in before for key in each.keys}.isdisjoint(key for each in _stored(people) for key in each.keys)
     assert {row["ssn"] for row in _all(_of(both, "analyst", people))} == {None}
     assert m.verify(people).is_good
@@ -114,11 +109,11 @@ def test_with_the_right_every_dek_is_fresh_and_rows_are_as_they_were(both: Clien
 
 def test_without_the_right_everything_but_the_twins_comes_under_fresh_deks(both: Clients, people: EncryptedTable) -> None:
     before, rows = _stored(people), _all(people)
-    deks = {key_metadata_of(file).encryption_key.reveal() for file in _files(people)}
+    deks = {key_metadata_of(file).encryption_key.reveal() for file in data_files(people.refresh())}
     done = m.reencrypt(_of(both, "analyst", people))
     assert (done.data_files, done.twins_kept) == (2, 2)
     assert _all(_of(both, "payroll", people)) == rows
-    assert deks.isdisjoint(key_metadata_of(file).encryption_key.reveal() for file in _files(people))
+    assert deks.isdisjoint(key_metadata_of(file).encryption_key.reveal() for file in data_files(people.refresh()))
     assert sorted(key for each in _stored(people) for key in each.keys) == sorted(key for each in before for key in each.keys)
     m.reencrypt(people)
     assert _all(people) == rows, "twins that were kept open and come under fresh keys later"
@@ -146,7 +141,7 @@ def test_a_file_that_another_engine_wrote_under_the_tables_key_is_brought_in_lin
     m.reencrypt(people, out_of_line=True)
     assert _all(people)[-1] == _row(77)
     assert _all(_of(both, "analyst", people))[-1]["ssn"] is None
-    for file in _files(people):
+    for file in data_files(people.refresh()):
         for counts in (file.column_sizes, file.value_counts, file.null_value_counts, file.lower_bounds, file.upper_bounds):
             assert {SSN, EMAIL}.isdisjoint(counts or {})
             assert SALARY in (counts or {}), "other columns keep their statistics"
@@ -196,25 +191,22 @@ def test_without_the_right_files_that_have_to_change_are_refused_before_anything
 
 def test_a_shredded_column_does_not_keep_the_others_from_fresh_keys(both: Clients, people: EncryptedTable) -> None:
     m.shred_column(people, "ssn")
-    deks = {key_metadata_of(file).encryption_key.reveal() for file in _files(people)}
+    deks = {key_metadata_of(file).encryption_key.reveal() for file in data_files(people.refresh())}
     assert m.reencrypt(people).twins_kept == 2
-    assert deks.isdisjoint(key_metadata_of(file).encryption_key.reveal() for file in _files(people))
+    assert deks.isdisjoint(key_metadata_of(file).encryption_key.reveal() for file in data_files(people.refresh()))
     kept = people.refresh().scan(selected_fields=("id", "person")).to_arrow().to_pylist()
     assert sorted(row["id"] for row in kept) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
 
 
-def test_a_run_that_was_killed_is_continued_unless_its_column_keys_died_with_it(
-    both: Clients, late: EncryptedTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(*_: object) -> None:
+def test_a_run_that_was_killed_is_continued_unless_its_column_keys_died_with_it(both: Clients, late: EncryptedTable) -> None:
+    def killed() -> None:
         raise KeyboardInterrupt
 
     fresh = protected_table(both.payroll, "db.fresh", **{"encryption.column-keys": ""})
     fresh.append(_rows(1, 2))
     _declare(fresh, **{"encryption.column-keys": BOTH_COLUMNS})
     for table, resumed in ((late, 2), (fresh, 0)):
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(_reencrypt, "_commit", killed)
+        with at_commits(before=killed), pytest.raises(KeyboardInterrupt):
             m.reencrypt(table)
         again = _of(both, "payroll", table)
         assert m.reencrypt(again).resumed == resumed
@@ -241,5 +233,5 @@ def test_a_filter_and_a_dry_run_leave_the_others_as_they_are(late: EncryptedTabl
 
 
 def _objects(table: EncryptedTable) -> set[str]:
-    folder = Path(table.location().removeprefix("file://"))
+    folder = folder_of(table)
     return {str(path) for path in folder.rglob("*") if path.is_file()}

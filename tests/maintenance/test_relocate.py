@@ -20,19 +20,28 @@ from pyiceberg.types import DateType, DecimalType, LongType, NestedField, String
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.maintenance import Progress, Relocated, relocate, verify
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
+from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
+from tests.support.listeners import end_of, once
 from tests.support.plaintext import CANARY
+from tests.support.tables import (
+    MASTER_KEY,
+    current_snapshot,
+    encrypted_sql_catalog,
+    folder_of,
+    keks,
+    manifest_list_keys,
+    metadata_of,
+    new_table,
+    path_of,
+    rows,
+    state,
+    table_with_history,
+)
 
 pytestmark = pytest.mark.slow
 
 LINEAGE = ("id", "_row_id", "_last_updated_sequence_number")
-
-
-@pytest.fixture
-def table(tmp_path: Path, aws: AwsServer) -> Table:
-    return table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t")
 
 
 @pytest.fixture
@@ -67,7 +76,7 @@ def test_nothing_of_the_copy_names_a_place_of_the_original(table: Table, place: 
     copy = table.catalog.load_table("db.copy")
     assert table.location() not in metadata_of(copy).model_dump_json()
     assert all(location.startswith(f"{place}/") for location in files_of(copy))
-    shutil.rmtree(table.location().removeprefix("file://"))
+    shutil.rmtree(folder_of(table))
     assert len(state(copy)) == 4
 
 
@@ -128,22 +137,21 @@ def test_another_master_key_opens_the_copy_and_the_old_one_does_not(table: Table
 def test_a_master_key_that_the_kms_refuses_is_found_out_before_a_file_is_copied(table: Table, place: str) -> None:
     with pytest.raises((KeyNotFoundError, KmsError)):
         relocate(table, place, key_id="alias/nobody")
-    assert not Path(place.removeprefix("file://")).exists()
+    assert not path_of(place).exists()
 
 
 def test_the_current_snapshot_alone(table: Table, place: str) -> None:
     result = relocate(table, place, register_as="db.copy", current_only=True)
 
     copy = table.catalog.load_table("db.copy")
-    head = table.current_snapshot()
-    assert head is not None
+    head = current_snapshot(table)
     assert state(copy) == {head.snapshot_id: state(table)[head.snapshot_id]}
     assert set(copy.metadata.refs) == {"main"}
     assert result.snapshots == 1
     assert len(manifest_list_keys(copy)) == 1
 
 
-def test_partitions_of_every_kind_old_specs_and_dropped_columns(tmp_path: Path, aws: AwsServer, place: str) -> None:
+def test_partitions_of_every_kind_old_specs_and_dropped_columns(catalog: EncryptedSqlCatalog, place: str) -> None:
     schema = Schema(
         NestedField(1, "id", LongType()),
         NestedField(2, "day", DateType()),
@@ -155,8 +163,7 @@ def test_partitions_of_every_kind_old_specs_and_dropped_columns(tmp_path: Path, 
         PartitionField(3, 1001, IdentityTransform(), "price"),
         PartitionField(4, 1002, BucketTransform(4), "note_bucket"),
     )
-    catalog = encrypted_sql_catalog(tmp_path, aws)
-    table = catalog.create_table("db.parts", schema, partition_spec=spec, properties={"encryption.key-id": MASTER_KEY})
+    table = new_table(catalog, "db.parts", schema, partitioned_by=spec)
     content = pa.table(
         {
             "id": list(range(6)),
@@ -184,9 +191,9 @@ def test_partitions_of_every_kind_old_specs_and_dropped_columns(tmp_path: Path, 
     copy.append(content.drop_columns(["price"]))
 
 
-def test_files_outside_the_tables_location_come_along(tmp_path: Path, aws: AwsServer, place: str) -> None:
+def test_files_outside_the_tables_location_come_along(tmp_path: Path, catalog: EncryptedSqlCatalog, place: str) -> None:
     data = f"file://{tmp_path}/warehouse/data-of-all"
-    table = table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t", **{"write.data.path": data})
+    table = table_with_history(catalog, "db.t", **{"write.data.path": data})
     before = state(table)
 
     relocate(table, place, register_as="db.copy")
@@ -211,7 +218,7 @@ def test_from_a_disk_to_a_bucket(table: Table, aws: AwsServer) -> None:
 
 def test_a_second_run_finds_all_done_and_a_newer_state_copies_what_is_new(table: Table, place: str) -> None:
     relocate(table, place, register_as="db.copy")
-    data = Path(place.removeprefix("file://")) / "data"
+    data = path_of(place) / "data"
     before = {path: path.stat().st_mtime_ns for path in data.rglob("*.parquet")}
 
     again = relocate(table, place, register_as="db.copy")
@@ -230,10 +237,10 @@ def test_a_second_run_finds_all_done_and_a_newer_state_copies_what_is_new(table:
 @pytest.mark.parametrize("trust_lengths", [False, True])
 def test_a_file_that_is_there_with_other_content_is_not_taken_for_copied(table: Table, place: str, trust_lengths: bool) -> None:
     result = relocate(table, place)
-    folder = Path(place.removeprefix("file://"))
+    folder = path_of(place)
     damaged = next((folder / "data").rglob("*.parquet"))
     whole = damaged.read_bytes()
-    Path(result.metadata_location.removeprefix("file://")).unlink()
+    path_of(result.metadata_location).unlink()
     damaged.write_bytes(whole[:-1] if trust_lengths else whole[:-1] + bytes([whole[-1] ^ 1]))
 
     again = relocate(table, place, trust_lengths=trust_lengths)
@@ -245,11 +252,10 @@ def test_a_file_that_is_there_with_other_content_is_not_taken_for_copied(table: 
 def test_a_run_that_another_one_overtakes_leaves_the_others_copy_as_it_is(table: Table, place: str) -> None:
     overtaking: list[Relocated] = []
 
-    def overtake(step: Progress) -> None:
-        if step.operation == "relocate: files" and step.done == step.total and not overtaking:
-            overtaking.append(relocate(table.catalog.load_table("db.t"), place, register_as="db.copy"))
+    def overtake() -> None:
+        overtaking.append(relocate(table.catalog.load_table("db.t"), place, register_as="db.copy"))
 
-    overtaken = relocate(table, place, register_as="db.copy", progress=overtake)
+    overtaken = relocate(table, place, register_as="db.copy", progress=once(overtake, end_of("relocate: files")))
 
     assert overtaken.metadata_location == overtaking[0].metadata_location
     copy = table.catalog.load_table("db.copy")
@@ -260,8 +266,8 @@ def test_a_run_that_another_one_overtakes_leaves_the_others_copy_as_it_is(table:
 def test_a_dry_run_writes_nothing(table: Table, place: str) -> None:
     result = relocate(table, place, dry_run=True)
     assert (result.dry_run, result.files, result.snapshots) == (True, 4, 4)
-    assert result.bytes == sum(Path(each.removeprefix("file://")).stat().st_size for each in files_of(table) if "/data/" in each)
-    assert not Path(place.removeprefix("file://")).exists()
+    assert result.bytes == sum(path_of(each).stat().st_size for each in files_of(table) if "/data/" in each)
+    assert not path_of(place).exists()
 
 
 def test_progress_grows_to_the_whole(table: Table, place: str) -> None:
@@ -292,7 +298,7 @@ def test_a_name_that_another_table_has_is_refused_and_the_copy_stands(table: Tab
 
 
 def test_a_table_without_snapshots_is_copied_too(table: Table, place: str) -> None:
-    empty = table.catalog.create_table("db.empty", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    empty = new_table(table.catalog, "db.empty")
 
     result = relocate(empty, place, register_as="db.copy")
 
@@ -303,19 +309,13 @@ def test_a_table_without_snapshots_is_copied_too(table: Table, place: str) -> No
     assert empty.refresh().scan().count() == 0
 
 
-def test_a_plain_table_is_refused(table: Table, place: str) -> None:
-    plain = table.catalog.create_table("db.plain", table.schema())
-    with pytest.raises(ConfigurationError, match="is not an encrypted table"):
-        relocate(plain, place)
-
-
 def test_a_data_file_in_whose_place_is_plaintext_or_another_file_is_not_copied(
     unwatched_warehouse: Path, aws: AwsServer, tmp_path: Path
 ) -> None:
     catalog = encrypted_sql_catalog(tmp_path, aws, {"warehouse": unwatched_warehouse.as_uri()})
     table = table_with_history(catalog, "db.t")
     place = f"{unwatched_warehouse.as_uri()}/copy"
-    victim = next(Path(each.removeprefix("file://")) for each in sorted(files_of(table)) if each.endswith(".parquet"))
+    victim = next(path_of(each) for each in sorted(files_of(table)) if each.endswith(".parquet"))
     whole = victim.read_bytes()
 
     victim.write_bytes(b"PAR1" + whole[4:])

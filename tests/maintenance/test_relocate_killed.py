@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,24 +11,20 @@ from pyiceberg.table import Table
 
 from tablecrypt.maintenance import relocate
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.key_tables import rows, state
-from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal
+from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
+from tests.support.tables import encrypted_sql_catalog, new_table, rows, state
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def table(tmp_path: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> Table:
-    mortal(monkeypatch)
+def table(tmp_path: Path, aws: AwsServer) -> Iterator[Table]:
     # Nothing remembered, so that every run asks the KMS.
-    catalog = encrypted_sql_catalog(tmp_path, aws, {"py-io-impl": MORTAL_IO, "encryption.kms.cache-ttl-ms": "0"})
-    table = catalog.create_table(
-        "db.t", rows(0).schema, properties={"encryption.key-id": "alias/orders", "write.delete.mode": "merge-on-read"}
-    )
-    table.append(rows(0))
+    catalog = encrypted_sql_catalog(tmp_path, aws, {**MORTAL, "encryption.kms.cache-ttl-ms": "0"})
+    table = new_table(catalog, appends=[rows(0)], properties={"write.delete.mode": "merge-on-read"})
     table.delete("id = 3")
-    return table
+    with mortal_databases():
+        yield table
 
 
 def test_killed_at_every_step_the_next_run_finishes(table: Table, tmp_path: Path) -> None:

@@ -13,25 +13,12 @@ from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.table.deletion_vectors import with_other_paths
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 from tests.support.java import LINEAGE_COLUMNS
-from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
+from tests.support.tables import encrypted_sql_catalog
+from tests.support.vectors import JAVA, VectorTable, every_vector, load
 
 pytestmark = pytest.mark.slow
-
-VECTORS = [*load(GOLDEN).values(), *load(JAVA).values()]
-
-
-def named(vector: VectorTable) -> str:
-    return f"{vector.folder.name}-{vector.name}"
-
-
-@pytest.fixture(scope="module")
-def java_storage(aws: AwsServer) -> AwsServer:
-    for folder in (GOLDEN, JAVA):
-        aws.load_bucket(folder / "s3")
-    return aws
 
 
 def assert_reads_as_java_read_it(table: Table, vector: VectorTable) -> None:
@@ -45,7 +32,7 @@ def assert_reads_as_java_read_it(table: Table, vector: VectorTable) -> None:
         assert_same_rows(table.scan(selected_fields=(*names, *LINEAGE_COLUMNS)).to_arrow(), vector.expected("current-lineage"))
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=named)
+@every_vector()
 def test_the_copy_of_a_table_of_javas_reads_as_java_read_it_and_so_after_a_rotation(
     java_storage: AwsServer, warehouse: Path, vector: VectorTable
 ) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from moto.kms.models import kms_backends
-from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsError
@@ -17,17 +16,24 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance import rescue, rewrap, rotate_kek
 from tablecrypt.maintenance._key_commit import removed_keys
 from tests.support.aws import ACCOUNT, REGION, AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.key_tables import keks, manifest_list_keys, metadata_of, rows, state, table_with_history
+from tests.support.tables import (
+    encrypted_sql_catalog,
+    files_below,
+    folder_of,
+    keks,
+    manifest_list_keys,
+    memory_catalog,
+    metadata_of,
+    metadata_path,
+    path_of,
+    rows,
+    state,
+    table_with_history,
+)
 
 pytestmark = pytest.mark.slow
 
 Change = Callable[[list[EncryptedKey]], list[EncryptedKey]]
-
-
-@pytest.fixture
-def table(tmp_path: Path, aws: AwsServer) -> Table:
-    return table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t")
 
 
 def rewritten(table: Table, change: Change, name: str = "00099-00000000-0000-4000-8000-000000000000") -> Table:
@@ -43,6 +49,12 @@ def rewritten(table: Table, change: Change, name: str = "00099-00000000-0000-400
 def put(table: Table, location: str, content: bytes) -> None:
     with table.io.raw_output(location, RawContent.METADATA_JSON).create(overwrite=True) as stream:  # type: ignore[attr-defined]
         stream.write(content)
+
+
+def forget_older(table: Table) -> None:
+    """Delete every metadata file but the table's own."""
+    for path in files_below(folder_of(table) / "metadata", ".metadata.json") - {metadata_path(table)}:
+        path.unlink()
 
 
 def without_keks(entries: list[EncryptedKey]) -> list[EncryptedKey]:
@@ -82,7 +94,7 @@ def test_a_key_of_a_time_before_a_rotation_comes_back_with_its_old_kek(table: Ta
     broken = rewritten(table, nothing)
     # What the rotation wrote is gone too: only the files from before it are left.
     newest = next(entry.metadata_file for entry in reversed(metadata_of(broken).metadata_log))
-    for path in (Path(table.location().removeprefix("file://")) / "metadata").glob("*.metadata.json"):
+    for path in (folder_of(table) / "metadata").glob("*.metadata.json"):
         if path.name not in {Path(newest).name, Path(broken.metadata_location).name} and f'"{old.key_id}"' not in path.read_text():
             path.unlink(missing_ok=True)
 
@@ -113,7 +125,7 @@ def test_a_changed_entry_is_replaced_by_one_that_opens(table: Table) -> None:
 
 def test_a_damaged_manifest_list_is_told_from_a_lost_key(table: Table) -> None:
     snapshot = metadata_of(table).snapshots[0]
-    path = Path(snapshot.manifest_list.removeprefix("file://"))
+    path = path_of(snapshot.manifest_list)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
 
     result = rescue(table, expire_lost=True)
@@ -126,10 +138,8 @@ def test_an_entry_that_opens_another_snapshots_list_is_not_believed(table: Table
     """An older file in which two snapshots' keys are exchanged: both open under the KEK, neither opens its own list."""
     ids = list(manifest_list_keys(table))
     broken = rewritten(table, without_first_key)
-    folder = Path(table.location().removeprefix("file://")) / "metadata"
-    for path in folder.glob("*.metadata.json"):
-        if path.name != Path(broken.metadata_location).name:
-            path.unlink()
+    folder = folder_of(table) / "metadata"
+    forget_older(broken)
     metadata = metadata_of(table)
     swapped = [
         key.model_copy(update={"key_id": ids[0]}) if key.key_id == ids[1] else key
@@ -149,11 +159,9 @@ def test_an_entry_that_opens_another_snapshots_list_is_not_believed(table: Table
 def test_a_given_file_from_elsewhere_is_enough(table: Table, tmp_path: Path) -> None:
     before = state(table)
     backup = tmp_path / "backup.json"
-    backup.write_bytes(Path(table.metadata_location.removeprefix("file://")).read_bytes())
+    backup.write_bytes(metadata_path(table).read_bytes())
     broken = rewritten(table, nothing)
-    for path in (Path(table.location().removeprefix("file://")) / "metadata").glob("*.metadata.json"):
-        if path.name != Path(broken.metadata_location).name:
-            path.unlink()
+    forget_older(broken)
     with pytest.raises(KeyNotFoundError, match="in no metadata file"):
         rescue(broken)
 
@@ -169,7 +177,7 @@ def test_half_written_and_foreign_metadata_files_are_passed_over(table: Table, a
     folder = f"{table.location()}/metadata"
     put(table, f"{folder}/00097-half.metadata.json", b'{"format-version": 3, "table-uuid"')
     put(table, f"{folder}/00096-other.metadata.json", metadata_of(other).model_dump_json().encode())
-    Path(f"{folder}/00095-bad.gz.metadata.json".removeprefix("file://")).write_bytes(b"no gzip")
+    path_of(f"{folder}/00095-bad.gz.metadata.json").write_bytes(b"no gzip")
 
     result = rescue(broken)
 
@@ -194,9 +202,7 @@ def test_snapshots_whose_keys_are_nowhere_can_go_while_the_others_come_back(tabl
     metadata = metadata_of(table)
     kept = [key for key in metadata.encryption_keys if key.key_id not in nowhere]
     broken = rewritten(table, nothing)
-    for path in (Path(table.location().removeprefix("file://")) / "metadata").glob("*.metadata.json"):
-        if path.name != Path(broken.metadata_location).name:
-            path.unlink()
+    forget_older(broken)
     put(table, backup, metadata.model_copy(update={"encryption_keys": kept}).model_dump_json().encode())
     with pytest.raises(KeyNotFoundError, match=str(first.snapshot_id)):
         rescue(broken)
@@ -210,9 +216,7 @@ def test_snapshots_whose_keys_are_nowhere_can_go_while_the_others_come_back(tabl
 
 def test_a_lost_snapshot_that_a_branch_points_to_is_never_removed(table: Table) -> None:
     broken = rewritten(table, nothing)
-    for path in (Path(table.location().removeprefix("file://")) / "metadata").glob("*.metadata.json"):
-        if path.name != Path(broken.metadata_location).name:
-            path.unlink()
+    forget_older(broken)
     with pytest.raises(KeyNotFoundError, match=r"\(main\)"):
         rescue(broken, expire_lost=True)
 
@@ -232,11 +236,11 @@ def test_a_kek_whose_old_wrapping_the_kms_refuses_is_found_as_it_was_rewrapped(t
 
     assert state(broken) == before
     assert first not in result.found_in
-    for path in (Path(table.location().removeprefix("file://")) / "metadata").glob("*.metadata.json"):
+    for path in (folder_of(table) / "metadata").glob("*.metadata.json"):
         if path.name not in {Path(first).name, Path(broken.metadata_location).name}:
             path.unlink()
     lost = rewritten(broken, nothing, "00199-00000000-0000-4000-8000-000000000000")
-    (Path(table.location().removeprefix("file://")) / "metadata" / Path(broken.metadata_location).name).unlink(missing_ok=True)
+    (folder_of(table) / "metadata" / Path(broken.metadata_location).name).unlink(missing_ok=True)
     with pytest.raises(KmsError):
         rescue(lost, metadata=first, expire_lost=True)
 
@@ -261,16 +265,7 @@ def test_a_table_that_has_lost_nothing_is_left_alone(table: Table) -> None:
 
 def test_no_commit_leaves_a_snapshot_without_its_key_in_any_kind_of_catalog(aws: AwsServer, tmp_path: Path) -> None:
     """The rule stands below the catalogs: it is asked of what a commit would write, whoever staged it."""
-    memory = load_catalog(
-        "memory",
-        **{
-            "py-catalog-impl": "tablecrypt_catalog.EncryptedInMemoryCatalog",
-            "warehouse": f"file://{tmp_path}/memory",
-            **aws.kms_properties,
-        },
-    )
-    memory.create_namespace("db")
-    for catalog in (memory, encrypted_sql_catalog(tmp_path, aws)):
+    for catalog in (memory_catalog(tmp_path / "memory"), encrypted_sql_catalog(tmp_path, aws)):
         table = table_with_history(catalog, "db.t")
         for entry in metadata_of(table).encryption_keys:
             transaction = table.transaction()

@@ -14,9 +14,9 @@ from tablecrypt.errors import AuthenticationError, KmsAccessDeniedError
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.local_file import add_key_version, create_key_file
 from tablecrypt.maintenance import rewrap, rotate_kek
+from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import ACCOUNT, REGION, AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.key_tables import keks, manifest_list_keys, metadata_of, rows, state, table_with_history
+from tests.support.tables import encrypted_sql_catalog, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
 
 
 @pytest.fixture
@@ -138,8 +138,8 @@ def test_an_old_version_of_a_key_file_can_be_destroyed(tmp_path: Path, aws: AwsS
     assert state(table) == before
 
 
-def test_the_process_reads_on_with_what_it_remembers(tmp_path: Path, aws: AwsServer, alias: str) -> None:
-    table = table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.cached", alias)
+def test_the_process_reads_on_with_what_it_remembers(catalog: EncryptedSqlCatalog, alias: str) -> None:
+    table = table_with_history(catalog, "db.cached", alias)
     rewrap(table)
     shared_kms(table.catalog.properties).close()
     assert len(state(table)) == 4

@@ -11,24 +11,31 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
-from tablecrypt.errors import ConfigurationError, KeyNotFoundError
-from tablecrypt.files.raw_output import RawContent
+from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.maintenance import rotate_kek
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance._key_rotation import Rotation, plan_rotation
 from tablecrypt.maintenance.progress import Counted, no_progress
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.maintenance.test_prune_keys import expire_as_java
+from tests.maintenance.test_rescue import rewritten
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
-
-
-@pytest.fixture
-def table(tmp_path: Path, aws: AwsServer) -> Table:
-    return table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t")
+from tests.support.tables import (
+    MASTER_KEY,
+    encrypted_sql_catalog,
+    folder_of,
+    keks,
+    manifest_list_keys,
+    metadata_of,
+    new_table,
+    rows,
+    state,
+    table_with_history,
+)
 
 
 def files(table: Table) -> dict[Path, int]:
-    folder = Path(table.location().removeprefix("file://"))
+    folder = folder_of(table)
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
@@ -39,6 +46,7 @@ def test_every_snapshot_reads_under_the_new_kek_and_the_old_one_is_gone(table: T
 
     (new,) = keks(table)
     assert new.key_id not in {kek.key_id for kek in old}
+    assert old[0].encrypted_key_metadata not in metadata_of(table).model_dump_json()
     assert manifest_list_keys(table).keys() == list_keys.keys()
     assert all(key.encrypted_by_id == new.key_id and key != list_keys[key.key_id] for key in manifest_list_keys(table).values())
     assert state(table) == before
@@ -59,24 +67,6 @@ def test_only_one_metadata_file_is_written(table: Table) -> None:
     assert added.name.endswith(".metadata.json")
 
 
-def test_the_old_kek_opens_nothing_of_the_new_metadata(table: Table) -> None:
-    (old,) = keks(table)
-
-    rotate_kek(table)
-
-    assert old.encrypted_key_metadata not in metadata_of(table).model_dump_json()
-
-
-def test_a_dry_run_says_what_would_change_and_changes_nothing(table: Table) -> None:
-    location = table.metadata_location
-
-    result = rotate_kek(table, dry_run=True)
-
-    assert table.refresh().metadata_location == location
-    assert (result.dry_run, result.new_kek, result.manifest_list_keys) == (True, None, 4)
-    assert result.old_keks == (keks(table)[0].key_id,)
-
-
 def test_a_new_kek_has_the_length_that_the_table_asks_for_now(table: Table, aws: AwsServer) -> None:
     with table.transaction() as transaction:
         transaction.set_properties({"encryption.data-key-length": "32"})
@@ -89,37 +79,20 @@ def test_a_new_kek_has_the_length_that_the_table_asks_for_now(table: Table, aws:
 
 
 def test_keys_of_snapshots_that_are_gone_go_too(table: Table) -> None:
-    gone = next(key_id for key_id in manifest_list_keys(table))
-    snapshot = next(each for each in metadata_of(table).snapshots if each.key_id == gone)
-    with table.transaction() as transaction:
-        transaction.apply(_remove_snapshot(snapshot.snapshot_id))  # type: ignore[attr-defined]
+    (gone,) = expire_as_java(table, 1)
 
-    result = rotate_kek(table)
-
-    assert result.pruned == 1
+    assert rotate_kek(table).pruned == 1
     assert gone not in manifest_list_keys(table)
 
 
-def _remove_snapshot(snapshot_id: int) -> tuple[object, ...]:
-    from pyiceberg.table.update import RemoveSnapshotsUpdate
-
-    return (RemoveSnapshotsUpdate(snapshot_ids=[snapshot_id]),)
-
-
-def test_a_table_without_snapshots_has_nothing_to_rotate(tmp_path: Path, aws: AwsServer) -> None:
-    table = encrypted_sql_catalog(tmp_path, aws).create_table("db.empty", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+def test_a_table_without_snapshots_has_nothing_to_rotate(catalog: EncryptedSqlCatalog) -> None:
+    table = new_table(catalog, "db.empty")
     location = table.metadata_location
 
     result = rotate_kek(table)
 
     assert (result.new_kek, result.old_keks, result.manifest_list_keys) == (None, (), 0)
     assert table.metadata_location == location
-
-
-def test_a_plain_table_is_refused(tmp_path: Path, aws: AwsServer) -> None:
-    plain = encrypted_sql_catalog(tmp_path, aws).create_table("db.plain", SCHEMA)
-    with pytest.raises(ConfigurationError, match=r"db\.plain is not an encrypted table"):
-        rotate_kek(plain)
 
 
 def test_commits_before_and_after_a_rotation_keep_their_keys_whatever_metadata_they_began_with(table: Table) -> None:
@@ -180,14 +153,7 @@ def test_a_rotation_that_others_always_overtake_gives_up_and_changes_nothing(tab
 
 def test_a_table_that_has_lost_a_key_is_not_rotated(table: Table) -> None:
     lost = next(iter(manifest_list_keys(table)))
-    metadata = metadata_of(table)
-    kept = [key for key in metadata.encryption_keys if key.key_id != lost]
-    broken = metadata.model_copy(update={"encryption_keys": kept})
-    location = table.location() + "/metadata/00099-00000000-0000-0000-0000-000000000000.metadata.json"
-    with table.io.raw_output(location, RawContent.METADATA_JSON).create() as stream:  # type: ignore[attr-defined]
-        stream.write(broken.model_dump_json().encode())
-    table.catalog.drop_table("db.t")
-    registered = table.catalog.register_table("db.t", location)
+    registered = rewritten(table, lambda entries: [key for key in entries if key.key_id != lost])
 
     for dry_run in (True, False):
         with pytest.raises(KeyNotFoundError, match="needs encryption key"):

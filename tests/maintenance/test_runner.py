@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
@@ -19,11 +17,9 @@ from tablecrypt.maintenance.runner import FileDone, FileWork, LocalRunner, runne
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.file_functions import Copying, add, copy_encrypted, count_rows, note_and_wait, refuse_seven
 from tests.support.plaintext import CANARY
-
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+from tests.support.tables import MASTER_KEY, SCHEMA, data_files, encrypted_sql_catalog
 
 
 @pytest.fixture
@@ -37,7 +33,7 @@ def table(warehouse: Path, aws: AwsServer) -> EncryptedTable:
 
 
 def works_of(table: EncryptedTable) -> list[FileWork[str]]:
-    files = [task.file for task in table.scan().plan_files()]
+    files = data_files(table)
     return [FileWork(file.file_path, (key_metadata_of(file),), file.file_size_in_bytes) for file in files]
 
 

@@ -7,7 +7,6 @@ import json
 import shutil
 import tracemalloc
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,27 +18,40 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
-from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance import Progress, remove_orphan_files, rescue, rewrap, rotate_kek, shred
 from tablecrypt.maintenance._shred_find import look_at_older
 from tablecrypt.maintenance._storage import older_metadata
 from tablecrypt.manifests.manifest_cache import CACHE
 from tablecrypt.table.metadata_cache import PARSED
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.maintenance.test_rescue import rewritten
 from tests.support.aws import ACCOUNT, REGION, AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
-from tests.support.key_tables import SCHEMA, encrypted_table, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
+from tests.support.listeners import end_of, once
+from tests.support.noting_io import NOTING_IO, opened_files
+from tests.support.tables import (
+    MASTER_KEY,
+    SCHEMA,
+    current_snapshot,
+    encrypted_sql_catalog,
+    encrypted_table,
+    folder_of,
+    keks,
+    manifest_list_keys,
+    metadata_of,
+    metadata_path,
+    new_table,
+    path_of,
+    rows,
+    state,
+    table_with_history,
+)
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def table(tmp_path: Path, aws: AwsServer) -> Table:
-    return table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t")
-
-
 def metadata_folder(table: Table) -> Path:
-    return Path(table.location().removeprefix("file://")) / "metadata"
+    return folder_of(table) / "metadata"
 
 
 def metadata_texts(table: Table) -> Iterator[tuple[Path, str]]:
@@ -127,7 +139,7 @@ def test_what_a_file_says_beside_its_keys_stays(table: Table) -> None:
 def test_a_copy_kept_elsewhere_still_opens_and_the_result_says_so(table: Table, tmp_path: Path) -> None:
     selected, before = old_snapshots(table), state(table)
     copy = tmp_path / "backup.metadata.json"
-    shutil.copy(table.metadata_location.removeprefix("file://"), copy)
+    shutil.copy(metadata_path(table), copy)
 
     result = shred(table, selected)
 
@@ -135,10 +147,8 @@ def test_a_copy_kept_elsewhere_still_opens_and_the_result_says_so(table: Table, 
     assert state(register(table, copy.as_uri())) == before
 
 
-def test_the_result_tells_shredded_files_from_those_that_live_snapshots_share(tmp_path: Path, aws: AwsServer) -> None:
-    table = encrypted_sql_catalog(tmp_path, aws).create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
-    table.append(rows(0))
-    table.append(rows(100))
+def test_the_result_tells_shredded_files_from_those_that_live_snapshots_share(catalog: EncryptedSqlCatalog) -> None:
+    table = new_table(catalog, appends=[rows(0), rows(100)])
     first, second = ({task.file.file_path for task in table.scan(f"id {each}").plan_files()} for each in ("< 50", ">= 50"))
     selected = [each.snapshot_id for each in table.snapshots()]
     table.delete("id < 50")
@@ -206,11 +216,10 @@ def test_the_whole_table_goes_and_can_be_written_anew(table: Table) -> None:
 def test_what_comes_into_a_table_that_was_shredded_whole_stays(table: Table) -> None:
     other = table.catalog.load_table("db.t")
 
-    def overtake(step: Progress) -> None:
-        if step.operation == "shred: metadata files" and step.done == 0:
-            other.refresh().append(rows(300))
+    def begins_to_write(step: Progress) -> bool:
+        return step.operation == "shred: metadata files" and step.done == 0
 
-    shred(table, whole_table="db.t", progress=overtake)
+    shred(table, whole_table="db.t", progress=once(lambda: other.refresh().append(rows(300)), begins_to_write))
 
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(300, 320))
     assert len(table.snapshots()) == 1
@@ -241,13 +250,8 @@ def test_the_result_says_for_how_long_others_may_keep_keks_in_memory(tmp_path: P
 
 def test_a_selected_snapshot_whose_key_is_lost_already_does_not_stand_in_the_way(table: Table) -> None:
     selected = old_snapshots(table)
-    metadata = metadata_of(table)
-    lost = next(each.key_id for each in metadata.snapshots if each.snapshot_id == selected[0])
-    kept = [key for key in metadata.encryption_keys if key.key_id != lost]
-    location = f"{table.location()}/metadata/00099-00000000-0000-4000-8000-000000000000.metadata.json"
-    with table.io.raw_output(location, RawContent.METADATA_JSON).create() as stream:  # type: ignore[attr-defined]
-        stream.write(metadata.model_copy(update={"encryption_keys": kept}).model_dump_json().encode())
-    broken = register(table, location)
+    lost = next(each.key_id for each in metadata_of(table).snapshots if each.snapshot_id == selected[0])
+    broken = rewritten(table, lambda entries: [key for key in entries if key.key_id != lost])
 
     shred(broken, selected)
 
@@ -263,10 +267,10 @@ def test_shredded_files_are_orphans_afterwards(table: Table) -> None:
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-def test_deleted_rows_are_out_of_reach_once_the_head_that_deleted_them_is_replaced(tmp_path: Path, aws: AwsServer, mode: str) -> None:
+def test_deleted_rows_are_out_of_reach_once_the_head_that_deleted_them_is_replaced(catalog: EncryptedSqlCatalog, mode: str) -> None:
     """The snapshot that deletes a file names it as deleted, and keeps its DEK."""
     properties = {"encryption.key-id": MASTER_KEY, "write.delete.mode": mode}
-    table = encrypted_sql_catalog(tmp_path, aws).create_table("db.t", SCHEMA, properties=properties)
+    table = catalog.create_table("db.t", SCHEMA, properties=properties)
     for first in (0, 100):
         table.append(rows(first))
     before = {task.file.file_path for task in table.scan("id < 50").plan_files()}
@@ -295,16 +299,12 @@ def die() -> None:
 
 
 def test_a_run_killed_after_a_head_was_replaced_takes_that_head_along(tmp_path: Path, aws: AwsServer) -> None:
-    table = encrypted_sql_catalog(tmp_path, aws, INTERRUPTED).create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
-    table.append(rows(0))
-    table.append(rows(100))
+    table = new_table(encrypted_sql_catalog(tmp_path, aws, INTERRUPTED), appends=[rows(0), rows(100)])
     table.delete("id >= 100")
-    selected, head = old_snapshots(table), table.current_snapshot()
-    assert head is not None
+    selected, head = old_snapshots(table), current_snapshot(table)
     with at_commits(after=die), pytest.raises(KeyboardInterrupt):
         shred(table, selected, replace_heads=True)
-    successor = table.refresh().current_snapshot()
-    assert successor is not None
+    successor = current_snapshot(table.refresh())
     assert successor.parent_snapshot_id == head.snapshot_id
     assert head.snapshot_id in state(table)
 
@@ -378,8 +378,8 @@ def test_all_but_heads_shreds_what_no_branch_or_tag_points_to(table: Table) -> N
     assert result.incomplete_because == ("nothing became unreadable: live snapshots share every file of the shredded ones",)
 
 
-def test_a_table_of_heads_alone_has_nothing_to_shred(tmp_path: Path, aws: AwsServer) -> None:
-    table = encrypted_sql_catalog(tmp_path, aws).create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+def test_a_table_of_heads_alone_has_nothing_to_shred(catalog: EncryptedSqlCatalog) -> None:
+    table = new_table(catalog)
     for found in (shred(table, all_but_heads=True), shred(table, all_but_heads=True, replace_heads=True)):
         assert (found.is_complete, found.retired_keks) == (True, ())
     table.append(rows(0))
@@ -391,11 +391,9 @@ def test_a_table_of_heads_alone_has_nothing_to_shred(tmp_path: Path, aws: AwsSer
     assert {path: path.stat().st_mtime_ns for path in metadata_folder(table).iterdir()} == before
 
 
-def test_a_head_that_holds_deks_of_deleted_files_is_told_and_replaced_in_a_later_run_too(tmp_path: Path, aws: AwsServer) -> None:
+def test_a_head_that_holds_deks_of_deleted_files_is_told_and_replaced_in_a_later_run_too(catalog: EncryptedSqlCatalog) -> None:
     """The first run destroys the keys of the snapshots that had the files. What the head still opens does not depend on them."""
-    table = encrypted_sql_catalog(tmp_path, aws).create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
-    table.append(rows(0))
-    table.append(rows(100))
+    table = new_table(catalog, appends=[rows(0), rows(100)])
     selected = [each.snapshot_id for each in table.snapshots()]
     deleted = {task.file.file_path for task in table.scan("id >= 100").plan_files()}
     table.delete("id >= 100")
@@ -422,7 +420,7 @@ def test_compressed_metadata_files_are_written_over_as_such(tmp_path: Path, aws:
     table = table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t", **{"write.metadata.compression-codec": "gzip"})
     if not list(metadata_folder(table).glob("*.gz.metadata.json")):
         # The catalog names its files by itself: one is compressed here as Iceberg Java would.
-        path = Path(table.metadata_location.removeprefix("file://"))
+        path = metadata_path(table)
         compressed = path.with_name("00098-x.gz.metadata.json")
         compressed.write_bytes(gzip.compress(path.read_bytes()))
     (kek,) = keks(table)
@@ -436,20 +434,20 @@ def test_compressed_metadata_files_are_written_over_as_such(tmp_path: Path, aws:
 
 def test_checksums_that_hadoop_kept_of_a_file_go_when_it_is_written_over(table: Table) -> None:
     """Java would compare the new content with them."""
-    older = [Path(entry.metadata_file.removeprefix("file://")) for entry in table.metadata.metadata_log]
+    older = [path_of(entry.metadata_file) for entry in table.metadata.metadata_log]
     checksums = [path.with_name(f".{path.name}.crc") for path in older]
     for path in checksums:
         path.write_bytes(b"crc\0 of the old content")
 
     result = shred(table, old_snapshots(table))
 
-    written = {Path(location.removeprefix("file://")) for location in result.rewritten}
+    written = {path_of(location) for location in result.rewritten}
     assert written
     assert {path for path, kept in zip(older, checksums, strict=True) if not kept.exists()} == written & set(older)
 
 
 def test_half_written_files_and_journals_with_a_retired_key_are_deleted_and_others_stay(table: Table) -> None:
-    folder, text = metadata_folder(table), Path(table.metadata_location.removeprefix("file://")).read_text()
+    folder, text = metadata_folder(table), metadata_path(table).read_text()
     journal, foreign = (
         folder / "tablecrypt-reencrypt" / f"{uuid.UUID(int=1)}.json",
         folder / "tablecrypt-reencrypt" / f"{uuid.UUID(int=2)}.json",
@@ -505,7 +503,7 @@ def test_what_cannot_be_written_over_is_deleted_and_leaves_the_log(protected_tab
     result = shred(table, old_snapshots(table))
 
     assert result.deleted == (victim,)
-    assert not Path(victim.removeprefix("file://")).exists()
+    assert not path_of(victim).exists()
     assert victim not in {entry.metadata_file for entry in table.metadata.metadata_log}
     assert not (result.left or result.refused)
 
@@ -526,9 +524,8 @@ def test_what_can_be_neither_written_nor_deleted_is_told(protected_table: Table)
 
 
 def test_a_live_snapshot_that_cannot_be_read_stops_it_before_anything_changes(table: Table) -> None:
-    location, head = table.metadata_location, table.current_snapshot()
-    assert head is not None
-    Path(head.manifest_list.removeprefix("file://")).write_bytes(b"AGS1 but no more")
+    location, head = table.metadata_location, current_snapshot(table)
+    path_of(head.manifest_list).write_bytes(b"AGS1 but no more")
     with pytest.raises(TablecryptError):
         shred(table, old_snapshots(table))
     assert table.refresh().metadata_location == location
@@ -537,11 +534,7 @@ def test_a_live_snapshot_that_cannot_be_read_stops_it_before_anything_changes(ta
 def test_a_commit_that_lands_meanwhile_is_kept_and_its_keys_are_rotated_too(table: Table) -> None:
     selected, other = old_snapshots(table), table.catalog.load_table("db.t")
 
-    def overtake(step: Progress) -> None:
-        if step.operation == "shred: snapshots" and step.done == step.total:
-            other.append(rows(950))
-
-    shred(table, selected, progress=overtake)
+    shred(table, selected, progress=once(lambda: other.append(rows(950)), end_of("shred: snapshots")))
 
     assert table.scan("id >= 950").count() == 20
     assert len(keks(table)) == 1
@@ -549,11 +542,6 @@ def test_a_commit_that_lands_meanwhile_is_kept_and_its_keys_are_rotated_too(tabl
     older = [file.metadata for file in older_metadata(encrypted_table(table)) if file.metadata]
     held = {key.encrypted_key_metadata for metadata in older for key in metadata.encryption_keys}
     assert held <= known
-
-
-def test_a_plain_table_is_refused(table: Table) -> None:
-    with pytest.raises(ConfigurationError, match="is not an encrypted table"):
-        shred(table.catalog.create_table("db.plain", table.schema()), whole_table="db.plain")
 
 
 @pytest.mark.parametrize("is_versioned", [False, True])
@@ -574,34 +562,25 @@ def test_in_a_bucket_older_versions_are_told(tmp_path: Path, aws: AwsServer, is_
         old.scan(snapshot_id=selected[0]).to_arrow()
 
 
-class CountingFileIO(PyArrowFileIO):
-    """Counts how often each file is asked for."""
-
-    asked: ClassVar[Counter[str]] = Counter()
-
-    def new_input(self, location: str) -> PyArrowFile:
-        self.asked[location] += 1
-        return super().new_input(location)
-
-
 def test_each_older_metadata_file_is_read_once_to_look_and_once_to_write_it_over(tmp_path: Path, aws: AwsServer) -> None:
-    table = table_with_history(encrypted_sql_catalog(tmp_path, aws, {"py-io-impl": f"{__name__}.CountingFileIO"}), "db.t")
+    table = table_with_history(encrypted_sql_catalog(tmp_path, aws, {"py-io-impl": NOTING_IO}), "db.t")
     older = {f"file://{path}" for path, _ in metadata_texts(table)} - {table.metadata_location}
-    CountingFileIO.asked.clear()
 
-    told = shred(table, old_snapshots(table), dry_run=True)
-    assert {CountingFileIO.asked[each] for each in older} == {1}
-    done = shred(table, old_snapshots(table))
+    with opened_files() as looked_at:
+        told = shred(table, old_snapshots(table), dry_run=True)
+    with opened_files() as opened:
+        done = shred(table, old_snapshots(table))
 
+    assert {looked_at.count(each) for each in older} == {1}
     assert set(told.rewritten) == set(done.rewritten)
-    assert {CountingFileIO.asked[each] - 1 for each in older & set(done.rewritten)} == {2}
-    assert {CountingFileIO.asked[each] - 1 for each in older - set(done.rewritten)} == {1}
+    assert {opened.count(each) for each in older & set(done.rewritten)} == {2}
+    assert {opened.count(each) for each in older - set(done.rewritten)} == {1}
 
 
 def test_memory_does_not_grow_with_the_older_metadata_files(table: Table) -> None:
     """Each is held while it is read, and let go."""
     table.transaction().set_properties(padding="x" * 1_000_000).commit_transaction()
-    location, text = metadata_folder(table), Path(table.metadata_location.removeprefix("file://")).read_text()
+    location, text = metadata_folder(table), metadata_path(table).read_text()
     for number in range(60):
         (location / f"00050-{uuid.UUID(int=number)}.metadata.json").write_text(text)
     fresh = table.catalog.load_table("db.t")
@@ -620,26 +599,20 @@ def test_a_kek_that_others_made_and_retired_meanwhile_is_in_no_file_afterwards(t
     selected, other = old_snapshots(table), table.catalog.load_table("db.t")
     made: list[str] = []
 
-    def overtake(step: Progress) -> None:
-        if step.operation == "shred: snapshots" and step.done == step.total:
-            for _ in range(2):
-                made.append(str(rotate_kek(other).new_kek))
+    def rotate_twice() -> None:
+        made.extend(str(rotate_kek(other).new_kek) for _ in range(2))
 
-    result = shred(table, selected, progress=overtake)
+    result = shred(table, selected, progress=once(rotate_twice, end_of("shred: snapshots")))
 
     assert set(made) <= set(result.retired_keks)
     assert not [path.name for path, text in metadata_texts(table) for kek in made if kek in text]
 
 
 def test_a_file_that_was_half_written_when_it_was_looked_at_is_scrubbed_once_it_is_whole(table: Table) -> None:
-    text, half = Path(table.metadata_location.removeprefix("file://")).read_text(), metadata_folder(table) / "00097-half.metadata.json"
+    text, half = metadata_path(table).read_text(), metadata_folder(table) / "00097-half.metadata.json"
     half.write_text(text[:20])
 
-    def complete(step: Progress) -> None:
-        if step.operation == "shred: snapshots" and step.done == step.total:
-            half.write_text(text)
-
-    result = shred(table, old_snapshots(table), progress=complete)
+    result = shred(table, old_snapshots(table), progress=once(lambda: half.write_text(text), end_of("shred: snapshots")))
 
     assert half.as_uri() in result.rewritten
     assert not [kek for kek in result.retired_keks if kek in half.read_text()]
@@ -648,13 +621,10 @@ def test_a_file_that_was_half_written_when_it_was_looked_at_is_scrubbed_once_it_
 def test_a_file_that_came_after_the_commit_may_be_current_by_now_and_waits_for_the_next_look(tmp_path: Path, aws: AwsServer) -> None:
     """A REST server that accepts a commit under a retired KEK writes such a file, and then makes it the table's."""
     table = table_with_history(encrypted_sql_catalog(tmp_path, aws, INTERRUPTED), "db.t")
-    text, late = Path(table.metadata_location.removeprefix("file://")).read_text(), metadata_folder(table) / "00097-late.metadata.json"
+    text, late = metadata_path(table).read_text(), metadata_folder(table) / "00097-late.metadata.json"
     untouched: list[bool] = []
 
-    def note(step: Progress) -> None:
-        if step.operation == "shred: metadata files" and step.done == step.total:
-            untouched.append(late.read_text() == text)
-
+    note = once(lambda: untouched.append(late.read_text() == text), end_of("shred: metadata files"))
     with at_commits(after=lambda: late.exists() or late.write_text(text)):
         result = shred(table, old_snapshots(table), progress=note)
 

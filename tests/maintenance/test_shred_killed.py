@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,8 @@ from pyiceberg.table import Table
 
 from tablecrypt.maintenance import shred
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.key_tables import rows, state
-from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal
+from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
+from tests.support.tables import encrypted_sql_catalog, new_table, rows, state
 
 pytestmark = pytest.mark.slow
 
@@ -34,9 +34,9 @@ class Scene:
 
     def load(self, create: bool = False) -> Table:
         # Nothing remembered, so that every run asks the KMS.
-        catalog = encrypted_sql_catalog(self._folder, self._aws, {"py-io-impl": MORTAL_IO, "encryption.kms.cache-ttl-ms": "0"})
+        catalog = encrypted_sql_catalog(self._folder, self._aws, {**MORTAL, "encryption.kms.cache-ttl-ms": "0"})
         if create:
-            return catalog.create_table("db.t", rows(0).schema, properties={"encryption.key-id": "alias/orders"})
+            return new_table(catalog)
         return catalog.load_table("db.t")
 
     def restored(self) -> Table:
@@ -50,9 +50,9 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    mortal(monkeypatch)
-    return Scene(tmp_path, aws)
+def scene(tmp_path: Path, aws: AwsServer) -> Iterator[Scene]:
+    with mortal_databases():
+        yield Scene(tmp_path, aws)
 
 
 def check_finished(scene: Scene, whole: bool, writes: bool = True) -> None:

@@ -11,8 +11,7 @@ from pyiceberg.table import Table
 
 from tablecrypt import maintenance
 from tablecrypt.maintenance.table_maintenance import TableMaintenance
-from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.key_tables import SCHEMA, rows
+from tests.support.tables import memory_catalog, new_table, rows
 
 ELSEWHERE: Final = {
     "migrate": "is for plaintext tables",
@@ -28,20 +27,7 @@ FUNCTIONS: Final = [name for name in maintenance.__all__ if name[0].islower() an
 
 @pytest.fixture
 def table(warehouse: Path) -> Table:
-    properties = {"encryption.kms-type": "memory", "kms.memory.name": "table-maintenance", "warehouse": f"file://{warehouse}"}
-    catalog = EncryptedInMemoryCatalog("prod", **properties)
-    catalog.create_namespace("db")
-    table = catalog.create_table("db.t", SCHEMA, properties={"encryption.key-id": "orders"})
-    for part in range(2):
-        table.append(rows(part))
-    return table
-
-
-@pytest.fixture(autouse=True)
-def master_key() -> None:
-    from tablecrypt.kms.memory import MemoryKeyManagementClient
-
-    MemoryKeyManagementClient({"kms.memory.name": "table-maintenance"}, {"orders": bytes(32)})
+    return new_table(memory_catalog(warehouse), appends=[rows(0), rows(1)])
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

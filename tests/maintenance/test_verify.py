@@ -21,20 +21,22 @@ from tablecrypt.maintenance import Progress, Verification, verify
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.command import ROOT
-from tests.support.key_tables import metadata_of
-from tests.support.maintained_table import SCHEMA, flip, folder_of, maintained_table, path_of, put_back, rows
-from tests.support.plaintext_scan import unwatch
+from tests.support.listeners import stopping
+from tests.support.tables import (
+    TEAM_SCHEMA,
+    encrypted_sql_catalog,
+    flip,
+    folder_of,
+    maintained_table,
+    metadata_of,
+    new_table,
+    path_of,
+    put_back,
+    team_rows,
+)
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def module_table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Table:
-    folder = tmp_path_factory.mktemp("verified")
-    unwatch(folder)
-    return maintained_table(encrypted_sql_catalog(folder, aws))
 
 
 @pytest.fixture
@@ -175,39 +177,14 @@ def test_progress_ends_at_the_whole(table: Table) -> None:
     assert {step.unit for step in steps} == {"bytes"}
 
 
-def test_an_interrupted_run_goes_on_where_it_was(table: Table, tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    seen: list[Progress] = []
-
-    def interrupted(step: Progress) -> None:
-        seen.append(step)
-        if len(seen) == 6:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        verify(table, progress=interrupted, resume_from=state, workers=1)
-    assert state.stat().st_mode & 0o077 == 0
-
-    result = verify(table, resume_from=state, workers=1)
-
-    assert result.is_good
-    assert result.resumed == 6
-    assert not state.exists()
-
-
 @pytest.fixture
 def interrupted_at_the_end(table: Table, tmp_path: Path) -> Callable[[], Path]:
     """Makes a state file in which every file is noted as good."""
 
     def run() -> Path:
         state = tmp_path / "state"
-
-        def stop(step: Progress) -> None:
-            if step.done == step.total:
-                raise KeyboardInterrupt
-
         with pytest.raises(KeyboardInterrupt):
-            verify(table, progress=stop, resume_from=state, workers=1)
+            verify(table, progress=stopping(), resume_from=state, workers=1)
         return state
 
     return run
@@ -239,12 +216,8 @@ def test_a_note_of_a_quick_look_does_not_stand_for_a_full_one(table: Table, tmp_
     target = a_file(table, FileKind.DELETION_VECTOR)
     flip(path_of(target.location), -20)
 
-    def stop(step: Progress) -> None:
-        if step.done == step.total:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        verify(table, quick=True, progress=stop, resume_from=state, workers=1)
+        verify(table, quick=True, progress=stopping(), resume_from=state, workers=1)
     result = verify(table, resume_from=state)
 
     assert result.resumed == 0
@@ -276,7 +249,7 @@ def test_a_file_that_is_no_state_file_is_refused_and_kept(table: Table, tmp_path
 
 
 def test_the_state_of_another_table_is_refused(table: Table, interrupted_at_the_end: Callable[[], Path]) -> None:
-    other = table.catalog.create_table("db.other", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+    other = new_table(table.catalog, "db.other", TEAM_SCHEMA)
     state = interrupted_at_the_end()
 
     with pytest.raises(ConfigurationError, match="another table"):
@@ -289,13 +262,6 @@ def test_the_state_file_holds_no_key(table: Table, interrupted_at_the_end: Calla
     for file in files_of(table):
         assert file.key is not None
         assert file.key.encryption_key.reveal().hex() not in content
-
-
-def test_a_plain_table_is_refused(table: Table) -> None:
-    plain = table.catalog.create_table("db.plain", SCHEMA)
-
-    with pytest.raises(ConfigurationError, match="not an encrypted table"):
-        verify(plain)
 
 
 def test_a_key_service_that_is_down_is_not_taken_for_bad_files(aws: AwsServer, table: Table) -> None:
@@ -315,24 +281,17 @@ def test_a_table_in_a_bucket_is_verified(aws: AwsServer, tmp_path: Path) -> None
 
 
 def test_a_table_without_snapshots_is_good(table: Table) -> None:
-    empty = table.catalog.create_table("db.empty", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+    empty = new_table(table.catalog, "db.empty", TEAM_SCHEMA)
 
     result = verify(empty)
 
     assert (result.is_good, result.files) == (True, 0)
 
 
-def test_the_folder_of_a_table_is_not_changed(table: Table) -> None:
-    before = {path: path.read_bytes() for path in folder_of(table).rglob("*") if path.is_file()}
-    verify(table)
-
-    assert {path: path.read_bytes() for path in folder_of(table).rglob("*") if path.is_file()} == before
-
-
 def test_what_is_committed_meanwhile_waits_for_the_next_time(aws: AwsServer, warehouse: Path) -> None:
     table = maintained_table(encrypted_sql_catalog(warehouse, aws))
     old = table.catalog.load_table("db.rows")
-    table.append(rows(500))
+    table.append(team_rows(500))
 
     assert verify(old).snapshots == 3
     assert verify(table.refresh()).snapshots == 4
@@ -343,7 +302,7 @@ def file_of_every_module(table: Table) -> Path:
     path = folder_of(table) / "data" / "every-module.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     key = table.io.manager.new_key_metadata()  # type: ignore[attr-defined]
-    content = pa.concat_tables([rows(0, 200), rows(1000, 200)])
+    content = pa.concat_tables([team_rows(0, 200), team_rows(1000, 200)])
     field_ids = pa.schema([field.with_metadata({"PARQUET:field_id": str(at)}) for at, field in enumerate(content.schema, start=1)])
     options = {
         "write_page_index": True,
@@ -360,7 +319,7 @@ def file_of_every_module(table: Table) -> Path:
 
 def test_a_flipped_byte_in_any_module_of_a_parquet_file_is_found(aws: AwsServer, unwatched_warehouse: Path) -> None:
     catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
-    table = catalog.create_table("db.modules", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+    table = new_table(catalog, "db.modules", TEAM_SCHEMA)
     path = file_of_every_module(table)
     table.refresh()
     (file,) = [file for file in files_of(table) if file.kind == FileKind.DATA]
@@ -414,6 +373,7 @@ def test_a_killed_run_goes_on_where_it_was(table: Table, tmp_path: Path, last: i
     arguments = [sys.executable, "-c", KILLED_AT, json.dumps(properties), str(state), str(last)]
 
     killed = subprocess.run(arguments, capture_output=True, check=False, timeout=300, env=environment)
+    assert state.stat().st_mode & 0o077 == 0
     result = verify(table, resume_from=state)
 
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()

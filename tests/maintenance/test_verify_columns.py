@@ -19,15 +19,12 @@ from tablecrypt.parquet.twins import field_of_twin
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, key_metadata_of
-from tests.support.protected_tables import EMAIL, SSN, Clients, clients, metadata_of, protected_table, write_only
+from tests.support.listeners import stopping
+from tests.support.protected_tables import EMAIL, SSN, Clients, protected_table, write_only
+from tests.support.tables import data_files, metadata_of, path_of
 from tests.support.twin_files import ProtectedFile
 
 ROWS: Final = pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "note": ["a", "b", "c"]})
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 @pytest.fixture
@@ -42,12 +39,8 @@ def _of_analyst(both: Clients, table: EncryptedTable) -> EncryptedTable:
     return cast("EncryptedTable", both.analyst.load_table(table.name()))
 
 
-def _files(table: EncryptedTable) -> list[DataFile]:
-    return [task.file for task in table.scan().plan_files()]
-
-
 def _path(file: DataFile) -> Path:
-    return Path(file.file_path.removeprefix("file://"))
+    return path_of(file.file_path)
 
 
 def _flip_a_byte_of_the_twin(table: EncryptedTable, file: DataFile, field_id: int) -> None:
@@ -75,7 +68,7 @@ def test_with_the_right_twins_are_authenticated_and_without_it_they_are_counted(
 
 
 def test_a_changed_byte_of_a_twin_is_found_and_the_column_named(both: Clients, people: EncryptedTable) -> None:
-    first, _ = _files(people)
+    first, _ = data_files(people)
     _flip_a_byte_of_the_twin(people, first, SSN)
     (bad,) = m.verify(people).bad
     assert bad.location == first.file_path
@@ -85,7 +78,7 @@ def test_a_changed_byte_of_a_twin_is_found_and_the_column_named(both: Clients, p
 
 def test_key_metadata_of_another_file_is_found_though_the_footer_authenticates(people: EncryptedTable) -> None:
     """As somebody puts it there who has the table's key."""
-    first, second = _files(people)
+    first, second = data_files(people)
     other = ProtectedFile.__new__(ProtectedFile)
     taken: dict[int, Any] = {}
 
@@ -115,7 +108,7 @@ def test_a_shredded_column_is_counted_and_the_others_are_authenticated(people: E
     done = m.verify(people.refresh())
     assert done.is_good
     assert done.unchecked_columns == {"ssn": 2}
-    _flip_a_byte_of_the_twin(people, _files(people)[0], EMAIL)
+    _flip_a_byte_of_the_twin(people, data_files(people)[0], EMAIL)
     assert len(m.verify(people).bad) == 1
 
 
@@ -124,7 +117,7 @@ def test_a_quick_look_says_nothing_of_twins(both: Clients, people: EncryptedTabl
 
 
 def test_a_file_that_is_gone_or_cut_off_is_a_finding_as_in_any_table(people: EncryptedTable) -> None:
-    first, second = _files(people)
+    first, second = data_files(people)
     _path(first).unlink()
     _path(second).write_bytes(_path(second).read_bytes()[:-9])
     assert {bad.location for bad in m.verify(people).bad} == {first.file_path, second.file_path}
@@ -135,12 +128,8 @@ def test_whoever_continues_a_run_looks_at_twins_that_the_one_before_could_not(
 ) -> None:
     state, analyst = tmp_path / "state", _of_analyst(both, people)
 
-    def killed(heard: m.Progress) -> None:
-        if heard.done == heard.total:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        m.verify(analyst, resume_from=state, progress=killed)
+        m.verify(analyst, resume_from=state, progress=stopping())
     done = m.verify(people, resume_from=state)
     assert done.resumed == done.files - 2
     assert done.unchecked_columns == {}
@@ -151,7 +140,7 @@ def test_the_verdict_counts_columns_and_files(both: Clients, people: EncryptedTa
     seen = m.verify(_of_analyst(both, people))
     assert (seen.unchecked_files, seen.to_json()["verdict"]) == (2, "2 columns in 2 files were not authenticated; all else is intact")
     assert m.verify(_of_analyst(both, people), quick=True).verdict == "every head, length and footer is intact"
-    path = _path(_files(people)[0])
+    path = _path(data_files(people)[0])
     path.write_bytes(path.read_bytes()[:-9])
     assert m.verify(_of_analyst(both, people)).verdict == "1 file is bad; 2 columns in 1 file were not authenticated"
 

@@ -16,20 +16,12 @@ from pyiceberg.types import DoubleType, FixedType, LongType, NestedField, String
 from tablecrypt.errors import FormatError
 from tablecrypt.manifests.avro_reader import AvroContainer, RecordTypes
 from tablecrypt.manifests.avro_schema import from_avro_json, to_avro_json
+from tests.support.manifest_bytes import varint
 
 SCHEMA = Schema(NestedField(1, "n", LongType(), required=True), NestedField(2, "s", StringType(), required=True))
 TYPES = RecordTypes[Record](SCHEMA, {-1: Record}, {})
 SYNC = b"0123456789abcdef"
 RECORDS = [(5, "five"), (-1, "x" * 100)]
-
-
-def varint(value: int) -> bytes:
-    zigzag = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while zigzag > 0x7F:
-        out.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    return bytes([*out, zigzag])
 
 
 def text(value: str | bytes) -> bytes:
@@ -59,16 +51,16 @@ def refused(data: bytes, message: str = "") -> None:
 GOOD = header() + block(RECORDS) + block(RECORDS[:1])
 
 
-def test_a_good_file_is_read() -> None:
-    assert read(GOOD) == [*RECORDS, RECORDS[0]]
+GOOD_FILES = {
+    "several blocks": (GOOD, [*RECORDS, RECORDS[0]]),
+    "no blocks": (header(), []),
+    "an empty block before another": (header() + block([]) + block(RECORDS), RECORDS),
+}
 
 
-def test_a_file_may_have_no_blocks() -> None:
-    assert read(header()) == []
-
-
-def test_an_empty_block_does_not_end_the_file() -> None:
-    assert read(header() + block([]) + block(RECORDS)) == RECORDS
+@pytest.mark.parametrize(("data", "records"), GOOD_FILES.values(), ids=GOOD_FILES)
+def test_a_good_file_is_read(data: bytes, records: list[tuple[int, str]]) -> None:
+    assert read(data) == records
 
 
 @given(st.integers(0, len(GOOD) - 1))
@@ -86,30 +78,23 @@ def test_the_metadata_map_may_come_in_parts() -> None:
     assert read(in_parts + block(RECORDS)) == RECORDS
 
 
-def test_another_magic_is_refused() -> None:
-    refused(b"Obj\x02" + GOOD[4:], "not an Avro file")
+MALFORMED = {
+    "another magic": (b"Obj\x02" + GOOD[4:], "not an Avro file"),
+    "another sync marker": (header() + block(RECORDS, sync=b"0" * 16) + block(RECORDS), "sync"),
+    **{f"{count} records in a block of 2": (header() + block(RECORDS, count=count), "") for count in (3, 60, 10**6, -1, 2**62)},
+    **{f"{count} records in a longer block": (header() + block(RECORDS, count=count), "after its last record") for count in (0, 1)},
+    "a number that never ends": (header() + b"\xff" * 100, "64 bits"),
+    "a block of negative length": (header() + varint(1) + varint(-5) + SYNC, ""),
+    "a string that is not UTF-8": (header() + varint(1) + text(varint(5) + text(b"\xff\xfe")) + SYNC, "decoded"),
+    "an unknown codec": (header({"avro.schema": to_avro_json(SCHEMA, "r"), "avro.codec": "lzma"}), "lzma"),
+    "no schema": (header({"avro.codec": "null"}), "no avro.schema"),
+    "metadata that is not UTF-8": (header({"avro.schema": b"\xff"}), "UTF-8"),
+}
 
 
-def test_a_sync_marker_that_differs_is_refused() -> None:
-    refused(header() + block(RECORDS, sync=b"0" * 16) + block(RECORDS), "sync")
-
-
-@pytest.mark.parametrize("count", [3, 60, 10**6, -1, 2**62])
-def test_a_block_with_fewer_records_than_it_says_is_refused(count: int) -> None:
-    refused(header() + block(RECORDS, count=count))
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_a_block_with_more_bytes_than_its_records_is_refused(count: int) -> None:
-    refused(header() + block(RECORDS, count=count), "after its last record")
-
-
-def test_a_number_that_never_ends_is_refused() -> None:
-    refused(header() + b"\xff" * 100, "64 bits")
-
-
-def test_a_block_of_negative_length_is_refused() -> None:
-    refused(header() + varint(1) + varint(-5) + SYNC)
+@pytest.mark.parametrize(("data", "said"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_file_is_refused(data: bytes, said: str) -> None:
+    refused(data, said)
 
 
 def test_a_block_that_does_not_decompress_is_refused() -> None:
@@ -117,23 +102,6 @@ def test_a_block_that_does_not_decompress_is_refused() -> None:
     body = zlib.compress(varint(5) + text("five"))[2:-4]
     assert read(deflated + varint(1) + text(body) + SYNC) == [(5, "five")]
     refused(deflated + varint(1) + text(b"\xff" + body) + SYNC, "decompressed")
-
-
-def test_a_string_that_is_not_utf8_is_refused() -> None:
-    body = varint(5) + text(b"\xff\xfe")
-    refused(header() + varint(1) + text(body) + SYNC, "decoded")
-
-
-def test_an_unknown_codec_is_refused() -> None:
-    refused(header({"avro.schema": to_avro_json(SCHEMA, "r"), "avro.codec": "lzma"}), "lzma")
-
-
-def test_a_header_without_a_schema_is_refused() -> None:
-    refused(header({"avro.codec": "null"}), "no avro.schema")
-
-
-def test_metadata_that_is_not_utf8_is_refused() -> None:
-    refused(header({"avro.schema": b"\xff"}), "UTF-8")
 
 
 @pytest.mark.parametrize(

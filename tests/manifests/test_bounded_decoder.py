@@ -12,18 +12,8 @@ from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 
 from tablecrypt.errors import FormatError
 from tablecrypt.manifests.avro_reader import bounded_decoder
+from tests.support.manifest_bytes import varint
 from tests.support.mutations import arbitrary
-
-
-def _number(value: int) -> bytes:
-    """Avro's zig-zag varint."""
-    left = (value << 1) ^ (value >> 63)
-    encoded = bytearray()
-    while left >= 0x80:
-        encoded.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*encoded, left])
-
 
 SIZED: list[Callable[[BinaryDecoder], Any]] = [
     lambda decoder: decoder.read_bytes(),
@@ -41,16 +31,16 @@ SIZED: list[Callable[[BinaryDecoder], Any]] = [
 @pytest.mark.parametrize("size", [-1, -5, -(2**31), -(2**62), 9, 1000, 2**31, 2**40, 2**62])
 def test_a_length_that_leaves_the_bytes_is_refused(call: Callable[[BinaryDecoder], Any], size: int) -> None:
     with pytest.raises(FormatError, match="8 bytes are left"):
-        call(bounded_decoder(_number(size) + bytes(8)))
+        call(bounded_decoder(varint(size) + bytes(8)))
 
 
 def test_a_length_inside_a_map_is_checked_too() -> None:
     with pytest.raises(FormatError, match="asks for 1000000"):
-        bounded_decoder(_number(1) + _number(1_000_000) + bytes(8)).read_int_bytes_dict(1, {})
+        bounded_decoder(varint(1) + varint(1_000_000) + bytes(8)).read_int_bytes_dict(1, {})
 
 
 def test_what_is_inside_is_decoded_as_by_pyiceberg() -> None:
-    data = _number(3) + b"abc" + _number(2) + "é".encode() + _number(-7) + b"\x01" + b"".join(map(_number, (5, 2))) + b"xy" + _number(9)
+    data = varint(3) + b"abc" + varint(2) + "é".encode() + varint(-7) + b"\x01" + b"".join(map(varint, (5, 2))) + b"xy" + varint(9)
     for decoder in (bounded_decoder(data), new_decoder(data)):
         statistics: dict[int, bytes] = {}
         assert (decoder.read_bytes(), decoder.read_utf8(), decoder.read_int(), decoder.read_boolean()) == (b"abc", "é", -7, True)
@@ -60,7 +50,7 @@ def test_what_is_inside_is_decoded_as_by_pyiceberg() -> None:
         assert decoder.tell() == len(data)
 
 
-VALUES = _number(3) + b"abc" + _number(2) + "é".encode() + _number(1) + b"".join(map(_number, (5, 2))) + b"xy" + _number(9)
+VALUES = varint(3) + b"abc" + varint(2) + "é".encode() + varint(1) + b"".join(map(varint, (5, 2))) + b"xy" + varint(9)
 
 
 @given(data=arbitrary([VALUES], max_size=40), calls=st.lists(st.sampled_from(SIZED), max_size=5))

@@ -15,7 +15,6 @@ from pyiceberg.table.snapshots import Operation
 
 from tablecrypt import maintenance
 from tablecrypt.errors import FormatError
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.manifests.copied_files import (
     HEADER_FIELD,
     AlreadyAddedError,
@@ -31,8 +30,8 @@ from tablecrypt.table.replace_files import EncryptedManifestRewrite
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.transaction import EncryptedTransaction
-from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.plaintext import CANARY
+from tests.support.tables import folder_of, new_table
 
 SOURCES: Final = ("s3a://lake/in/a.parquet", "s3a://lake/in/b.parquet")
 Change = Callable[[EncryptedTable], object]
@@ -43,19 +42,8 @@ def rows(*ids: int) -> pa.Table:
 
 
 @pytest.fixture
-def catalog(warehouse: Path) -> EncryptedSqlCatalog:
-    MemoryKeyManagementClient({"kms.memory.name": "copies"}, keys={"master": b"c" * 32})
-    properties = {"encryption.kms-type": "memory", "kms.memory.name": "copies"}
-    catalog = EncryptedSqlCatalog("copies", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=f"file://{warehouse}", **properties)
-    catalog.create_namespace("db")
-    return catalog
-
-
-@pytest.fixture
 def table(catalog: SqlCatalog) -> EncryptedTable:
-    made = catalog.create_table("db.t", rows(1).schema, properties={"encryption.key-id": "master"})
-    assert isinstance(made, EncryptedTable)
-    return made
+    return new_table(catalog, schema=rows(1).schema)
 
 
 def stage_copy(transaction: EncryptedTransaction, sources: Iterable[str], *ids: int, is_checked: bool = True) -> None:
@@ -138,8 +126,7 @@ def test_files_are_remembered_while_there_are_rows_of_them(table: EncryptedTable
 
 
 def test_an_encrypted_file_is_not_added_by_two_at_once(catalog: SqlCatalog, table: EncryptedTable, tmp_path: Path) -> None:
-    other = catalog.create_table("db.other", rows(1).schema, properties={"encryption.key-id": "master"})
-    other.append(rows(1, 2))
+    other = new_table(catalog, "db.other", appends=[rows(1, 2)])
     [task] = other.scan().plan_files()
     keys = {task.file.file_path: key_metadata_of(task.file)}
     first, second = (EncryptedTransaction(catalog.load_table("db.t")) for _ in range(2))
@@ -209,7 +196,7 @@ def test_a_copy_on_another_branch_says_nothing_of_this_one(table: EncryptedTable
 def test_no_file_of_the_table_shows_what_was_copied(table: EncryptedTable) -> None:
     copy(table, SOURCES, 1, 2)
     wanted = [part for each in SOURCES for part in (each.encode(), fingerprint(each), base64.b64encode(fingerprint(each))[:20])]
-    for path in Path(table.location().removeprefix("file://")).rglob("*"):
+    for path in folder_of(table).rglob("*"):
         assert not path.is_file() or not any(part in path.read_bytes() for part in wanted)
 
 

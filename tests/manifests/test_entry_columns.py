@@ -112,16 +112,6 @@ def test_entries_in_columns_are_those_of_the_strict_reader(manifests: list[Any])
 def test_a_file_knows_from_the_columns_what_it_knows_when_it_is_decoded(entries: list[ManifestEntry], data: st.DataObject) -> None:
     found = entries_of((manifest_row(partition_spec_id=3), manifest_bytes(entries, SCHEMA, SPEC)))
     rows = data.draw(st.lists(st.integers(0, len(found) - 1), unique=True).map(sorted)) if len(found) else []
-    names = (
-        "content",
-        "file_path",
-        "partition",
-        "record_count",
-        "file_size_in_bytes",
-        "key_metadata",
-        "first_row_id",
-        "referenced_data_file",
-    )
     fewer, names = found.only(np.array(rows, np.int64)), KNOWN_FROM_COLUMNS
     for at, row in enumerate(rows):
         file, decoded = fewer.file(at), found.decoded(row)

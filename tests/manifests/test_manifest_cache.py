@@ -21,11 +21,12 @@ from tablecrypt.errors import (
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests import EncryptedManifestFile, ManifestList
 from tablecrypt.manifests.entry_columns import ManifestColumns
-from tablecrypt.manifests.manifest_cache import CACHE, known_manifest_list, read_in_columns
+from tablecrypt.manifests.manifest_cache import BATCH_BYTES, CACHE, known_manifest_list, read_in_columns
 from tablecrypt.manifests.manifest_file import PARTITIONS
 from tablecrypt.manifests.stated_layout import StatedLayout
 from tests.support.forking import holds_in_forked_child
 from tests.support.manifests import SCHEMA, UNPARTITIONED, entry, local_io, new_key, write_manifest, write_manifest_list
+from tests.support.tables import flip
 
 LIMIT = "io.manifest.cache.max-total-bytes"
 
@@ -41,8 +42,8 @@ def _manifest(folder: Path, name: str = "m.avro", files: int = 3) -> EncryptedMa
     return row
 
 
-def _paths(io: EncryptingFileIO, *manifests: EncryptedManifestFile) -> list[str]:
-    return [entries.file(row).file_path for entries in read_in_columns(io, manifests) for row in range(len(entries))]
+def _paths(io: EncryptingFileIO, *manifests: EncryptedManifestFile, batch_bytes: int = BATCH_BYTES) -> list[str]:
+    return [entries.file(row).file_path for entries in read_in_columns(io, manifests, batch_bytes) for row in range(len(entries))]
 
 
 def test_a_manifest_that_is_kept_is_not_read_again(tmp_path: Path) -> None:
@@ -90,8 +91,7 @@ def test_a_manifest_that_is_kept_is_held_against_each_new_metadata(tmp_path: Pat
 def test_a_manifest_that_is_refused_is_not_kept(tmp_path: Path) -> None:
     manifest = _manifest(tmp_path)
     stored = Path(manifest.manifest_path)
-    content = stored.read_bytes()
-    stored.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    flip(stored, -1)
     for _ in range(2):
         with pytest.raises(TablecryptError, match=f"^{stored}"):
             _paths(local_io(), manifest)
@@ -130,10 +130,9 @@ def test_a_size_that_is_no_number_is_refused(tmp_path: Path) -> None:
         _paths(EncryptingFileIO(PyArrowFileIO({LIMIT: "much"})), _manifest(tmp_path))
 
 
-def test_manifests_beyond_what_is_read_together_come_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tablecrypt.manifests.manifest_cache._BATCH_BYTES", 1)
+def test_manifests_beyond_what_is_read_together_come_in_their_order(tmp_path: Path) -> None:
     manifests = [_manifest(tmp_path, f"{number}.avro", number) for number in range(1, 5)]
-    assert _paths(local_io(), *manifests) == [f"s3://b/{at}" for number in range(1, 5) for at in range(number)]
+    assert _paths(local_io(), *manifests, batch_bytes=1) == [f"s3://b/{at}" for number in range(1, 5) for at in range(number)]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX")
@@ -212,8 +211,7 @@ def test_a_change_of_a_row_does_not_reach_the_next_reader(tmp_path: Path) -> Non
 
 def test_a_list_that_is_refused_is_not_kept(tmp_path: Path) -> None:
     location, key = _list(tmp_path)
-    content = Path(location).read_bytes()
-    Path(location).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    flip(Path(location), -1)
     for _ in range(2):
         with pytest.raises(TamperedFileError, match=f"^{location}"):
             known_manifest_list(local_io(), location, key)
@@ -255,5 +253,5 @@ def test_a_manifest_is_never_found_as_a_list(tmp_path: Path) -> None:
     key = bytes(manifest.key_metadata or b"")
     assert CACHE.get(ManifestColumns, manifest.manifest_path, key) is not None
     assert CACHE.get(ManifestList, manifest.manifest_path, key) is None
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match=r"m\.avro"):
         known_manifest_list(local_io(), manifest.manifest_path, manifest.open_key_metadata())

@@ -64,10 +64,6 @@ def test_a_list_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read.header == ManifestListHeader(SNAPSHOT_ID, 1, 5, 20, 3)
 
 
-def test_a_first_snapshot_has_no_parent(tmp_path: Path) -> None:
-    assert _written(tmp_path, [row()]).header.parent_snapshot_id is None
-
-
 def test_a_snapshot_may_have_no_manifests(tmp_path: Path) -> None:
     assert _written(tmp_path, []).manifests == []
 
@@ -217,12 +213,6 @@ def test_a_header_that_is_not_exact_is_refused_naming_the_file(tmp_path: Path, k
 def test_a_header_that_makes_no_sense_is_refused(tmp_path: Path, key: str, value: str) -> None:
     with pytest.raises(FormatError, match=r"good\.avro: "):
         _read_with_header(tmp_path, {key: value})
-
-
-def test_a_manifest_is_not_taken_for_a_manifest_list(tmp_path: Path) -> None:
-    manifest = write_manifest(local_io(), tmp_path / "m.avro", [entry()])
-    with pytest.raises(FormatError, match=r"m\.avro"):
-        read_manifest_list(local_io(), manifest.manifest_path, manifest.open_key_metadata())
 
 
 def test_bytes_after_a_good_list_are_refused(tmp_path: Path) -> None:

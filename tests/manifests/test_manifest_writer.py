@@ -169,17 +169,12 @@ def test_an_empty_manifest_is_not_written(tmp_path: Path) -> None:
     _assert_no_manifest(writer, tmp_path)
 
 
-def test_an_exception_leaves_no_manifest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("entries", [0, 1])
+def test_an_exception_leaves_no_manifest_and_is_not_hidden(tmp_path: Path, entries: int) -> None:
     writer = _writer(_output(tmp_path))
     with pytest.raises(KeyError, match="the caller's own"), writer:
-        writer.add(entry())
-        raise KeyError("the caller's own")
-    _assert_no_manifest(writer, tmp_path)
-
-
-def test_an_exception_before_the_first_entry_is_not_hidden(tmp_path: Path) -> None:
-    writer = _writer(_output(tmp_path))
-    with pytest.raises(KeyError, match="the caller's own"), writer:
+        for _ in range(entries):
+            writer.add(entry())
         raise KeyError("the caller's own")
     _assert_no_manifest(writer, tmp_path)
 

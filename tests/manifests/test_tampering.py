@@ -16,6 +16,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatErr
 from tablecrypt.manifests import EncryptedManifestFile, read_manifest_list
 from tests.support.golden import GOLDEN, GoldenTable
 from tests.support.manifests import decrypt_file, encrypt_file, entry, local_io, write_manifest, write_manifest_list
+from tests.support.mutations import flipped
 
 
 @pytest.fixture
@@ -74,8 +75,7 @@ def test_a_golden_manifest_cut_anywhere_is_refused(data: st.DataObject, tmp_path
 @settings(max_examples=50, deadline=None)
 def test_a_golden_manifest_with_any_bit_flipped_is_refused(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     manifest, stored, location = _local_copy(tmp_path_factory)
-    changed = bytearray(stored)
-    changed[data.draw(st.integers(0, len(stored) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    changed = flipped(stored, data.draw(st.integers(0, len(stored) - 1)), data.draw(st.integers(0, 7)))
     location.write_bytes(changed)
     _refused(manifest, local_io(), TablecryptError)
 

@@ -6,7 +6,6 @@ import zlib
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.orc as pyarrow_orc
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
@@ -24,7 +23,7 @@ from tablecrypt.orc.statistics import merge_statistics
 from tablecrypt.orc.stream_cipher import MAX_COLUMN, MAX_STRIPE_ID, crypt_stream, stream_iv
 from tablecrypt.orc.tail import Tail, locate_streams, read_tail
 from tests.support.mutations import arbitrary
-from tests.support.orc_files import CODECS, sample_rows
+from tests.support.orc_files import CODECS, plain, sample_rows
 
 pytestmark = pytest.mark.slow
 
@@ -44,9 +43,7 @@ fields = st.lists(
 
 
 def plain_tail(rows: pa.Table, **options: Any) -> Tail:
-    sink = pa.BufferOutputStream()
-    pyarrow_orc.write_table(rows, sink, **options)
-    return read_tail(FileSource(sink.getvalue()))
+    return read_tail(FileSource(plain(rows, **options)))
 
 
 @given(fields)
@@ -246,9 +243,7 @@ def test_lengths_of_lists_are_merged() -> None:
 
 def lengths_in(rows: pa.Table, **options: Any) -> list[bytes]:
     """The LENGTH streams of the lists in the column `lists` of a file that pyarrow wrote, decompressed."""
-    sink = pa.BufferOutputStream()
-    pyarrow_orc.write_table(rows, sink, **options)
-    source = FileSource(sink.getvalue())
+    source = FileSource(plain(rows, **options))
     tail = read_tail(source)
     column = tail.schema.find("lists").id
     found = []

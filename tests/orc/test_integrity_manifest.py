@@ -23,7 +23,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.orc.integrity_manifest import BLOCK_LENGTH, CACHED_BLOCKS, CheckedSource, FileHasher, IntegrityManifest
 from tablecrypt.orc.source import FileSource
-from tests.support.mutations import mutations
+from tests.support.mutations import flipped, mutations
 from tests.support.orc_files import encrypted, local_keys, repeatable_keys, same_rows, sample_rows, vector, vector_keys
 
 pytestmark = pytest.mark.slow
@@ -46,10 +46,9 @@ def test_a_file_of_a_manifest_reads() -> None:
 def test_no_flipped_bit_changes_a_row() -> None:
     """One bit in every byte: the whole of this file is one block, so every flip is refused."""
     for at in range(len(DATA)):
-        changed = bytearray(DATA)
-        changed[at] ^= 1 << (at * 3 % 8)
+        changed = flipped(DATA, at, at * 3 % 8)
         with pytest.raises(TamperedFileError, match="differ from the manifest"):
-            read(bytes(changed))
+            read(changed)
 
 
 def test_without_a_manifest_a_flipped_bit_is_not_always_seen() -> None:
@@ -58,10 +57,9 @@ def test_without_a_manifest_a_flipped_bit_is_not_always_seen() -> None:
     data = encrypted(rows, {"pii": ["number"]}, repeatable_keys(), compression="uncompressed")
     unseen = 0
     for at in range(3, 300):
-        changed = bytearray(data)
-        changed[at] ^= 1
+        changed = flipped(data, at)
         try:
-            unseen += orc.read_table(bytes(changed), local_keys()).to_pydict() != rows.to_pydict()
+            unseen += orc.read_table(changed, local_keys()).to_pydict() != rows.to_pydict()
         except TablecryptError:
             continue
     assert unseen > 0
@@ -85,13 +83,12 @@ def test_a_projection_checks_what_it_reads_and_fetches_no_more() -> None:
     wide = pa.table({f"c{number}": [f"{number} {row * 7919 % 100_003}" for row in range(20_000)] for number in range(20)})
     data = encrypted(wide, {"pii": ["c1", "c18"]}, compression="uncompressed")
     manifest = orc.create_integrity_manifest({NAME: data}, local_keys(), "other")
-    changed = bytearray(data)
-    changed[len(data) // 10] ^= 1
+    changed = flipped(data, len(data) // 10)
     whole: list[pa.Table] = []
     last: list[pa.Table] = []
     for columns, result in ((None, whole), (["c18"], last)):
         try:
-            result.append(read(bytes(changed), manifest, columns=columns))
+            result.append(read(changed, manifest, columns=columns))
         except TamperedFileError:
             continue
     assert not whole

@@ -6,7 +6,6 @@ import io
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.orc as pyarrow_orc
 import pytest
 
 from tablecrypt import orc
@@ -21,7 +20,7 @@ from tablecrypt.errors import (
     PlaintextRefusedError,
 )
 from tablecrypt.orc.keys import MasterKeyVersion
-from tests.support.orc_files import VECTOR_NAMES, encrypted, local_keys, same_rows, sample_rows, vector, vector_keys, vector_rows
+from tests.support.orc_files import VECTOR_NAMES, encrypted, local_keys, plain, same_rows, sample_rows, vector, vector_keys, vector_rows
 
 pytestmark = pytest.mark.slow
 
@@ -199,10 +198,8 @@ def test_every_kind_of_source_is_read(tmp_path: Any) -> None:
 
 
 def test_a_plain_orc_file_is_refused() -> None:
-    sink = pa.BufferOutputStream()
-    pyarrow_orc.write_table(sample_rows(), sink)
     with pytest.raises(PlaintextRefusedError, match="pyarrow"):
-        orc.read_table(sink.getvalue(), local_keys())
+        orc.read_table(plain(sample_rows()), local_keys())
 
 
 class BrokenStore(io.BytesIO):

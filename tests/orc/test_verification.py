@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-import pyarrow.orc as pyarrow_orc
 import pytest
 
 from tablecrypt import orc
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, KmsUnavailableError, PlaintextRefusedError
-from tests.support.orc_files import VECTOR_NAMES, encrypted, local_keys, sample_rows, vector, vector_keys, vector_rows
+from tests.support.orc_files import VECTOR_NAMES, encrypted, local_keys, plain, sample_rows, vector, vector_keys, vector_rows
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +46,5 @@ def test_another_head_is_refused() -> None:
 
 
 def test_a_file_without_encryption_is_refused() -> None:
-    sink = pa.BufferOutputStream()
-    pyarrow_orc.write_table(sample_rows(), sink)
     with pytest.raises(PlaintextRefusedError):
-        orc.verify(sink.getvalue())
+        orc.verify(plain(sample_rows()))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.orc as pyarrow_orc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ from tablecrypt.orc.column_keys import ColumnKeys
 from tablecrypt.orc.messages import BLOOM_FILTER_KINDS, StreamKind
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import UNENCRYPTED, Tail, locate_streams, read_tail
-from tests.support.orc_files import CODECS, EPOCH, EVERY_COLUMN, encrypted, local_keys, same_rows, sample_rows, visible_parts
+from tests.support.orc_files import CODECS, EPOCH, EVERY_COLUMN, encrypted, local_keys, plain, same_rows, sample_rows, visible_parts
 from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.slow
@@ -89,9 +88,7 @@ def test_the_look_for_plaintext_finds_it_where_it_may_be() -> None:
 
 def test_statistics_of_encrypted_columns_are_those_of_all_rows_and_open_with_the_key_alone() -> None:
     rows = sample_rows(400)
-    plain = pa.BufferOutputStream()
-    pyarrow_orc.write_table(rows, plain, compression="zstd")
-    wanted = tail_of(plain.getvalue()).file_statistics
+    wanted = tail_of(plain(rows, compression="zstd")).file_statistics
     tail = tail_of(encrypted(rows, {"pii": [name for name in rows.column_names if name != "id"]}, stripe_size=10_000))
     keys = ColumnKeys(tail, local_keys())
     assert len(tail.stripes) > 3

@@ -22,13 +22,10 @@ from tablecrypt.parquet import FileKeys, decrypt, encrypt, read_table, reencrypt
 from tablecrypt.parquet.footer import END_GUESS
 from tablecrypt.parquet.uniform import SMALL_FILE_LENGTH, UniformParquetFile
 from tests.support.modular_files import AAD_PREFIX, FOOTER_KEY, Mode, encrypted, plain_file
-from tests.support.uniform_files import LOCATION, EncryptedFile, encrypt_uniform, read
+from tests.support.uniform_files import CTR_UNION, LOCATION, UNION, EncryptedFile, downgraded, encrypt_uniform, read
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("ratio", pa.float64(), nullable=False)])
 PLAIN_OPTIONS: dict[str, Any] = {"compression": "none", "use_dictionary": False}
-UNION = b"\x1c\x1c"
-"""FileCryptoMetaData and the union in it begin with these headers: the second says field 1, which is AES_GCM_V1."""
-CTR_UNION = b"\x1c\x2c"
 
 
 def required_rows(count: int = 8) -> pa.Table:
@@ -41,13 +38,6 @@ ENCRYPTED = encrypt_uniform(required_rows(), **PLAIN_OPTIONS)
 def end_start(data: bytes) -> int:
     """Where FileCryptoMetaData, or a plaintext footer, begins."""
     return len(data) - 8 - int(struct.unpack("<I", data[-8:-4])[0])
-
-
-def downgraded(data: bytes) -> bytes:
-    """The same file, saying that it is of AES_GCM_CTR_V1."""
-    start = end_start(data)
-    assert data[start : start + 2] == UNION
-    return data[:start] + CTR_UNION + data[start + 2 :]
 
 
 each_way_of_reading = pytest.mark.parametrize("reading", [read, partial(read, small_file_length=0)], ids=["read whole", "read in ranges"])

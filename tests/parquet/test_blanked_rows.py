@@ -18,12 +18,12 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.kept_twins import blank_rows_beside_twins
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnMetaData, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.twin_rewriting import TwinLayout
 from tablecrypt.parquet.uniform import UniformParquetWriter
+from tests.support.mutations import flipped
 from tests.support.twin_files import NOTE, PROTECTED, ROWS, SCHEMA, TABLE, ProtectedFile, field
 
 COLUMNS: Final = SCHEMA.names
@@ -49,13 +49,6 @@ def rows_of(file: ProtectedFile, *opened: int) -> list[dict[str, Any]]:
     table = pa.Table.from_batches(file.open(*opened, hidden=hidden).batches(file.metadata.schema.to_arrow_schema().names))
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
-
-
-def opened_by_the_table_key(file: ProtectedFile) -> bytes:
-    """All that whoever has the table's key sees of the file, values in the clear."""
-    layout = TwinLayout(source_of(file.stored), file.key_metadata).file
-    chunks = [chunk for chunk in layout.chunks() if not chunk.has_own_key]
-    return b"".join([layout.metadata.encode(), *(chunk.metadata.encode() + bytes(decrypt_chunk(chunk)) for chunk in chunks)])
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +91,7 @@ def test_one_column_key_opens_its_column_alone(blanked: Blanked) -> None:
 def test_no_value_of_a_blanked_row_is_in_what_the_tables_key_opens(file: ProtectedFile, blanked: Blanked) -> None:
     names = [f"n{position}".encode() for position in GONE if position % 5]
     values = [struct.pack("<i", len(name)) + name for name in names] + [struct.pack("<q", ROWS - 1)]
-    before, after = opened_by_the_table_key(file), opened_by_the_table_key(blanked)
+    before, after = (b"".join(each.opened_by_the_table_key()) for each in (file, blanked))
     assert all(value in before for value in values)
     assert not any(value in after for value in values)
 
@@ -164,13 +157,9 @@ def test_a_changed_byte_of_a_visible_column_is_refused(file: ProtectedFile) -> N
     for chunk in layout.row_groups[1]:
         if chunk.has_own_key:
             continue
-        changed = ProtectedFile.__new__(ProtectedFile)
-        changed.keys, changed.key_metadata = file.keys, file.key_metadata
-        stored = bytearray(file.stored)
-        stored[chunk.pages.start + chunk.pages.length // 2] ^= 1
-        changed.stored = bytes(stored)
+        stored = flipped(file.stored, chunk.pages.start + chunk.pages.length // 2)
         with pytest.raises(TamperedFileError):
-            Blanked(changed)
+            Blanked(ProtectedFile.of(stored, file.key_metadata, file.keys))
 
 
 def test_columns_that_lie_over_one_another_are_refused(file: ProtectedFile) -> None:
@@ -178,10 +167,8 @@ def test_columns_that_lie_over_one_another_are_refused(file: ProtectedFile) -> N
         first, second = (chunk.struct(3) for chunk in chunks[0][:2])
         second.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, first.integer(ColumnMetaData.DATA_PAGE_OFFSET))
 
-    changed = ProtectedFile.__new__(ProtectedFile)
-    changed.keys, changed.key_metadata, changed.stored = file.keys, file.key_metadata, file.changed(moved)
     with pytest.raises(TamperedFileError):
-        Blanked(changed)
+        Blanked(ProtectedFile.of(file.changed(moved), file.key_metadata, file.keys))
 
 
 def test_a_column_that_arrow_writes_otherwise_is_refused() -> None:

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import TamperedFileError
-from tablecrypt.parquet import coded_columns
+from tablecrypt.parquet.coded_columns import CodingLimits, coded_columns
 from tablecrypt.parquet.uniform import UniformParquetFile
+from tests.support.mutations import flipped
 from tests.support.uniform_files import LOCATION, EncryptedFile, encrypt_uniform
 
 TEXT = [None, "", "ä", 'a "quoted" name', "x" * 40]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def small_files_count() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coded_columns, "LEAST_ROWS", 1)
-        patch.setattr(coded_columns, "_SHARE", 1)
-        yield
+SMALL_FILES: Final = CodingLimits(least_rows=1, share=1)
 
 
-def file_of(rows: pa.Table, row_group: int = 1 << 20) -> tuple[EncryptedFile, UniformParquetFile]:
+def file_of(rows: pa.Table, row_group: int = 1 << 20, limits: CodingLimits = SMALL_FILES) -> tuple[EncryptedFile, UniformParquetFile]:
     encrypted = encrypt_uniform(rows, row_group_size=row_group)
-    return encrypted, UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
+    return encrypted, opened(encrypted.data, encrypted.key_metadata, limits)
+
+
+def opened(data: bytes, key_metadata: StandardKeyMetadata, limits: CodingLimits = SMALL_FILES) -> UniformParquetFile:
+    return UniformParquetFile(pa.BufferReader(data), key_metadata, LOCATION, coding=limits)
+
+
+def coded(file: UniformParquetFile, columns: list[str], row_filter: pc.Expression | None = None) -> frozenset[str]:
+    return coded_columns(file.fragment(), file.schema, columns, row_filter, SMALL_FILES)
 
 
 def rows_of(text: list[str | None], repeated: int = 1) -> pa.Table:
@@ -69,16 +74,14 @@ def test_filtered_rows_and_positions_are_those_that_were_written(text: list[str 
 def test_columns_in_small_dictionaries_are_coded_unless_they_are_compared_or_their_path_is_ambiguous() -> None:
     rows = rows_of(["one", "two", None], 2000)
     _, file = file_of(rows)
-    fragment = file.fragment()
-    assert coded_columns.coded_columns(fragment, file.schema, rows.column_names, None) == {"text", "bytes"}
-    assert coded_columns.coded_columns(fragment, file.schema, rows.column_names, pc.field("text") == "one") == {"bytes"}
-    assert coded_columns.coded_columns(fragment, file.schema, ["n", "s"], None) == frozenset()
+    assert coded(file, rows.column_names) == {"text", "bytes"}
+    assert coded(file, rows.column_names, pc.field("text") == "one") == {"bytes"}
+    assert coded(file, ["n", "s"]) == frozenset()
 
 
-def test_rows_that_one_batch_cannot_hold_come_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coded_columns, "_MOST_BYTES", 100)
+def test_rows_that_one_batch_cannot_hold_come_in_several() -> None:
     rows = rows_of(TEXT, 20)
-    _, file = file_of(rows)
+    _, file = file_of(rows, limits=replace(SMALL_FILES, most_bytes=100))
     batches = list(file.batches(["text"]))
     assert all(batch.column(0).get_total_buffer_size() <= 1000 and len(batch) <= 2 for batch in batches)
     assert pa.Table.from_batches(batches).to_pydict() == rows.select(["text"]).to_pydict()
@@ -87,14 +90,12 @@ def test_rows_that_one_batch_cannot_hold_come_in_several(monkeypatch: pytest.Mon
 def test_no_flipped_bit_in_a_coded_file_changes_a_row() -> None:
     rows = rows_of(["canary", "bird", None], 50).select(["text"])
     encrypted, file = file_of(rows)
-    assert coded_columns.coded_columns(file.fragment(), file.schema, ["text"], None) == {"text"}
+    assert coded(file, ["text"]) == {"text"}
     refused = 0
     for at in range(len(encrypted.data)):
-        changed = bytearray(encrypted.data)
-        changed[at] ^= 1 << (at * 3 % 8)
+        changed = flipped(encrypted.data, at, at * 3 % 8)
         try:
-            opened = UniformParquetFile(pa.BufferReader(bytes(changed)), encrypted.key_metadata, LOCATION)
-            assert read(opened, ["text"]).to_pydict() == rows.to_pydict()
+            assert read(opened(changed, encrypted.key_metadata), ["text"]).to_pydict() == rows.to_pydict()
         except TamperedFileError as error:
             assert error.location == LOCATION
             refused += 1

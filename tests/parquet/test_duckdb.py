@@ -15,6 +15,7 @@ import pytest
 from tablecrypt.errors import TamperedFileError
 from tablecrypt.parquet import FileKeys, dataset, encrypt, read_table
 from tests.support.modular_files import plain_file, sample_table
+from tests.support.mutations import flipped
 
 # DuckDB takes keys as text.
 KEY = "0123456789012345"
@@ -63,8 +64,7 @@ def test_what_duckdb_cannot_read_is_read_through_a_dataset(tmp_path: Path) -> No
 def test_duckdb_refuses_a_damaged_page(tmp_path: Path) -> None:
     path = tmp_path / "part-0.parquet"
     encrypt(plain_file(FLAT), path, FileKeys(KEY.encode()))
-    damaged = bytearray(path.read_bytes())
-    damaged[100] ^= 1
+    damaged = flipped(path.read_bytes(), 100)
     path.write_bytes(damaged)
     with pytest.raises(duckdb.Error):
         read_by_duckdb(path)

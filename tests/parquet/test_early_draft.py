@@ -68,11 +68,3 @@ def test_an_unsigned_plaintext_footer_is_refused() -> None:
     for work in (read_table, verify, inspect):
         with pytest.raises(TamperedFileError, match="unsigned plaintext footer"):
             work(data, KEYS)
-
-
-def test_an_algorithm_without_a_file_identifier_is_refused() -> None:
-    crypto = _struct((1, thrift.STRUCT, _struct((1, thrift.STRUCT, _struct((1, thrift.BINARY, b"prefix"))))))
-    encoded = crypto.encode() + bytes(60)
-    data = b"PARE" + encoded + struct.pack("<I", len(encoded)) + b"PARE"
-    with pytest.raises(TamperedFileError, match="aad_file_unique does not have 8 bytes"):
-        read_table(data, KEYS)

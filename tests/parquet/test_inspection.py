@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tablecrypt.errors import KeyMismatchError
 from tablecrypt.parquet import FileInspection, FileKeys, inspect
 from tests.support.modular_files import (
     AAD_PREFIX,
@@ -128,8 +127,3 @@ def test_a_plaintext_file_is_listed_too() -> None:
     }
     first = pq.ParquetFile(pa.BufferReader(PLAINTEXT)).metadata.row_group(0).column(0)
     assert next(file.modules()).offset == first.dictionary_page_offset
-
-
-def test_a_wrong_key_is_refused() -> None:
-    with pytest.raises(KeyMismatchError, match="footer"):
-        inspect(encrypted(PLAINTEXT, Mode().keys), FileKeys(bytes(16), aad_prefix=AAD_PREFIX))

@@ -11,14 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.orc
 import pytest
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, FormatError, KeyMismatchError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import AuthenticationError, FormatError, KeyMismatchError, TamperedFileError
 from tablecrypt.parquet import FileKeys, decrypt, inspect, read_table, reencrypt, verify
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, NAME_KEY, encrypted, plain_file, sample_table
+from tests.support.mutations import flipped
+from tests.support.orc_files import plain as plain_orc
 
 PREFIX = b"table/part-0"
 KEYS = FileKeys(FOOTER_KEY, {"id": ID_KEY}, PREFIX)
@@ -26,18 +27,6 @@ PLAINTEXT = plain_file(sample_table(20), row_group_size=10)
 DATA = encrypted(PLAINTEXT, KEYS)
 OF_A_TABLE = StandardKeyMetadata(Secret(FOOTER_KEY), PREFIX)
 LOCATION = "s3://bucket/part-0.parquet"
-
-
-def orc_file() -> bytes:
-    sink = pa.BufferOutputStream()
-    pa.orc.write_table(sample_table(3).select(["id"]), sink)
-    return bytes(sink.getvalue())
-
-
-def flipped(data: bytes, at: int) -> bytes:
-    changed = bytearray(data)
-    changed[at] ^= 1
-    return bytes(changed)
 
 
 def in_module(kind: str, column: str, group: int) -> int:
@@ -60,7 +49,7 @@ every_way = pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 FOREIGN = {
     "empty": (b"", "is empty"),
     "one byte": (b"x", "begins with b'x'"),
-    "ORC": (orc_file(), "begins like an ORC file"),
+    "ORC": (plain_orc(sample_table(3).select(["id"])), "begins like an ORC file"),
     "AGS1": (b"AGS1" + bytes(100), "begins like an AGS1 file"),
     "Avro": (b"Obj\x01" + bytes(100), "begins like an Avro file"),
     "ZIP": (b"PK\x03\x04" + bytes(100), "begins like a ZIP file"),
@@ -129,11 +118,6 @@ def test_in_a_table_nothing_that_does_not_fit_is_a_slip(way: Callable[[bytes, Fi
     for changed, keys in ((data, other), *((foreign, other) for foreign, _ in FOREIGN.values())):
         with pytest.raises(TamperedFileError):
             way(changed, keys)
-
-
-def test_plaintext_in_the_place_of_an_encrypted_file_stays_refused_as_plaintext() -> None:
-    with pytest.raises(PlaintextRefusedError):
-        read_table(PLAINTEXT, KEYS)
 
 
 def test_the_error_reaches_a_driver_whole() -> None:

@@ -33,6 +33,7 @@ from tests.support.modular_files import (
     plain_file,
     sample_table,
 )
+from tests.support.mutations import flipped
 
 pytestmark = pytest.mark.slow
 
@@ -265,11 +266,10 @@ def test_damage_to_one_column_is_found_when_it_alone_is_read(mode: Mode) -> None
     data = encrypted(PLAINTEXT, mode.keys)
     name = encrypted_layout(source_of(data), mode.keys).row_groups[2][1]
     for at in range(name.pages.start, name.pages.end, 7):
-        damaged = bytearray(data)
-        damaged[at] ^= 1
+        damaged = flipped(data, at)
         with pytest.raises(TamperedFileError):
-            read_table(bytes(damaged), mode.keys, ["name"])
-        assert read_table(bytes(damaged), mode.keys, ["tags"]) == TABLE.select(["tags"])
+            read_table(damaged, mode.keys, ["name"])
+        assert read_table(damaged, mode.keys, ["tags"]) == TABLE.select(["tags"])
 
 
 def test_strict_keys_refuse_a_column_in_the_clear_when_it_is_read() -> None:
@@ -299,10 +299,9 @@ def test_a_dataset_gives_what_its_keys_open() -> None:
 
 
 def test_a_dataset_of_damaged_files_gives_no_row_of_them() -> None:
-    damaged = bytearray(DATA)
-    damaged[100] ^= 1
+    damaged = flipped(DATA, 100)
     with pytest.raises(TamperedFileError, match="column id in row group 0"):
-        dataset(bytes(damaged), COLUMN_KEYS.keys).to_table()
+        dataset(damaged, COLUMN_KEYS.keys).to_table()
 
 
 def test_no_file_is_no_dataset() -> None:

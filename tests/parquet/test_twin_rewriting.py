@@ -17,7 +17,6 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import FileKeys
-from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.footer import read_footer
 from tablecrypt.parquet.kept_twins import reencrypt_beside_twins
 from tablecrypt.parquet.layout import FileCiphers, FileLayout
@@ -27,8 +26,10 @@ from tablecrypt.parquet.twin_columns import Replacement
 from tablecrypt.parquet.twin_reader import TwinAccess
 from tablecrypt.parquet.twin_rewriting import RewrittenFile, TwinLayout, rewrite_protected
 from tablecrypt.parquet.twins import twin_name
-from tablecrypt.parquet.uniform import UniformParquetFile, UniformParquetWriter
+from tablecrypt.parquet.uniform import UniformParquetFile
+from tests.support.mutations import flipped
 from tests.support.twin_files import EMAIL, NOTE, PROTECTED, ROWS, SCHEMA, SECRET, SSN, TABLE, ProtectedFile
+from tests.support.uniform_files import encrypt_uniform
 
 COLUMNS: Final = SCHEMA.names
 
@@ -93,12 +94,8 @@ def file() -> ProtectedFile:
 @pytest.fixture(scope="module")
 def uniform() -> tuple[bytes, StandardKeyMetadata]:
     """The same rows as a writer leaves them that knows nothing of protected columns."""
-    key_metadata = StandardKeyMetadata.generate(16, secrets.token_bytes)
-    sink = pa.BufferOutputStream()
-    writer = UniformParquetWriter(sink, SCHEMA, key_metadata, compression="none", write_page_index=True)
-    writer.write(TABLE, 300)
-    writer.close()
-    return sink.getvalue().to_pybytes(), key_metadata
+    plain = encrypt_uniform(TABLE, row_group_size=300, compression="none", write_page_index=True)
+    return plain.data, StandardKeyMetadata(plain.key_metadata.encryption_key, plain.key_metadata.aad_prefix)
 
 
 def test_the_same_columns_come_under_fresh_keys(file: ProtectedFile) -> None:
@@ -120,8 +117,9 @@ def test_columns_of_a_file_from_before_are_protected_and_the_others_are_as_they_
     assert new.rows() == TABLE.to_pylist()
     assert new.verified().complete
     assert rows_of(new.open((), PROTECTED)) == rows_of(file.open(hidden=PROTECTED)), "covers are those that a writer makes"
-    assert not [text for text in opened_by_the_table_key(new) if SECRET.search(text)]
-    assert any(b"n7" in text for text in opened_by_the_table_key(new)), "unprotected text is found, so the search finds text"
+    opened = ProtectedFile.of(new.stored, new.key_metadata, new.keys).opened_by_the_table_key()
+    assert not [text for text in opened if SECRET.search(text)]
+    assert any(b"n7" in text for text in opened), "unprotected text is found, so the search finds text"
 
 
 def test_error_covers_fail_in_readers_that_know_nothing_of_them(file: ProtectedFile, uniform: tuple[bytes, StandardKeyMetadata]) -> None:
@@ -189,11 +187,10 @@ def test_a_file_whose_twin_is_under_the_tables_key_is_refused(file: ProtectedFil
 def test_a_changed_byte_of_a_twin_ends_the_rewriting(file: ProtectedFile) -> None:
     layout = FileLayout(source := source_of(file.stored), footer := read_footer(source), FileCiphers(footer, file.all_keys))
     twin = next(chunk for chunk in layout.chunks() if chunk.path[0] == twin_name(SSN))
-    stored = bytearray(file.stored)
-    stored[twin.pages.start + twin.pages.length // 2] ^= 1
+    stored = flipped(file.stored, twin.pages.start + twin.pages.length // 2)
     for covers in (COVERS, {}):
         with pytest.raises(TamperedFileError):
-            Rewritten(file, bytes(stored), file.key_metadata, covers)
+            Rewritten(file, stored, file.key_metadata, covers)
 
 
 def test_a_twin_of_another_file_is_not_taken_over(file: ProtectedFile) -> None:
@@ -207,8 +204,7 @@ def test_a_file_comes_under_another_dek_without_its_column_keys_and_its_twins_st
     file = ProtectedFile(**options)
     stored, key_metadata = beside_twins(file.stored, file.key_metadata)
     assert len(stored) == len(file.stored)
-    moved = ProtectedFile.__new__(ProtectedFile)
-    moved.stored, moved.key_metadata, moved.keys = stored, key_metadata, file.keys
+    moved = ProtectedFile.of(stored, key_metadata, file.keys)
     assert moved.read(COLUMNS, *PROTECTED).to_pylist() == TABLE.to_pylist()
     assert rows_of(moved.open(hidden=PROTECTED)) == rows_of(file.open(hidden=PROTECTED))
     assert parquet.verify(stored, moved.all_keys).complete
@@ -254,14 +250,9 @@ def _written(table: pa.Table, protected: tuple[int, ...], group: int) -> tuple[b
     if protected:
         file = ProtectedFile(table, protected, row_group_size=group)
         return file.stored, file.key_metadata, file
-    key_metadata = StandardKeyMetadata.generate(16, secrets.token_bytes)
-    sink = pa.BufferOutputStream()
-    writer = UniformParquetWriter(sink, table.schema, key_metadata)
-    writer.write(table, group)
-    writer.close()
-    unused = ProtectedFile.__new__(ProtectedFile)
-    unused.key_metadata, unused.keys = key_metadata, {}
-    return sink.getvalue().to_pybytes(), key_metadata, unused
+    plain = encrypt_uniform(table, row_group_size=group)
+    key_metadata = StandardKeyMetadata(plain.key_metadata.encryption_key, plain.key_metadata.aad_prefix)
+    return plain.data, key_metadata, ProtectedFile.of(plain.data, key_metadata, {})
 
 
 def beside_twins(stored: bytes, key_metadata: StandardKeyMetadata) -> tuple[bytes, StandardKeyMetadata]:
@@ -269,12 +260,3 @@ def beside_twins(stored: bytes, key_metadata: StandardKeyMetadata) -> tuple[byte
     out = io.BytesIO()
     assert reencrypt_beside_twins(io.BytesIO(stored), out, key_metadata, new, "old") == len(stored)
     return out.getvalue(), new
-
-
-def opened_by_the_table_key(file: Rewritten) -> list[bytes]:
-    layout = file.layout.file
-    opened = [layout.metadata.encode()]
-    for chunk in layout.chunks():
-        if not chunk.has_own_key:
-            opened += [chunk.metadata.encode(), bytes(decrypt_chunk(chunk))]
-    return opened

@@ -18,13 +18,13 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import FileKeys, thrift
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
-from tablecrypt.parquet.footer import read_footer
-from tablecrypt.parquet.layout import FileCiphers, FileLayout
+from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, FileMetaData, SchemaElement, Struct
 from tablecrypt.parquet.twin_reader import TwinAccess
 from tablecrypt.parquet.twins import twin_name
 from tablecrypt.parquet.uniform import UniformParquetFile
+from tests.support.mutations import flipped
 from tests.support.twin_files import EMAIL, ID, NOTE, PAID, PHONES, PROTECTED, ROWS, SCHEMA, SECRET, SSN, TABLE, TAGS, ProtectedFile, field
 
 
@@ -113,18 +113,12 @@ def test_the_twins_are_columns_by_the_specification(file: ProtectedFile) -> None
 @pytest.mark.parametrize("options", [{}, {"compression": "none"}, {"use_dictionary": False}], ids=["zstd", "uncompressed", "plain pages"])
 def test_the_key_of_the_table_opens_nothing_of_a_protected_column(options: dict[str, Any]) -> None:
     file = ProtectedFile(**options)
-    source = source_of(file.stored)
-    footer = read_footer(source)
-    layout = FileLayout(
-        source, footer, FileCiphers(footer, FileKeys(file.key_metadata.encryption_key, aad_prefix=file.key_metadata.aad_prefix))
-    )
-    opened = [layout.metadata.encode(), *(chunk.encode() for each in layout.metadata.structs(FileMetaData.ROW_GROUPS) for chunk in [each])]
-    for chunk in layout.chunks():
+    keys = FileKeys(file.key_metadata.encryption_key, aad_prefix=file.key_metadata.aad_prefix)
+    for chunk in encrypted_layout(source_of(file.stored), keys).chunks():
         if chunk.has_own_key:
             with pytest.raises(KeyNotFoundError):
                 decrypt_chunk(chunk)
-        else:
-            opened += [chunk.metadata.encode(), bytes(decrypt_chunk(chunk))]
+    opened = file.opened_by_the_table_key()
     assert not [each for each in opened if SECRET.search(each)]
     assert any(b"masked" in each or b"n7" in each for each in opened), "unprotected text is found, so the search finds text"
 
@@ -227,17 +221,10 @@ def test_a_twin_of_another_file_does_not_open_though_the_table_key_is_the_same()
 
 
 def test_a_changed_byte_of_a_twin_gives_no_values(file: ProtectedFile) -> None:
-    layouts: list[int] = []
-    source = source_of(file.stored)
-    footer = read_footer(source)
-    keys = file.all_keys
-    for chunk in FileLayout(source, footer, FileCiphers(footer, keys)).chunks():
-        if chunk.path[0] == twin_name(SSN):
-            layouts.append(chunk.pages.start + chunk.pages.length // 2)
-    stored = bytearray(file.stored)
-    stored[layouts[0]] ^= 1
+    twin = next(chunk for chunk in encrypted_layout(source_of(file.stored), file.all_keys).chunks() if chunk.path[0] == twin_name(SSN))
+    stored = flipped(file.stored, twin.pages.start + twin.pages.length // 2)
     with pytest.raises(TamperedFileError):
-        file.read(["ssn"], SSN, stored=bytes(stored))
+        file.read(["ssn"], SSN, stored=stored)
 
 
 _VALUES: Final[dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]]] = {

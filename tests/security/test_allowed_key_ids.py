@@ -23,9 +23,8 @@ from tablecrypt.spark.job_keys import issue_job
 from tablecrypt.spark.network import kms_properties
 from tests.support import command
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.edited_metadata import edited, unpinned_catalog
-from tests.support.key_tables import SCHEMA, keks, rows
+from tests.support.edited_metadata import edited
+from tests.support.tables import MASTER_KEY, SCHEMA, encrypted_sql_catalog, keks, new_table, rows, unpinned_catalog
 
 ONLY_OURS = {"encryption.allowed-key-ids": f"{MASTER_KEY}, alias/other-*"}
 
@@ -43,9 +42,7 @@ def careless(tmp_path: Path, aws: AwsServer) -> Catalog:
 
 
 def made(catalog: Catalog, key_id: str, name: str = "db.t") -> Table:
-    table = catalog.create_table(name, SCHEMA, properties={"encryption.key-id": key_id})
-    table.append(rows(0))
-    return table
+    return new_table(catalog, name, appends=[rows(0)], properties={"encryption.key-id": key_id})
 
 
 @contextmanager
@@ -151,7 +148,7 @@ def test_a_table_cannot_widen_the_list(tmp_path: Path, aws: AwsServer) -> None:
     widened = {"encryption.key-id": aws.new_key(), "encryption.allowed-key-ids": "*"}
     with pytest.raises(ConfigurationError, match="is a property of a catalog"):
         catalog.create_table("db.new", SCHEMA, properties=widened)
-    table = catalog.create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    table = new_table(catalog)
     with pytest.raises(MasterKeyRefusedError):
         edited(table, lambda metadata: metadata["properties"].update(widened))
 

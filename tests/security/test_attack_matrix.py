@@ -31,8 +31,8 @@ from tests.security.matrix.readers import READERS, Reader
 from tests.security.matrix.scene import Scene
 from tests.support.aws import AwsServer
 from tests.support.lying_rest_server import LyingRestServer
-from tests.support.maintained_table import path_of
 from tests.support.misleading_kms import CLASS as MISLEADING_KMS
+from tests.support.tables import path_of
 
 THREAT_MODEL = Path(__file__).parents[2] / "docs" / "threat-model.md"
 LYING = {"encryption.kms-type": "", "encryption.kms-impl": MISLEADING_KMS, "encryption.kms.cache-ttl-ms": "0"}

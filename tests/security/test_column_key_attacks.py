@@ -29,21 +29,16 @@ from tablecrypt.keys.key_ring import COLUMN_KEK, EncryptedKey
 from tablecrypt.maintenance import FindingKind
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.protection.guard import GUARD, METRICS_PREFIX, changed_guard
-from tablecrypt.table.protection.policy import policy_of
+from tablecrypt.table.protection.guard import GUARD, METRICS_PREFIX
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.protected_tables import SSN, TABLE_KEY, Clients, clients, metadata_of, protected_table
+from tests.support.protected_tables import SSN, TABLE_KEY, Clients, protected_table
 from tests.support.table_files import TableFiles
+from tests.support.tables import metadata_of, metadata_path, new_table
 
 ROWS = pa.table({"id": [1, 2, 3], "ssn": ["SSN-0001", "SSN-0002", "SSN-0003"], "note": ["a", "b", "c"]})
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 @pytest.fixture
@@ -198,7 +193,7 @@ def test_a_copy_elsewhere_says_in_its_lists_what_is_protected(both: Clients, peo
 def test_a_pinned_table_whose_protection_was_edited_away_is_not_loaded(both: Clients, people: EncryptedTable, tmp_path: Path) -> None:
     pinned = EncryptedSqlCatalog("prod", **{**both.payroll.properties, "encryption.pins": str(tmp_path / "pins.json")})
     pinned.load_table(people.name())
-    Path(people.metadata_location.removeprefix("file://")).write_text(_dropped_both(people).metadata.model_dump_json())
+    metadata_path(people).write_text(_dropped_both(people).metadata.model_dump_json())
     with pytest.raises(TamperedFileError, match="metadata"):
         pinned.load_table(people.name())
 
@@ -215,14 +210,6 @@ def test_equality_deletes_by_a_protected_column_are_not_read(both: Clients, peop
             list(reader.batches(EncryptedFileScanTask(task.file, {delete}, data_sequence_number=1)))
         batches = list(reader.batches(EncryptedFileScanTask(task.file, {by_id}, data_sequence_number=1)))
         assert pa.Table.from_batches(batches)["id"].to_pylist() == [1, 3]
-
-
-def test_a_renamed_column_has_no_metrics_under_its_new_name_either(people: EncryptedTable) -> None:
-    with people.update_schema() as change:
-        change.rename_column("ssn", "social")
-    assert people.properties["write.metadata.metrics.column.social"] == "none"
-    assert changed_guard(people.properties, policy_of(people.metadata), people.schema()) == {}
-    assert not m.audit(people).findings
 
 
 def test_entries_of_another_table_open_nothing_here(both: Clients, people: EncryptedTable) -> None:
@@ -272,16 +259,8 @@ def test_a_shredded_column_is_gone_from_every_snapshot_and_the_rest_is_there(bot
     assert fresh.scan().to_arrow().num_rows == 6
 
 
-def test_a_rotation_of_column_keks_leaves_all_files_readable(both: Clients, people: EncryptedTable) -> None:
-    m.rotate_column_keks(people)
-    m.rotate_kek(people)
-    people.append(ROWS)
-    assert ssn(cast("EncryptedTable", both.payroll.load_table(people.name()))) == ["SSN-0001", "SSN-0002", "SSN-0003"] * 2
-
-
 def test_a_rewrite_brings_files_in_line_after_protection_was_added_and_removed(both: Clients) -> None:
-    table = cast("EncryptedTable", both.payroll.create_table("db.late", ROWS.schema, properties={"encryption.key-id": TABLE_KEY}))
-    table.append(ROWS)
+    table = new_table(both.payroll, "db.late", appends=[ROWS], properties={"encryption.key-id": TABLE_KEY})
     with table.transaction() as transaction:
         transaction.set_properties({"encryption.column-keys": "pii: ssn"})
     assert {finding.kind for finding in m.audit(table).tables[0].findings} >= {FindingKind.COLUMN_EXPOSED}

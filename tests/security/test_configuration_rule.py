@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -26,24 +26,35 @@ from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedRestCatalog, encrypted
 from tests.support.aws import AwsServer
-from tests.support.canary_module import canary_module
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.plaintext import CANARY
+from tests.support.glue import glue_properties
 from tests.support.plaintext_scan import unwatch
 from tests.support.rest_proxy import Answer, Forward, Request, RestProxy
+from tests.support.tables import ENCRYPTED, ROWS, encrypted_sql_catalog, metadata_path, new_table
 
-ENCRYPTED = {"encryption.key-id": MASTER_KEY}
-ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
 CODE_OF_TABLES = [each.name for each in names.registered() if each.names_code and not each.name.endswith(".")]
 KINDS = ("glue", "sql", "memory", "made")
+CANARY_MODULE = "tablecrypt_canary_module"
 BUILTINS = ["builtins.exec", "subprocess.Popen", "os.system"]
 EDIT = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture
-def canary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with canary_module(tmp_path_factory.mktemp("canary")) as path:
-        yield path
+def canary(tmp_path: Path) -> Iterator[str]:
+    """The path of a class in a module that must not be imported."""
+    folder, marker = tmp_path / "canary", tmp_path / "imported"
+    folder.mkdir()
+    (folder / f"{CANARY_MODULE}.py").write_text(
+        f"open({str(marker)!r}, 'w').close()\n\n\nclass Canary:\n    def __init__(self, *given):\n        raise SystemError('called')\n",
+        encoding="utf-8",
+    )
+    sys.path.insert(0, str(folder))
+    try:
+        yield f"{CANARY_MODULE}.Canary"
+    finally:
+        sys.path.remove(str(folder))
+        imported = CANARY_MODULE in sys.modules or marker.exists()
+        sys.modules.pop(CANARY_MODULE, None)
+    assert not imported, f"{CANARY_MODULE} was imported"
 
 
 @pytest.fixture
@@ -82,16 +93,7 @@ def made_catalog(kind: str, folder: Path, aws: AwsServer, properties: dict[str, 
     else:
         bucket = aws.bucket(f"rule-{uuid.uuid4().hex[:12]}")
         unwatch(f"s3://{bucket}")
-        catalog = load_catalog(
-            "glue",
-            **{
-                "py-catalog-impl": "tablecrypt_catalog.EncryptedGlueCatalog",
-                "glue.endpoint": aws.endpoint,
-                "glue.region": aws.region,
-                "warehouse": f"s3://{bucket}/warehouse",
-                **common,
-            },
-        )
+        catalog = load_catalog("glue", **{**glue_properties(aws, bucket), **properties})
     catalog.create_namespace_if_not_exists("db")
     for left in catalog.list_tables("db"):
         catalog.drop_table(left)
@@ -104,8 +106,7 @@ def catalog(request: pytest.FixtureRequest, unwatched_warehouse: Path, aws: AwsS
 
 
 def test_a_table_that_names_code_is_refused_before_anything_is_imported(catalog: Catalog, canary: str) -> None:
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
+    table = new_table(catalog, appends=[ROWS])
     for name, code in itertools.product(CODE_OF_TABLES, (canary, *BUILTINS)):
         location = edited(table, setting({name: code}))
         with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")):
@@ -115,7 +116,7 @@ def test_a_table_that_names_code_is_refused_before_anything_is_imported(catalog:
 @pytest.mark.parametrize("name", ["py-io-impl", "write.py-location-provider.impl", "s3.retry-strategy-impl"])
 def test_a_plain_table_that_names_code_is_refused_too(catalog: Catalog, canary: str, name: str) -> None:
     """The traces of encryption are the attacker's to remove: what is plain now is what was encrypted a moment ago."""
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+    table = new_table(catalog, schema=ROWS.schema)
 
     def plain(metadata: dict[str, Any]) -> None:
         metadata["properties"] = {name: canary}
@@ -131,10 +132,9 @@ def test_an_edit_in_place_is_refused_by_the_pin_and_imports_nothing(unwatched_wa
     pins = {"encryption.pins": str(unwatched_warehouse / "pins.json")}
     for kind in ("sql", "made"):
         catalog = made_catalog(kind, unwatched_warehouse, aws, pins if kind == "made" else {})
-        table = catalog.create_table(f"db.{kind}", ROWS.schema, properties=ENCRYPTED)
-        table.append(ROWS)
+        table = new_table(catalog, f"db.{kind}", appends=[ROWS])
         catalog.load_table(f"db.{kind}")
-        path = Path(table.metadata_location.removeprefix("file://"))
+        path = metadata_path(table)
         honest = path.read_text(encoding="utf-8")
         for properties in ({"py-io-impl": canary}, {"owner": "somebody else"}, {"s3.endpoint": "http://stranger"}):
             forged = json.loads(honest)
@@ -153,7 +153,7 @@ def test_no_client_gives_a_table_a_property_that_names_code(catalog: Catalog, ca
             catalog.create_table("db.t", ROWS.schema, properties=properties)
         with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")):
             catalog.create_table_transaction("db.t", ROWS.schema, properties=properties)
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+    table = new_table(catalog, schema=ROWS.schema)
     with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")), table.transaction() as transaction:
         transaction.set_properties({name: canary})
     assert name not in catalog.load_table("db.t").properties
@@ -165,8 +165,7 @@ def test_the_clients_own_classes_are_used(unwatched_warehouse: Path, aws: AwsSer
         "write.py-location-provider.impl": "pyiceberg.table.locations.ObjectStoreLocationProvider",
     }
     catalog = made_catalog("sql", unwatched_warehouse, aws, own)
-    table = catalog.create_table("db.t", ROWS.schema, properties={**ENCRYPTED, **own})
-    table.append(ROWS)
+    new_table(catalog, appends=[ROWS], properties=own)
     loaded = catalog.load_table("db.t")
     assert type(loaded.io.inner).__name__ == "FsspecFileIO"  # type: ignore[attr-defined]
     assert type(loaded.location_provider()).__name__ == "ObjectStoreLocationProvider"
@@ -191,8 +190,7 @@ def test_a_table_sends_the_clients_credentials_nowhere(aws: AwsServer, unwatched
     bucket = aws.bucket(f"rule-{uuid.uuid4().hex[:12]}")
     unwatch(f"s3://{bucket}")
     catalog = encrypted_sql_catalog(unwatched_warehouse, aws, {"warehouse": f"s3://{bucket}/w", "gcs.oauth2.token": "google-token"})
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
+    table = new_table(catalog, appends=[ROWS])
     hostile = dict.fromkeys(RECEIVERS, stranger.uri) | {
         "s3.signer": "S3V4RestSigner",
         "s3.access-key-id": "stranger",
@@ -230,10 +228,7 @@ class HostileServer:
 def server(aws: AwsServer, unwatched_warehouse: Path) -> Iterator[HostileServer]:
     bucket = aws.bucket(f"rule-{uuid.uuid4().hex[:12]}")
     unwatch(f"s3://{bucket}")
-    table = encrypted_sql_catalog(unwatched_warehouse, aws, {"warehouse": f"s3://{bucket}/w"}).create_table(
-        "db.t", ROWS.schema, properties=ENCRYPTED
-    )
-    table.append(ROWS)
+    table = new_table(encrypted_sql_catalog(unwatched_warehouse, aws, {"warehouse": f"s3://{bucket}/w"}), appends=[ROWS])
     with table.io.new_input(table.metadata_location).open() as stream, RestProxy("http://nowhere") as proxy:
         yield HostileServer(proxy, json.loads(stream.read()), table.metadata_location)
 

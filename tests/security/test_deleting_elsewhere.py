@@ -18,20 +18,17 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import LongType, NestedField, StringType
 from sqlalchemy import text
 
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError, TablecryptError
 from tablecrypt.maintenance import migrate, reencrypt, remove_orphan_files, shred
 from tablecrypt_catalog import encrypted
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.tables import MASTER_KEY, SCHEMA, encrypted_sql_catalog, folder_of, path_of
 
 pytestmark = pytest.mark.slow
 
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
 ROWS = pa.table({"id": [1, 2, 3], "note": ["a", "b", None]}, schema=SCHEMA.as_arrow())
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
 KEY = b"-----BEGIN OPENSSH PRIVATE KEY-----"
@@ -52,7 +49,7 @@ class Store:
         if self._bucket is not None:
             self._s3.put_object(Bucket=self._bucket, Key=self._key(location), Body=content)
         else:
-            path = Path(location.removeprefix("file://"))
+            path = path_of(location)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         return location
@@ -60,13 +57,13 @@ class Store:
     def read(self, location: str) -> bytes:
         if self._bucket is not None:
             return bytes(self._s3.get_object(Bucket=self._bucket, Key=self._key(location))["Body"].read())
-        return Path(location.removeprefix("file://")).read_bytes()
+        return path_of(location).read_bytes()
 
     def list(self, folder: str) -> list[str]:
         if self._bucket is not None:
             answer = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=f"{self._key(folder)}/")
             return [f"s3://{self._bucket}/{each['Key']}" for each in answer.get("Contents", ()) if not each["Key"].endswith("/")]
-        return [f"file://{path}" for path in Path(folder.removeprefix("file://")).rglob("*") if path.is_file()]
+        return [f"file://{path}" for path in path_of(folder).rglob("*") if path.is_file()]
 
 
 @dataclass
@@ -143,8 +140,8 @@ def scene_of(store: Store, catalog: Any) -> Scene:
     decoy = store.write(f"{store.root}/warehouse/db/backup/data/x.parquet", b"PAR1 somebody else's")
     victims = [key, inside, decoy, *store.list(other.location())]
     if store.root.startswith("file://"):
-        link = Path(f"{table.location()}/data/link".removeprefix("file://"))
-        link.symlink_to(f"{other.location()}/data".removeprefix("file://"))
+        link = path_of(f"{table.location()}/data/link")
+        link.symlink_to(folder_of(other) / "data")
     return Scene(store, catalog, table, other, {location: store.read(location) for location in victims})
 
 

@@ -23,10 +23,9 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.command import Command
-from tests.support.key_tables import SCHEMA, rows
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
+from tests.support.tables import MASTER_KEY, SCHEMA, encrypted_sql_catalog, folder_of, rows
 
 ROOT: Final = Path(__file__).parents[2]
 LATER: Final = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
@@ -83,9 +82,7 @@ KEEPS: Final[dict[str, Operation]] = {
     "rotate_column_keks": m.rotate_column_keks,
     "rotate_kek": m.rotate_kek,
     "verify": m.verify,
-    "write_evidence": lambda table: m.write_evidence(
-        m.audit(table), Path(table.location().removeprefix("file://")).parent / "evidence.zip"
-    ),
+    "write_evidence": lambda table: m.write_evidence(m.audit(table), folder_of(table).parent / "evidence.zip"),
 }
 COMMANDS_THAT_DELETE: Final = (
     ("orphans", "db.t", "--older-than", "2100-01-01", "--yes"),
@@ -135,14 +132,13 @@ def table(catalog: EncryptedSqlCatalog, aws: AwsServer) -> Table:
     for first in (0, 100):
         table.append(rows(first))
     table.delete("id = 3")
-    Path(table.location().removeprefix("file://"), "data", "left-over.parquet").write_bytes(b"left over")
+    (folder_of(table) / "data" / "left-over.parquet").write_bytes(b"left over")
     return table
 
 
 @pytest.fixture
 def command(catalog: EncryptedSqlCatalog) -> Command:
-    given = ("uri", "warehouse", "encryption.kms-type", "kms.endpoint", "client.region")
-    return Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **{name: str(catalog.properties[name]) for name in given}})
+    return Command.of(catalog)
 
 
 def stored(folder: Path) -> dict[Path, bytes]:
@@ -175,7 +171,7 @@ def test_a_dry_run_says_what_would_go(table: Table, unwatched_warehouse: Path, o
 
 @pytest.mark.parametrize("operation", KEEPS)
 def test_what_deletes_no_files_goes_on(table: Table, operation: str) -> None:
-    folder = Path(table.location().removeprefix("file://"))
+    folder = folder_of(table)
     before = stored(folder)
 
     KEEPS[operation](table)
@@ -185,7 +181,7 @@ def test_what_deletes_no_files_goes_on(table: Table, operation: str) -> None:
 
 def test_a_migration_that_keeps_plaintext_goes_on(table: Table, unwatched_warehouse: Path) -> None:
     plain = table.catalog.load_table("db.plain")
-    folder = Path(plain.location().removeprefix("file://"))
+    folder = folder_of(plain)
     before = stored(folder)
     with pytest.raises(ConfigurationError, match=r"keep them: keep_plaintext=True \(--keep-plaintext\)"):
         m.migrate(plain, MASTER_KEY)
@@ -233,7 +229,7 @@ def test_older_metadata_goes_after_a_commit_as_in_iceberg_java(table: Table) -> 
         transaction.set_properties({"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"})
     for number in range(3):
         table.append(rows(200 + number, 1))
-    kept = list(Path(table.location().removeprefix("file://"), "metadata").glob("*.metadata.json"))
+    kept = list((folder_of(table) / "metadata").glob("*.metadata.json"))
     assert len([path for path in kept if path.name >= Path(table.metadata.metadata_log[0].metadata_file).name]) == 2
 
 

@@ -16,8 +16,8 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from tablecrypt.errors import TamperedFileError
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY
-from tests.support.edited_metadata import edited, unpinned_catalog
+from tests.support.edited_metadata import edited
+from tests.support.tables import new_table, unpinned_catalog
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
@@ -32,9 +32,7 @@ ROWS = pa.table({"id": [1, 2, 3], "name": ["ann", "bob", "eve"], "city": ["x", "
 @pytest.fixture
 def table(tmp_path: Path, aws: AwsServer) -> Table:
     catalog = unpinned_catalog(tmp_path, aws)
-    table = catalog.create_table("db.t", SCHEMA, partition_spec=SPEC, properties={"encryption.key-id": MASTER_KEY})
-    table.append(ROWS)
-    return table
+    return new_table(catalog, schema=SCHEMA, appends=[ROWS], partitioned_by=SPEC)
 
 
 def _fields(metadata: dict[str, Any]) -> list[dict[str, Any]]:

@@ -18,8 +18,8 @@ from tablecrypt.maintenance import audit, relocate, remove_orphan_files, verify
 from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata import REQUIRED_KEYS, MetadataFile
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY
-from tests.support.edited_metadata import edited, read_metadata, unpinned_catalog
+from tests.support.edited_metadata import edited, read_metadata
+from tests.support.tables import MASTER_KEY, metadata_path, new_table, path_of, unpinned_catalog
 from tests.support.vectors import VECTORS
 
 ROWS = pa.table({"id": [1, 2, 3], "nested": [{"a": 1}, {"a": 2}, None]})
@@ -35,10 +35,7 @@ def catalog(tmp_path: Path, aws: AwsServer) -> Catalog:
 
 @pytest.fixture
 def table(catalog: Catalog) -> Table:
-    table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": MASTER_KEY})
-    table.append(ROWS)
-    table.append(ROWS)
-    return table
+    return new_table(catalog, appends=[ROWS, ROWS])
 
 
 def _field(metadata: dict[str, Any], *path: int) -> dict[str, Any]:
@@ -76,7 +73,7 @@ def test_a_key_that_a_hash_leaves_out_is_refused_and_named(table: Table, key: st
 
 @pytest.mark.parametrize("old", ['"location":', '"name":"id"', '"key-id":', '"operation":', '"KEY_TIMESTAMP":', '"encryption.key-id":'])
 def test_a_key_that_stands_twice_is_refused_and_named(table: Table, old: str) -> None:
-    path = Path(table.metadata_location.removeprefix("file://"))
+    path = metadata_path(table)
     text, name = path.read_text(), old.split('"')[1]
     assert old in text
     path.write_text(text.replace(old, f'"{name}":"another",{old}', 1))
@@ -110,7 +107,7 @@ def test_a_plain_table_is_read_as_pyiceberg_reads_it(catalog: Catalog) -> None:
 
 @pytest.mark.parametrize("text", ["NaN", "1" * 5000, '"\\ud800"', "[" * 100_000, '{"a": 1e999}', "\ufeff1"])
 def test_json_that_only_python_reads_is_a_format_error(table: Table, text: str) -> None:
-    content = Path(table.metadata_location.removeprefix("file://")).read_text()
+    content = metadata_path(table).read_text()
     broken = content.replace('"last-column-id":', f'"last-column-id":{text},"was":', 1).encode()
     with pytest.raises(FormatError, match=r"metadata\.json"):
         MetadataFile(table.metadata_location, broken).parse()
@@ -223,7 +220,7 @@ def test_what_a_store_says_of_a_manifest_list_elsewhere_is_a_named_error_and_a_f
 
 
 def test_what_the_store_says_of_a_manifest_list_in_its_place_stays_as_it_is(table: Table) -> None:
-    path = Path(table.current_snapshot().manifest_list.removeprefix("file://"))  # type: ignore[union-attr]
+    path = path_of(table.current_snapshot().manifest_list)  # type: ignore[union-attr]
     path.unlink()
     with pytest.raises(FileNotFoundError):
         table.refresh().scan().to_arrow()

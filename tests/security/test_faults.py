@@ -26,10 +26,10 @@ from tests.support.aws import AwsServer
 from tests.support.fault_operations import OPERATIONS, Operation
 from tests.support.fault_scene import BucketStorage, FolderStorage, Scene
 from tests.support.forking import fork_to, wait_for
-from tests.support.key_tables import rows
-from tests.support.kill_points import dying_at, failing_at, mortal
+from tests.support.kill_points import dying_at, failing_at, mortal_databases
 from tests.support.postgres import PostgresServer
 from tests.support.s3_server import S3Server
+from tests.support.tables import rows
 
 Fault = Literal["kill -9", "before", "after"]
 FAULTS: tuple[Fault, ...] = ("kill -9", "before", "after")
@@ -137,9 +137,9 @@ def struck(trial: Trial, fault: Fault, numbers: Iterable[int]) -> int:
 
 
 @pytest.fixture
-def local(unwatched_warehouse: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    mortal(monkeypatch)
-    return Scene(FolderStorage(unwatched_warehouse), f"sqlite:///{unwatched_warehouse}/catalog.db", aws)
+def local(unwatched_warehouse: Path, aws: AwsServer) -> Iterator[Scene]:
+    with mortal_databases():
+        yield Scene(FolderStorage(unwatched_warehouse), f"sqlite:///{unwatched_warehouse}/catalog.db", aws)
 
 
 @pytest.fixture(scope="module")
@@ -173,10 +173,10 @@ def test_a_fault_at_any_step_leaves_the_table_as_before_or_as_after(
 @pytest.mark.timeout(7200)
 @each_fault
 @each_operation
+@mortal_databases()
 def test_so_it_is_on_postgresql(
-    unwatched_warehouse: Path, aws: AwsServer, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, operation: Operation, fault: Fault
+    unwatched_warehouse: Path, aws: AwsServer, postgres: PostgresServer, operation: Operation, fault: Fault
 ) -> None:
-    mortal(monkeypatch)
     trial = Trial(Scene(FolderStorage(unwatched_warehouse), postgres.new_database(), aws), operation)
     assert struck(trial, fault, around_commits(trial.steps)) >= LEAST[fault]
 
@@ -185,11 +185,9 @@ def test_so_it_is_on_postgresql(
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("fault", ["before", "after"])
 @each_operation
-def test_so_it_is_on_s3(
-    unwatched_warehouse: Path, aws: AwsServer, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, operation: Operation, fault: Fault
-) -> None:
+@mortal_databases()
+def test_so_it_is_on_s3(unwatched_warehouse: Path, aws: AwsServer, s3_server: S3Server, operation: Operation, fault: Fault) -> None:
     """Only within this process: Arrow's client of S3 does not live through a fork."""
-    mortal(monkeypatch)
     bucket = BucketStorage(s3_server, f"faults-{uuid.uuid4().hex[:12]}")
     trial = Trial(Scene(bucket, f"sqlite:///{unwatched_warehouse}/catalog.db", aws), operation)
     assert struck(trial, fault, range(1, len(trial.steps) + 1, 3)) >= LEAST[fault]

@@ -11,10 +11,9 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.table import Table
 from sqlalchemy import text
 
@@ -33,32 +32,40 @@ from tablecrypt.maintenance import audit, prune_keys, relocate, remove_orphan_fi
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.command import Command
-from tests.support.edited_metadata import edited, read_metadata, unpinned_catalog
-from tests.support.key_tables import keks, rows, state, table_with_history
+from tests.support.edited_metadata import edited, put_as_next_version, read_metadata
 from tests.support.lying_rest_server import LyingRestServer
-from tests.support.maintained_table import path_of
+from tests.support.noting_io import NOTING_IO, opened_files
+from tests.support.tables import (
+    MASTER_KEY,
+    current_snapshot,
+    encrypted_sql_catalog,
+    folder_of,
+    keks,
+    metadata_path,
+    path_of,
+    rows,
+    state,
+    table_with_history,
+    unpinned_catalog,
+)
 
 pytestmark = pytest.mark.slow
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
 Edit = Callable[[dict[str, Any]], object]
 
 
-class CountingIO(PyArrowFileIO):
-    """Notes each file that is asked for."""
-
-    opened: ClassVar[list[str]] = []
-
-    def new_input(self, location: str) -> PyArrowFile:
-        self.opened.append(location)
-        return super().new_input(location)
-
-
 def forget(catalog: EncryptedSqlCatalog) -> None:
     """Make every client of the database one that sees its tables for the first time."""
     with catalog.engine.begin() as connection:
         connection.execute(text("DELETE FROM tablecrypt_pins"))
+
+
+def point(catalog: EncryptedSqlCatalog, metadata: Path) -> None:
+    """Have the catalog say that the metadata of db.t is there."""
+    with catalog.engine.begin() as connection:
+        statement = "UPDATE iceberg_tables SET metadata_location = :there WHERE table_name = 't'"
+        connection.execute(text(statement), {"there": metadata.as_uri()})
 
 
 @pytest.fixture
@@ -83,7 +90,7 @@ def payroll(unwatched_warehouse: Path) -> Path:
 def first_seen(catalog: EncryptedSqlCatalog, table: Table, edit: Edit) -> Table:
     metadata = read_metadata(table)
     edit(metadata)
-    path_of(table.metadata_location).write_text(json.dumps(metadata))
+    metadata_path(table).write_text(json.dumps(metadata))
     forget(catalog)
     return catalog.load_table("db.t")
 
@@ -150,7 +157,7 @@ def test_a_path_that_first_seen_metadata_adds_is_not_swept_after_this_client_set
 
 
 def test_an_honest_table_is_swept_and_purged_on_first_sight(catalog: EncryptedSqlCatalog, table: Table) -> None:
-    left = path_of(table.location()) / "data" / "left.parquet"
+    left = folder_of(table) / "data" / "left.parquet"
     left.write_bytes(b"left over")
     forget(catalog)
     assert remove_orphan_files(catalog.load_table("db.t"), LATER, dry_run=False).deleted == (f"{table.location()}/data/left.parquet",)
@@ -161,9 +168,7 @@ def test_an_honest_table_is_swept_and_purged_on_first_sight(catalog: EncryptedSq
 def test_the_command_says_how_to_name_the_folder(catalog: EncryptedSqlCatalog, table: Table, payroll: Path) -> None:
     elsewhere = f"file://{payroll.parent}"
     first_seen(catalog, table, lambda metadata: metadata.update(location=elsewhere))
-    given = ("uri", "warehouse", "encryption.kms-type", "kms.endpoint", "client.region")
-    properties = {name: str(catalog.properties[name]) for name in given}
-    command = Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **properties})
+    command = Command.of(catalog)
     orphans = ("orphans", "db.t", "--older-than", "2999-01-01", "--yes")
     refused = command.run(*orphans)
     assert refused.code != 0
@@ -210,9 +215,9 @@ def test_metadata_that_was_forged_before_the_first_sight_locks_nobody_out(
 ) -> None:
     given = {"encryption.pins": str(pins)} if kind == "file" else {}
     client = encrypted_sql_catalog(unwatched_warehouse, aws, given)
-    right = path_of(table.metadata_location).read_bytes()
+    right = metadata_path(table).read_bytes()
     first_seen(client, table, forgery)
-    path_of(table.metadata_location).write_bytes(right)
+    metadata_path(table).write_bytes(right)
     if forgery is raised_number:
         # Nothing but the file's hash tells: the pin of a file that was edited in place.
         with pytest.raises(TamperedFileError, match="edited"):
@@ -233,9 +238,9 @@ EDITS: dict[str, Edit] = {
 def test_what_else_is_pinned_of_edited_metadata_is_forgotten_as_the_error_says(
     catalog: EncryptedSqlCatalog, table: Table, edit: Edit
 ) -> None:
-    right, before = path_of(table.metadata_location).read_bytes(), table.scan().to_arrow()
+    right, before = metadata_path(table).read_bytes(), table.scan().to_arrow()
     first_seen(catalog, table, edit)
-    path_of(table.metadata_location).write_bytes(right)
+    metadata_path(table).write_bytes(right)
 
     for _ in range(2):
         with pytest.raises((TamperedFileError, KeyIdChangedError), match=r"catalog\.forget_pin\(identifier\)"):
@@ -249,11 +254,10 @@ def test_what_else_is_pinned_of_edited_metadata_is_forgotten_as_the_error_says(
 def test_a_server_that_answers_with_a_forged_head_does_not_move_the_pin(
     catalog: EncryptedSqlCatalog, table: Table, aws: AwsServer, pins: Path, forgery: Edit
 ) -> None:
-    right = path_of(table.metadata_location)
+    right = metadata_path(table)
     metadata = read_metadata(table)
     forgery(metadata)
-    forged = right.with_name(f"{int(right.name[:5]) + 1:05d}-forged.metadata.json")
-    forged.write_text(json.dumps(metadata))
+    forged = put_as_next_version(table, metadata)
     answered = [right]
     with LyingRestServer(catalog, lambda: answered[0]) as server:
         client = server.client(**aws.kms_properties, **{"encryption.pins": str(pins)})
@@ -277,7 +281,7 @@ def test_a_server_that_answers_with_a_forged_head_does_not_move_the_pin(
 def test_a_client_that_only_loads_is_protected_against_a_rollback(
     catalog: EncryptedSqlCatalog, table: Table, aws: AwsServer, pins: Path
 ) -> None:
-    older = path_of(table.metadata_location)
+    older = metadata_path(table)
     answered = [older]
     with LyingRestServer(catalog, lambda: answered[0]) as server:
         client = server.client(**aws.kms_properties, **{"encryption.pins": str(pins)})
@@ -291,23 +295,23 @@ def test_a_client_that_only_loads_is_protected_against_a_rollback(
 
 
 def test_a_head_is_opened_once_and_the_scan_after_it_reads_it_no_more(
-    catalog: EncryptedSqlCatalog, table: Table, aws: AwsServer, pins: Path, monkeypatch: pytest.MonkeyPatch
+    catalog: EncryptedSqlCatalog, table: Table, aws: AwsServer, pins: Path
 ) -> None:
-    client = unpinned_catalog(pins.parent, aws, **{"encryption.pins": str(pins), "py-io-impl": f"{__name__}.CountingIO"})
-    monkeypatch.setattr(CountingIO, "opened", [])
-    seen = client.register_table("db.t", table.metadata_location)
-    head = seen.current_snapshot()
-    assert head is not None
-    seen.scan().to_arrow()
-    assert CountingIO.opened.count(head.manifest_list) == 1
-    monkeypatch.setattr(CountingIO, "opened", [])
-    client.load_table("db.t")
-    assert not [each for each in CountingIO.opened if each.endswith(".avro")]
+    client = unpinned_catalog(pins.parent, aws, **{"encryption.pins": str(pins), "py-io-impl": NOTING_IO})
+    with opened_files() as opened:
+        seen = client.register_table("db.t", table.metadata_location)
+        head = seen.current_snapshot()
+        assert head is not None
+        seen.scan().to_arrow()
+    assert opened.count(head.manifest_list) == 1
+    with opened_files() as opened:
+        client.load_table("db.t")
+    assert opened
+    assert not [each for each in opened if each.endswith(".avro")]
 
 
 def test_a_head_whose_list_is_not_there_is_not_pinned_and_the_table_loads(catalog: EncryptedSqlCatalog, table: Table) -> None:
-    head = table.current_snapshot()
-    assert head is not None
+    head = current_snapshot(table)
     path_of(head.manifest_list).rename(path_of(head.manifest_list).with_suffix(".away"))
     forget(catalog)
     assert catalog.load_table("db.t").current_snapshot() == head
@@ -367,12 +371,7 @@ def test_a_table_that_lost_its_main_branch_opens_with_a_warning_and_an_audit_nam
 def test_a_pinned_client_refuses_a_table_that_lost_its_main_branch(catalog: EncryptedSqlCatalog, table: Table, edit: Edit) -> None:
     metadata = read_metadata(table)
     edit(metadata)
-    right = path_of(table.metadata_location)
-    cut = right.with_name(f"{int(right.name[:5]) + 1:05d}-cut.metadata.json")
-    cut.write_text(json.dumps(metadata))
-    with catalog.engine.begin() as connection:
-        statement = "UPDATE iceberg_tables SET metadata_location = :there WHERE table_name = 't'"
-        connection.execute(text(statement), {"there": cut.as_uri()})
+    point(catalog, put_as_next_version(table, metadata))
     with pytest.raises(MetadataRollbackError, match="main points to nothing"):
         catalog.load_table("db.t")
     assert catalog.accept_rollback("db.t").scan().count() == 0
@@ -505,12 +504,7 @@ def test_a_client_with_a_pin_file_wraps_none_of_them_either(
     metadata = read_metadata(orders)
     substituted(metadata, read_metadata(hr), people["orders"])
     metadata["refs"].pop("side")  # its head has no greater number than the pinned one
-    right = path_of(orders.metadata_location)
-    forged = right.with_name(f"{int(right.name[:5]) + 1:05d}-forged.metadata.json")
-    forged.write_text(json.dumps(metadata))
-    with catalog.engine.begin() as connection:
-        statement = "UPDATE iceberg_tables SET metadata_location = :there WHERE table_name = 't'"
-        connection.execute(text(statement), {"there": forged.as_uri()})
+    point(catalog, put_as_next_version(orders, metadata))
     forget(catalog)
     with pytest.raises(ConfigurationError, match="may be another table's"):
         rewrap(client.load_table("db.t"), from_key_id=people["hr"])

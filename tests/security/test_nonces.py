@@ -16,9 +16,9 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tests.security.nonces import FEW_ROWS_A_PAGE, cut, keys_of, repeated, small_files, stored_nonces
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.forking import fork_to, wait_for
 from tests.support.plaintext import CANARY
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog
 
 SECONDS = 3600
 PATIENT = {

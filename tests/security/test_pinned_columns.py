@@ -19,15 +19,12 @@ from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.protected_tables import SALARY, SSN, Clients, clients, metadata_of, protected_table
+from tests.support.edited_metadata import put_as_next_version
+from tests.support.protected_tables import SALARY, SSN, Clients, protected_table
+from tests.support.tables import metadata_of
 
 ROWS = pa.table({"id": [1, 2], "ssn": ["SSN-0001", "SSN-0002"]})
 Properties = dict[str, str]
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 @pytest.fixture
@@ -47,9 +44,7 @@ def loaded(catalog: EncryptedSqlCatalog) -> EncryptedTable:
 def forge(both: Clients, folder: Path, **changes: Any) -> None:
     """Have the catalog answer with metadata that follows the newest in all but these fields, and forget what it had pinned itself."""
     table = loaded(both.payroll)
-    number, _, _ = table.metadata_location.rpartition("/")[2].partition("-")
-    location = f"{table.location()}/metadata/{int(number) + 1:05d}-forged.metadata.json"
-    Path(location.removeprefix("file://")).write_text(metadata_of(table).model_copy(update=changes).model_dump_json())
+    location = put_as_next_version(table, json.loads(metadata_of(table).model_copy(update=changes).model_dump_json())).as_uri()
     with sqlite3.connect(folder / "catalog.db") as database:
         database.execute("UPDATE iceberg_tables SET metadata_location = ?", (location,))
         database.execute("DELETE FROM tablecrypt_pins")

@@ -18,9 +18,9 @@ from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.maintenance import audit, migrate, reencrypt, remove_orphan_files, verify
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.command import Command
-from tests.support.edited_metadata import edited, unpinned_catalog
+from tests.support.edited_metadata import edited
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog, folder_of, unpinned_catalog
 
 pytestmark = pytest.mark.slow
 ROWS = pa.table({"id": [1, 2, 3]})
@@ -36,13 +36,11 @@ def catalog(unwatched_warehouse: Path, aws: AwsServer) -> Catalog:
 
 
 def command_of(catalog: Catalog) -> Command:
-    given = ("uri", "warehouse", "encryption.kms-type", "kms.endpoint", "client.region")
-    properties = {each: str(catalog.properties[each]) for each in given}
-    return Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **properties})
+    return Command.of(catalog)
 
 
 def test_it_is_refused_to_everybody_else(catalog: Catalog) -> None:
-    with pytest.raises(PlaintextRefusedError):
+    with pytest.raises(PlaintextRefusedError, match="migrate"):
         catalog.load_table("db.t")
     with pytest.raises(PlaintextRefusedError):
         catalog.load_unencrypted("db.t").append(ROWS)  # type: ignore[attr-defined]
@@ -136,7 +134,7 @@ VERSION_3_USES: dict[str, Callable[[Table], object]] = {
 
 
 def test_plain_snapshots_of_version_3_are_neither_read_nor_added_to_nor_deleted(plain_version_3: Table) -> None:
-    folder = Path(plain_version_3.location().removeprefix("file://"))
+    folder = folder_of(plain_version_3)
     before = set(folder.rglob("*"))
     for use in VERSION_3_USES.values():
         with pytest.raises(PlaintextRefusedError, match="has no key-id"):
@@ -166,7 +164,7 @@ def test_a_file_name_cannot_erase_its_finding(catalog: Catalog, unwatched_wareho
     table = catalog.create_table("db.shown", ROWS.schema, properties={"encryption.key-id": MASTER_KEY})
     table.append(ROWS)
     name = "x\x1b[2K\x1b[1A\u202e.parquet"
-    (Path(table.location().removeprefix("file://")) / "data" / name).write_bytes(b"PAR1")
+    (folder_of(table) / "data" / name).write_bytes(b"PAR1")
 
     shown = command_of(catalog).run("audit", "db.shown").stdout
 

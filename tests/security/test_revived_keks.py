@@ -13,8 +13,8 @@ from pyiceberg.table import Table
 from tablecrypt.errors import AuthenticationError, FormatError, TamperedFileError
 from tablecrypt.maintenance import audit, prune_keys, rewrap, rotate_kek
 from tests.support.aws import AwsServer
-from tests.support.edited_metadata import edited, read_metadata, unpinned_catalog
-from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, rows, state, table_with_history
+from tests.support.edited_metadata import edited, read_metadata
+from tests.support.tables import SCHEMA, keks, manifest_list_keys, rows, state, table_with_history, unpinned_catalog
 
 YEAR_2200 = "7258118400000"
 ENDLESS = {"properties": {"KEY_TIMESTAMP": "9" * 5000}}

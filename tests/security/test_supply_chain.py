@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import email
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -18,14 +16,15 @@ from typing import Any, Final
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
+from tests.support.distributions import NOT_FOR_USERS, build, copy_sources
 from tests.support.pages import run_page
 
 ROOT: Final = Path(__file__).parents[2]
 PYPROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT: Final[dict[str, Any]] = PYPROJECT["project"]
 EXTRAS: Final[dict[str, list[str]]] = PROJECT["optional-dependencies"]
-NOT_FOR_USERS: Final = {"dev", "demo", "fuzz", "daft", "mutation", "bench"}
 
 
 def _locked(file: str) -> dict[str, list[tuple[str, list[str]]]]:
@@ -60,6 +59,8 @@ LOCKS: Final = {
     "daft.txt": {"daft"},
     "mutation.txt": {"mutation"},
     "bench.txt": {"bench"},
+    "packages.txt": {"packages"},
+    "lowest.txt": set(EXTRAS) - NOT_FOR_USERS | {"tests"},
 }
 
 
@@ -101,13 +102,30 @@ def test_what_is_tested_is_what_users_are_told_to_install() -> None:
     assert not [name for name in tested.keys() & offered.keys() if {v for v, _ in tested[name]} != {v for v, _ in offered[name]}]
 
 
+def test_the_lowest_lock_has_the_lowest_version_that_the_project_allows() -> None:
+    locked = _locked("lowest.txt")
+    bounds = {
+        canonicalize_name(requirement.name): bound.version
+        for requirement in _required(EXTRAS.keys() - NOT_FOR_USERS)
+        for bound in requirement.specifier
+        if bound.operator == ">="
+    }
+
+    above = {name: bound for name, bound in bounds.items() if Version(locked[name][0][0]).release[:2] != _two_numbers(bound)}
+    assert above == {}, "raise these bounds to what is tested"
+
+
+def _two_numbers(version: str) -> tuple[int, ...]:
+    return (*Version(version).release, 0)[:2]
+
+
 def test_locks_name_no_server() -> None:
     assert not [file for file in LOCKS if re.search(r"https?://|--(extra-)?index-url|@ ", (ROOT / "requirements" / file).read_text())]
 
 
 @pytest.mark.slow
 def test_the_wheel_is_the_same_bytes_from_another_folder_at_another_time(tmp_path: Path) -> None:
-    first = _wheel(tmp_path / "one", modified=1_000_000_000, umask=0o022)
+    first = _wheel(tmp_path / "one")
     second = _wheel(tmp_path / "another" / "deeper", modified=1_700_000_000, umask=0o077)
 
     assert first.name == second.name
@@ -124,7 +142,7 @@ def test_the_wheel_is_the_same_bytes_from_another_folder_at_another_time(tmp_pat
 @pytest.mark.slow
 def test_the_description_of_the_wheel_renders_on_an_index(tmp_path: Path) -> None:
     """It is Markdown whose links and pictures do not need a clone beside it."""
-    with zipfile.ZipFile(_wheel(tmp_path, modified=1_000_000_000, umask=0o022)) as wheel:
+    with zipfile.ZipFile(_wheel(tmp_path)) as wheel:
         (name,) = [each for each in wheel.namelist() if each.endswith("/METADATA")]
         metadata = email.message_from_bytes(wheel.read(name))
     description = metadata.get_payload()
@@ -158,7 +176,7 @@ def test_a_repository_that_is_no_address_builds_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_newcomer_who_copies_the_readme_gets_what_it_shows(tmp_path: Path, warehouse: Path) -> None:
     """With the package from the built wheel alone, in a new environment; what it depends on is that of the tests."""
-    wheel = _wheel(tmp_path / "sources", modified=1_000_000_000, umask=0o022)
+    wheel = _wheel(tmp_path / "sources")
     environment = tmp_path / "environment"
     venv.create(environment, with_pip=False)
     python = environment / "bin" / "python"
@@ -175,34 +193,21 @@ def test_a_newcomer_who_copies_the_readme_gets_what_it_shows(tmp_path: Path, war
     assert Path(where.stdout).is_relative_to(environment)
 
 
-def _wheel(folder: Path, modified: int, umask: int) -> Path:
+def _wheel(folder: Path, modified: int = 1_000_000_000, umask: int = 0o022) -> Path:
     """A wheel built from a copy of the sources whose files have this time of modification."""
-    _copy_sources(folder, modified)
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
-    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
-    subprocess.run(build, cwd=folder, env=environment, check=True, capture_output=True, umask=umask)
-    (wheel,) = (folder / "dist").glob("*.whl")
-    return wheel
+    copy_sources(folder, modified)
+    return build(folder, "wheel", umask)
 
 
 def _metadata(folder: Path, repository: str) -> subprocess.CompletedProcess[str]:
     """What the package says of itself if this is the setting."""
-    _copy_sources(folder, modified=1_000_000_000)
+    copy_sources(folder)
     settings = folder / "pyproject.toml"
     text, found = re.subn(r'^repository = ".*?"', f'repository = "{repository}"', settings.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert found == 1
     settings.write_text(text, encoding="utf-8")
     show = [sys.executable, "-m", "hatchling", "metadata"]
     return subprocess.run(show, cwd=folder, check=False, capture_output=True, encoding="utf-8")
-
-
-def _copy_sources(folder: Path, modified: int) -> None:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
-    for name in filter(None, listed):
-        if name.startswith(("tablecrypt/", "catalog/")) or "/" not in name:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, folder / name)
-            os.utime(folder / name, (modified, modified))
 
 
 @pytest.mark.slow

@@ -12,9 +12,9 @@ import pytest
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.security.writers import SCHEMA, Journal, Known, Writer, check_seen, keep_until_writers_end, keys_in, read_until_writers_end
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.forking import fork_to, wait_for
 from tests.support.plaintext import FolderStore, findings
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog
 
 PATIENT = {
     "encryption.key-id": MASTER_KEY,
@@ -26,14 +26,6 @@ PATIENT = {
 }
 PROCESS_SECONDS = 3600
 MODES = pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def uri(request: pytest.FixtureRequest, warehouse: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{warehouse}/catalog.db"
-    uri: str = request.getfixturevalue("postgres").new_database()
-    return uri
 
 
 class Crowd:

@@ -14,6 +14,10 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 
 from tests.support.aws import AwsServer
+from tests.support.class_archive import short_life_options
+from tests.support.java import RUNS_HERE, JavaOracle
+from tests.support.java_in_session import JavaInSession
+from tests.support.java_oracle import jar_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,8 +75,8 @@ def spark_run(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     event_log.mkdir()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.memory": "1500m",
+        "spark.driver.extraJavaOptions": short_life_options(),
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": TIME_ZONE,
@@ -87,7 +91,7 @@ def spark_run(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")]),
     }
     builder = SparkSession.builder.master("local[2,2]").appName("tablecrypt-tests")
-    for name, value in settings.items():
+    for name, value in (settings | (jar_settings() if RUNS_HERE else {})).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
@@ -99,6 +103,21 @@ def spark_run(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def spark(spark_run: SparkRun) -> SparkSession:
     """The session."""
     return spark_run.session
+
+
+@pytest.fixture(scope="session")
+def java(spark: SparkSession, aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> JavaOracle:
+    """Iceberg Java in the same application."""
+    return JavaInSession(spark, tmp_path_factory.mktemp("java"), aws.endpoint)
+
+
+@pytest.fixture
+def open_spark(spark: SparkSession) -> SparkSession:
+    """A session that says that it is on a cluster of a name of its own, without spark.authenticate."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
+    session.conf.set("spark.master", f"spark://open-{next(_numbers)}:7077")
+    return session
 
 
 _numbers = itertools.count()

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
@@ -23,20 +21,18 @@ from tests.support.hadoop_s3 import s3a
 from tests.support.hive import HiveMetastore
 from tests.support.plaintext import CANARY
 from tests.support.rest_server import RestServer, new_namespace
+from tests.support.tables import REGION_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=True), NestedField(2, "region", StringType()), NestedField(3, "note", StringType())
-)
 SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
 
 
 def use(spark: SparkSession, catalog: Catalog, name: str, properties: Mapping[str, str], path: Any = None) -> None:
     """Append, merge, delete and overwrite; what Spark reads then is what the catalog's own client reads."""
-    catalog.create_table(name, SCHEMA, partition_spec=SPEC, properties={"encryption.key-id": "alias/orders"})
+    catalog.create_table(name, REGION_SCHEMA, partition_spec=SPEC, properties={"encryption.key-id": "alias/orders"})
     identifier = f"{CATALOG}.{name}"
 
     def write(first: int, last: int, mode: Any = "append", **arguments: Any) -> None:

@@ -6,7 +6,6 @@ The adversary changes what a task reads or reports; the careless administrator g
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -26,18 +25,14 @@ from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.protected_tables import EMAIL, SCHEMA, SSN, Clients, clients, commit_column_keys, metadata_of, protected_table
+from tests.support.protected_tables import EMAIL, PEOPLE_SCHEMA, SSN, Clients, commit_column_keys, protected_table
+from tests.support.tables import metadata_of
 
 PREFIX: Final = b"aad prefix of a file"
 ROWS: Final = pa.Table.from_pylist(
     [{"id": 1, "ssn": "SSN-1", "person": {"email": "a@example.org", "age": 3}}, {"id": 2, "ssn": "SSN-2", "person": None}],
-    schema=schema_to_pyarrow(SCHEMA, include_field_ids=False),
+    schema=schema_to_pyarrow(PEOPLE_SCHEMA, include_field_ids=False),
 )
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ import datetime as dt
 import decimal
 import itertools
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,10 +23,10 @@ from tablecrypt.maintenance import compact as compact_anywhere
 from tablecrypt.spark import SparkRunner
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
-from tests.support.aws import AwsServer
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.java import JavaOracle
 from tests.support.plaintext import CANARY
+from tests.support.tables import folder_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,27 +74,21 @@ def table(lake: Lake) -> EncryptedTable:
     return made
 
 
-@pytest.fixture(scope="module")
-def oracle(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaOracle]:
-    with JavaOracle(tmp_path_factory.mktemp("compact-oracle"), aws.endpoint) as running:
-        yield running
-
-
 def content(table: EncryptedTable) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.refresh().scan(selected_fields=LINEAGE).to_arrow().sort_by("id").to_pylist()
     return rows
 
 
 def stored(table: EncryptedTable) -> set[str]:
-    return {path.name for path in Path(table.location().removeprefix("file://")).rglob("*.parquet")}
+    return {path.name for path in folder_of(table).rglob("*.parquet")}
 
 
 def test_java_reads_the_same_rows_and_row_ids_before_and_after(
-    spark: SparkSession, lake: Lake, table: EncryptedTable, oracle: JavaOracle
+    spark: SparkSession, lake: Lake, table: EncryptedTable, java: JavaOracle
 ) -> None:
     before = content(table)
-    oracle.register("judged.before", table.metadata_location)
-    java_before = oracle.rows("judged.before", lineage=True).sort_by("id")
+    java.register("judged.before", table.metadata_location)
+    java_before = java.rows("judged.before", lineage=True).sort_by("id")
     heard: list[Progress] = []
 
     done = tcs.compact(spark, lake.identifier(NAME), progress=heard.append, catalog_properties=lake.properties)
@@ -107,19 +99,19 @@ def test_java_reads_the_same_rows_and_row_ids_before_and_after(
     assert done.removed_delete_files >= 4
     assert heard[-1].done == heard[-1].total == done.rewritten_files
     assert len(heard) == 2
-    oracle.register("judged.after", table.metadata_location)
-    java_after = oracle.rows("judged.after", lineage=True).sort_by("id")
+    java.register("judged.after", table.metadata_location)
+    java_after = java.rows("judged.after", lineage=True).sort_by("id")
     assert java_after.select(IDENTITY) == java_before.select(IDENTITY)
     assert java_after.select(IDENTITY).to_pylist() == [{name: row[name] for name in IDENTITY} for row in before]
 
 
-def test_equality_deletes_of_java_are_applied_and_go(spark: SparkSession, lake: Lake, oracle: JavaOracle) -> None:
+def test_equality_deletes_of_java_are_applied_and_go(spark: SparkSession, lake: Lake, java: JavaOracle) -> None:
     keyed = lake.catalog.create_table("db.keyed", SCHEMA, properties=PROPERTIES)
     for first in (0, 10):
         keyed.append(rows(first, first + 10))
-    oracle.register("judged.keyed", keyed.metadata_location)
-    oracle.append_equality_deletes("judged.keyed", "number", [4, 15])
-    back = lake.catalog.register_table("db.back", oracle.metadata_location("judged.keyed"))
+    java.register("judged.keyed", keyed.metadata_location)
+    java.append_equality_deletes("judged.keyed", "number", [4, 15])
+    back = lake.catalog.register_table("db.back", java.metadata_location("judged.keyed"))
     assert isinstance(back, EncryptedTable)
     before = content(back)
     assert len(before) == 18
@@ -128,14 +120,14 @@ def test_equality_deletes_of_java_are_applied_and_go(spark: SparkSession, lake: 
 
     assert content(back) == before
     assert (done.rewritten_files, done.removed_delete_files) == (2, 1)
-    oracle.register("judged.keyed_after", back.metadata_location)
-    java = oracle.rows("judged.keyed_after", lineage=True).sort_by("id").select(IDENTITY)
-    assert java.to_pylist() == [{name: row[name] for name in IDENTITY} for row in before]
+    java.register("judged.keyed_after", back.metadata_location)
+    judged = java.rows("judged.keyed_after", lineage=True).sort_by("id").select(IDENTITY)
+    assert judged.to_pylist() == [{name: row[name] for name in IDENTITY} for row in before]
 
 
 @pytest.mark.parametrize("sort_by", [["id"], ["price", "id"]])
 def test_rows_are_sorted_across_the_files_of_a_partition(
-    spark: SparkSession, lake: Lake, table: EncryptedTable, oracle: JavaOracle, sort_by: list[str]
+    spark: SparkSession, lake: Lake, table: EncryptedTable, java: JavaOracle, sort_by: list[str]
 ) -> None:
     before = content(table)
 
@@ -156,9 +148,9 @@ def test_rows_are_sorted_across_the_files_of_a_partition(
     for ranges in bounds.values():
         ordered = sorted(ranges)
         assert all(one[1] < other[0] for one, other in itertools.pairwise(ordered)), "files of a partition overlap"
-    oracle.register(f"judged.sorted_{len(sort_by)}", table.metadata_location)
-    java = oracle.rows(f"judged.sorted_{len(sort_by)}", lineage=True).sort_by("id").select(IDENTITY)
-    assert java.to_pylist() == [{name: row[name] for name in IDENTITY} for row in before]
+    java.register(f"judged.sorted_{len(sort_by)}", table.metadata_location)
+    judged = java.rows(f"judged.sorted_{len(sort_by)}", lineage=True).sort_by("id").select(IDENTITY)
+    assert judged.to_pylist() == [{name: row[name] for name in IDENTITY} for row in before]
 
 
 @pytest.mark.parametrize("sort_by", [[], ["id"]])

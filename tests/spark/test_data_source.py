@@ -14,8 +14,8 @@ from pyiceberg.types import DateType, DecimalType, DoubleType, LongType, NestedF
 
 import tablecrypt.spark as tcs
 from tests.spark.conftest import Lake, SparkRun
-from tests.support.key_tables import current_snapshot, summary_of
 from tests.support.plaintext import CANARY
+from tests.support.tables import current_snapshot, summary_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,11 +14,13 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import AuthenticationError, ConfigurationError
-from tablecrypt.spark.executor_job import decrypted_results
+from tablecrypt.spark.read import ReadJob, python_rows
+from tablecrypt.spark.tables import PlannedRead
 from tests.spark.conftest import Lake
 from tests.support.driver_only_kms import for_this_process
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.plaintext import CANARY
+from tests.support.tables import data_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +61,7 @@ def test_a_task_that_fails_once_leaves_exact_rows(spark: SparkSession, lake: Lak
 
     back = table.refresh().scan().to_arrow()
     assert sorted(back["id"].to_pylist()) == list(range(100_000))
-    files = [task.file for task in table.scan().plan_files()]
+    files = data_files(table)
     assert len(files) > 2
     assert len({file.file_path.rpartition("/")[2].split("-")[1] for file in files}) == 2
 
@@ -90,22 +93,25 @@ def test_a_job_that_fails_commits_nothing(spark: SparkSession, lake: Lake, table
     assert sorted(lake.warehouse.rglob("*.metadata.json")) == before
 
 
-def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
-    spark: SparkSession, lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tablecrypt.spark import write
+def changing(df: DataFrame, lake: Lake) -> DataFrame:
+    """The same rows, but somebody adds a column to db.rows while the first task runs."""
+    catalog, properties = lake.catalog.name, lake.properties
 
-    original = decrypted_results
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyiceberg.catalog import load_catalog
+        from pyspark import TaskContext
 
-    def change_meanwhile(*arguments: Any) -> Any:
-        with lake.catalog.load_table("db.rows").update_schema() as change:
-            change.add_column("later", StringType())
-        return original(*arguments)
+        if TaskContext.get().partitionId() == 0:  # type: ignore[union-attr]
+            with load_catalog(catalog, **properties).load_table("db.rows").update_schema() as change:
+                change.add_column("later", StringType())
+        yield from batches
 
-    monkeypatch.setattr(write, "decrypted_results", change_meanwhile)
+    return df.mapInArrow(rows, df.schema)
 
+
+def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(spark: SparkSession, lake: Lake, table: Table) -> None:
     with pytest.raises(ConfigurationError, match="its schema was changed while the rows were written"):
-        tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
+        tcs.write_table(changing(source(spark), lake), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
 
     assert table.refresh().current_snapshot() is None
     assert not list(lake.warehouse.rglob("*.parquet"))
@@ -125,19 +131,14 @@ def test_a_commit_beside_the_job_keeps_its_rows(spark: SparkSession, lake: Lake,
     assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(-1, 100_000))
 
 
-def test_a_task_that_was_tampered_with_is_refused_by_the_executor(
-    spark: SparkSession, lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tablecrypt.spark.job_keys import JobKey, Role
-
+def test_tasks_that_were_swapped_are_refused_by_the_executor(spark: SparkSession, lake: Lake, table: Table) -> None:
     tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
-    original = JobKey.encrypt
+    schema = tcs.read_table(spark, lake.identifier("db.rows"), path="python", catalog_properties=lake.properties).schema
+    job = ReadJob.of(spark, PlannedRead.of(lake.identifier("db.rows"), None, None, None, lake.properties, None))
+    first, second, *others = job.tasks
+    rows = python_rows(spark, replace(job, tasks=[second, first, *others]), schema)
 
-    def swapped(self: JobKey, role: Role, number: int, plaintext: bytes) -> bytes:
-        return original(self, role, 1 - number if role is Role.TASK else number, plaintext)
-
-    monkeypatch.setattr(JobKey, "encrypt", swapped)
-    rows = tcs.read_table(spark, lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
+    assert python_rows(spark, job, schema).count() == 100_000
 
     with pytest.raises(Exception, match=f"{AuthenticationError.__name__}.*the TASK message of task"):
         rows.collect()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -14,7 +13,6 @@ from pyiceberg.types import DecimalType, ListType, LongType, NestedField, String
 
 import tablecrypt.spark as tcs
 from tests.spark.conftest import Lake
-from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.java import JavaOracle
 from tests.support.plaintext import CANARY
@@ -47,37 +45,32 @@ COLUMNS = (
 )
 
 
-@pytest.fixture(scope="module")
-def oracle(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaOracle]:
-    with JavaOracle(tmp_path_factory.mktemp("spark-oracle"), aws.endpoint) as running:
-        yield running
-
-
-def test_java_reads_appends_and_is_read(spark: SparkSession, lake: Lake, oracle: JavaOracle) -> None:
+@pytest.mark.first
+def test_java_reads_appends_and_is_read(spark: SparkSession, lake: Lake, java: JavaOracle) -> None:
     table = lake.catalog.create_table("db.written", SCHEMA, partition_spec=SPEC, properties=PROPERTIES)
     name = lake.identifier("db.written")
     tcs.write_table(spark.range(0, 50).selectExpr(*COLUMNS), name, catalog_properties=lake.properties)
     tcs.write_table(spark.range(50, 100).selectExpr(*COLUMNS), name, "overwrite", catalog_properties=lake.properties)
     tcs.write_table(spark.range(100, 120).selectExpr(*COLUMNS), name, catalog_properties=lake.properties)
 
-    oracle.register("from_spark.spark_wrote", table.refresh().metadata_location)
-    java_rows = oracle.rows("from_spark.spark_wrote", lineage=True)
+    java.register("from_spark.spark_wrote", table.refresh().metadata_location)
+    java_rows = java.rows("from_spark.spark_wrote", lineage=True)
     ours = tcs.read_table(spark, name, catalog_properties=lake.properties).toArrow()
     assert_same_rows(java_rows.drop_columns(["_row_id", "_last_updated_sequence_number"]), ours)
     assert sorted(java_rows["id"].to_pylist()) == list(range(50, 120))
     assert len(set(java_rows["_row_id"].to_pylist())) == 70
 
-    oracle.append("from_spark.spark_wrote", ours.filter(pc.field("id") < 60))
-    oracle.sql("DELETE FROM h.from_spark.spark_wrote WHERE id % 10 = 9")
+    java.append("from_spark.spark_wrote", ours.filter(pc.field("id") < 60))
+    java.sql("DELETE FROM h.from_spark.spark_wrote WHERE id % 10 = 9")
     assert list(lake.warehouse.rglob("*.puffin")), "Java wrote no deletion vector"
-    lake.catalog.register_table("db.back", oracle.metadata_location("from_spark.spark_wrote"))
+    lake.catalog.register_table("db.back", java.metadata_location("from_spark.spark_wrote"))
     back = tcs.read_table(spark, lake.identifier("db.back"), catalog_properties=lake.properties)
-    assert_same_rows(back.toArrow(), oracle.rows("from_spark.spark_wrote"))
+    assert_same_rows(back.toArrow(), java.rows("from_spark.spark_wrote"))
     assert back.count() == 72
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-def test_java_reads_merged_deleted_and_replaced_rows(spark: SparkSession, lake: Lake, oracle: JavaOracle, mode: str) -> None:
+def test_java_reads_merged_deleted_and_replaced_rows(spark: SparkSession, lake: Lake, java: JavaOracle, mode: str) -> None:
     properties = {**PROPERTIES, "write.delete.mode": mode, "write.merge.mode": mode}
     table = lake.catalog.create_table("db.changed", SCHEMA, partition_spec=SPEC, properties=properties)
     name = lake.identifier("db.changed")
@@ -92,8 +85,8 @@ def test_java_reads_merged_deleted_and_replaced_rows(spark: SparkSession, lake: 
     write(100, 101, "overwrite_partitions")
     write(200, 203, "overwrite", overwrite_filter="id > 65")
 
-    oracle.register(f"from_spark.spark_changed_{mode.replace('-', '_')}", table.refresh().metadata_location)
-    java_rows = oracle.rows(f"from_spark.spark_changed_{mode.replace('-', '_')}", lineage=True)
+    java.register(f"from_spark.spark_changed_{mode.replace('-', '_')}", table.refresh().metadata_location)
+    java_rows = java.rows(f"from_spark.spark_changed_{mode.replace('-', '_')}", lineage=True)
     ours = table.scan(selected_fields=("*", "_row_id", "_last_updated_sequence_number")).to_arrow()
     columns = ["id", "_row_id", "_last_updated_sequence_number"]
     assert java_rows.select(columns).sort_by("id").to_pylist() == ours.select(columns).sort_by("id").to_pylist()

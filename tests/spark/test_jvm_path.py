@@ -48,8 +48,8 @@ from tests.spark.conftest import CATALOG, Lake, SparkRun
 from tests.spark.test_no_key_leaves_encrypted_tasks import file_keys, found
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
-from tests.support.key_tables import encrypted_table
 from tests.support.plaintext import CANARY
+from tests.support.tables import encrypted_table
 from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
 
 if TYPE_CHECKING:
@@ -639,16 +639,15 @@ def test_executors_of_a_cluster_get_their_keys_and_one_that_is_killed_is_replace
 
 
 def test_keys_go_in_the_clear_only_where_that_was_asked_for_and_not_forbidden(
-    spark: SparkSession, valued: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    open_spark: SparkSession, valued: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tablecrypt.spark.jvm.support.keeps_messages_private", lambda _setting: False)
     strict = Lake(valued.catalog, valued.properties | {"tablecrypt.spark.require-encrypted-rpc": "true"}, valued.warehouse)
 
-    assert not is_jvm(read(spark, valued, "db.values"))
-    assert is_jvm(read(spark, valued, "db.values", path="jvm"))
+    assert not is_jvm(read(open_spark, valued, "db.values"))
+    assert is_jvm(read(open_spark, valued, "db.values", path="jvm"))
     assert "keys of data files travel to the executors in the clear" in caplog.text
     with pytest.raises(ConfigurationError, match=r"set spark\.authenticate and spark\.network\.crypto\.enabled"):
-        read(spark, strict, "db.values", path="jvm")
+        read(open_spark, strict, "db.values", path="jvm")
 
 
 @pytest.mark.parametrize(

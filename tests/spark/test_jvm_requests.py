@@ -21,7 +21,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.spark.jvm.coordinator import KIND, REQUESTS, FileLocations, LocationRequest, responding
-from tablecrypt.spark.jvm.install import PACKAGE, jvm_side, sources
+from tablecrypt.spark.jvm.install import jvm_side
+from tablecrypt.spark.jvm.sources import PACKAGE, spark_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,7 +148,7 @@ def test_java_has_the_names_that_python_documents() -> None:
 def test_java_reads_the_settings_that_python_gives() -> None:
     package = resources.files("tablecrypt.spark")
     setting = re.compile(r'"(tablecrypt\.(?!jvm)[a-z-]+)"')
-    of_java = {name for text in sources().values() for name in setting.findall(text)}
+    of_java = {name for text in spark_sources().texts.values() for name in setting.findall(text)}
     of_python = {
         name
         for each in ("jvm/reader", "jvm/writer", "masked_columns")

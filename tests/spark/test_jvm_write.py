@@ -52,8 +52,8 @@ from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
-from tests.support.key_tables import summary_of
 from tests.support.plaintext import CANARY
+from tests.support.tables import data_files, summary_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,13 +121,9 @@ def write(df: DataFrame, lake: Lake, name: str, mode: Any = "append", path: Any 
     tcs.write_table(df, lake.identifier(name), mode, path=path, catalog_properties=lake.properties, **arguments)
 
 
-def data_files(table: Table) -> list[DataFile]:
-    return [task.file for task in table.refresh().scan().plan_files()]
-
-
 def written_by_jvm(table: Table) -> bool:
     """Spark's writer names each file for itself; the Python path counts from one file to the next too, but PyIceberg's keys show."""
-    [created_by] = {parquet(table, file).metadata.created_by for file in data_files(table)}
+    [created_by] = {parquet(table, file).metadata.created_by for file in data_files(table.refresh())}
     return str(created_by).startswith("parquet-mr")
 
 
@@ -233,7 +229,7 @@ def test_the_sessions_own_settings_do_not_reach_the_files(spark: SparkSession, l
     write(frame(session), lake, "db.rows")
 
     assert_same_rows(table.refresh().scan().to_arrow(), expected.refresh().scan().to_arrow())
-    assert {parquet(table, file).metadata.row_group(0).column(0).compression for file in data_files(table)} == {"ZSTD"}
+    assert {parquet(table, file).metadata.row_group(0).column(0).compression for file in data_files(table.refresh())} == {"ZSTD"}
 
 
 def test_a_session_with_artifacts_of_its_own_is_supported_too(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
@@ -306,7 +302,7 @@ def test_partition_values_are_those_of_the_rows(spark: SparkSession, lake: Lake)
         write(rows, lake, f"db.parts{number}")
 
         seen = 0
-        for file in data_files(table):
+        for file in data_files(table.refresh()):
             for row_id in parquet(table, file).read(["id"])["id"].to_pylist():
                 assert [file.partition[at] for at in range(len(transforms))] == [
                     transform.transform(SOURCES[source][0])(internal(values[row_id][source])) for source, transform in transforms
@@ -340,7 +336,7 @@ def test_partitions_and_their_folders_are_those_of_the_python_path(spark: SparkS
         write(rows, lake, f"db.{path}", path=path)
         found[path] = Counter(
             (str(file.partition), file.file_path.rpartition("/")[0].rpartition("/data/")[2], file.record_count)
-            for file in data_files(table)
+            for file in data_files(table.refresh())
         )
     assert found["jvm"] == found["python"]
 
@@ -368,11 +364,11 @@ def test_each_table_partition_gets_one_file_of_a_task_however_the_rows_come(spar
     rows = spark.range(0, 90, 1, 3).selectExpr("id", "named_struct('region', concat('r', cast(id % 4 as string))) as s")
     table = create(lake, "db.scattered", schema, spec)
     write(rows, lake, "db.scattered")
-    assert Counter(file.partition[0] for file in data_files(table)) == {"r0": 3, "r1": 3, "r2": 3, "r3": 3}
-    assert {file.partition[1] for file in data_files(table)} == {None}
+    assert Counter(file.partition[0] for file in data_files(table.refresh())) == {"r0": 3, "r1": 3, "r2": 3, "r3": 3}
+    assert {file.partition[1] for file in data_files(table.refresh())} == {None}
 
     write(rows, lake, "db.scattered", "overwrite_partitions", distribute_by="partition", sort_by=["id"])
-    assert Counter(file.partition[0] for file in data_files(table)) == {"r0": 1, "r1": 1, "r2": 1, "r3": 1}
+    assert Counter(file.partition[0] for file in data_files(table.refresh())) == {"r0": 1, "r1": 1, "r2": 1, "r3": 1}
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(90))
 
 
@@ -465,7 +461,7 @@ def test_table_properties_shape_the_files(spark: SparkSession, lake: Lake) -> No
     table = create(lake, "db.shaped", schema, None, **shape)
     write(spark.range(0, 20_000, 1, 1).selectExpr("id", f"concat('{CANARY}', cast(rand(1) as string)) as note"), lake, "db.shaped")
 
-    files = data_files(table)
+    files = data_files(table.refresh())
     assert len(files) > 3
     assert sum(file.record_count for file in files) == 20_000
     footer = parquet(table, files[0]).metadata
@@ -558,7 +554,7 @@ def test_files_are_encrypted_as_those_of_the_python_path(spark: SparkSession, la
     table = create(lake, "db.encrypted")
     write(frame(spark, 30, 1), lake, "db.encrypted")
 
-    [file] = data_files(table)
+    [file] = data_files(table.refresh())
     content = lake.warehouse.joinpath(file.file_path.removeprefix(lake.warehouse.as_uri() + "/")).read_bytes()
     key = key_metadata_of(file)
     assert content[:4] == content[-4:] == b"PARE"

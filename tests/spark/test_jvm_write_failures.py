@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
-from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -19,13 +19,15 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import AuthenticationError, ConfigurationError
-from tablecrypt.spark.jvm import writer
+from tablecrypt.spark.jvm.writer import PlannedWrite, planned_write, write_planned
 from tablecrypt.spark.jvm.written_files import split_results
+from tablecrypt.spark.tables import LocatedTable
 from tests.spark.conftest import Lake
-from tests.spark.test_failing_tasks import failing
+from tests.spark.test_failing_tasks import changing, failing
 from tests.spark.test_jvm_path import lake_in
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
+from tests.support.tables import data_files, path_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,10 +49,6 @@ def stored(lake: Lake) -> list[Path]:
     return sorted(path for path in lake.warehouse.rglob("data/**/*") if path.is_file())
 
 
-def files_of(table: Table) -> list[DataFile]:
-    return [task.file for task in table.refresh().scan().plan_files()]
-
-
 @pytest.fixture
 def table(lake: Lake) -> Table:
     return lake.catalog.create_table("db.rows", SCHEMA, properties=PROPERTIES)
@@ -70,8 +68,8 @@ def test_a_task_that_fails_once_leaves_exact_rows_and_its_files_go(
     write(failing(source(spark, rows=100_000), lambda context: context.attemptNumber() == 0))
 
     assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(100_000))
-    assert len(files_of(table)) > 2
-    assert stored(lake) == sorted(Path(file.file_path.removeprefix("file://")) for file in files_of(table))
+    assert len(data_files(table.refresh())) > 2
+    assert stored(lake) == sorted(path_of(file.file_path) for file in data_files(table.refresh()))
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
@@ -113,50 +111,61 @@ def test_a_job_that_is_cancelled_leaves_nothing(spark: SparkSession, lake: Lake,
 
 
 def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
-    spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None]
 ) -> None:
-    original = split_results
-
-    def change_meanwhile(content: bytes) -> Any:
-        with lake.catalog.load_table("db.rows").update_schema() as change:
-            change.add_column("later", StringType())
-        return original(content)
-
-    monkeypatch.setattr(writer, "split_results", change_meanwhile)
-
     with pytest.raises(ConfigurationError, match="its schema was changed while the rows were written"):
-        write(source(spark))
+        write(changing(source(spark), lake))
 
     assert table.refresh().current_snapshot() is None
     assert not stored(lake)
 
 
-@pytest.mark.parametrize("attack", ["swapped", "changed", "cut", "of another write", "missing"])
-def test_results_that_are_not_of_this_write_and_task_are_refused(
-    spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch, attack: str
-) -> None:
+class AttackedEndpoint:
+    """The endpoint in the driver's JVM, and its coordinators, but for the results of tasks, which are changed on their way."""
+
+    def __init__(self, inner: Any, attack: Callable[[list[bytes]], list[bytes]]) -> None:
+        self._inner = inner
+        self._attack = attack
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def openCoordinator(self, name: str) -> AttackedEndpoint:
+        return AttackedEndpoint(self._inner.openCoordinator(name), self._attack)
+
+    def write(self, *arguments: Any) -> bytes:
+        results = self._attack(split_results(bytes(self._inner.write(*arguments))))
+        return b"".join(len(result).to_bytes(4, "big") + result for result in results)
+
+
+ATTACKS: Final[dict[str, Callable[[list[bytes], list[bytes]], list[bytes]]]] = {
+    "swapped": lambda results, earlier: results[::-1],
+    "changed": lambda results, earlier: [results[0], results[1][:-1] + bytes([results[1][-1] ^ 1])],
+    "cut": lambda results, earlier: [results[0], results[1][:40]],
+    "of another write": lambda results, earlier: earlier,
+    "missing": lambda results, earlier: results[1:],
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_results_that_are_not_of_this_write_and_task_are_refused(spark: SparkSession, lake: Lake, table: Table, attack: str) -> None:
+    planned = planned_write(source(spark, rows=10), LocatedTable.of(lake.identifier("db.rows"), lake.properties), None, None, forced=True)
+    assert planned is not None
     earlier: list[bytes] = []
-    original = split_results
 
-    def attacked(content: bytes) -> list[bytes]:
-        first, second = original(content)
-        if not earlier:
-            earlier.extend([first, second])
-            return [first, second]
-        return {
-            "swapped": [second, first],
-            "changed": [first, second[:-1] + bytes([second[-1] ^ 1])],
-            "cut": [first, second[:40]],
-            "of another write": earlier,
-            "missing": [second],
-        }[attack]
+    def attacked(change: Callable[[list[bytes]], list[bytes]]) -> PlannedWrite:
+        return replace(planned, side=replace(planned.side, endpoint=AttackedEndpoint(planned.side.endpoint, change)))
 
-    monkeypatch.setattr(writer, "split_results", attacked)
-    write(source(spark, rows=10))
+    def kept(results: list[bytes]) -> list[bytes]:
+        earlier.extend(results)
+        return results
+
+    write_planned(attacked(kept))
+    assert len(earlier) == 2
     before = table.refresh().metadata_location, stored(lake)
 
     with pytest.raises(AuthenticationError, match=r"the result of writing task \d does not authenticate"):
-        write(source(spark, rows=10))
+        write_planned(attacked(lambda results: ATTACKS[attack](results, earlier)))
 
     assert (table.refresh().metadata_location, stored(lake)) == before
 
@@ -169,7 +178,7 @@ def test_a_location_provider_that_the_catalog_names_says_where_files_go(spark: S
     name = lake.identifier("db.sideways")
 
     tcs.write_table(source(spark), name, path="jvm", catalog_properties=lake.properties)
-    assert {Path(file.file_path).parent.name for file in files_of(table)} == {"sideways"}
+    assert {Path(file.file_path).parent.name for file in data_files(table.refresh())} == {"sideways"}
 
     with table.transaction() as transaction:
         transaction.set_properties({"tests.sideways": "broken"})
@@ -183,7 +192,7 @@ def test_a_location_provider_that_the_catalog_names_says_where_files_go(spark: S
         transaction.set_properties({"tests.sideways": "/same/"})
     with pytest.raises(Exception, match="it has to end with that name"):
         tcs.write_table(source(spark), name, path="jvm", catalog_properties=lake.properties)
-    assert len(stored(lake)) == len(files_of(table)) == 2
+    assert len(stored(lake)) == len(data_files(table.refresh())) == 2
 
 
 class Sideways(SimpleLocationProvider):

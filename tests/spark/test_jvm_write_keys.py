@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,9 @@ from tablecrypt.spark.jvm.keys import ResultKey
 from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
 from tests.spark.test_no_key_leaves_encrypted_tasks import file_keys, found
+from tests.support.observed_calls import observed
 from tests.support.plaintext import CANARY
+from tests.support.tables import data_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,21 +33,15 @@ KEY = {"encryption.key-id": "alias/orders", "write.target-file-size-bytes": "200
 JOB = Path(__file__).parents[1] / "support" / "jvm_write_cluster_job.py"
 
 
-def test_no_key_is_in_plan_event_log_local_file_or_debug_log(
-    spark_run: SparkRun, lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_key_is_in_plan_event_log_local_file_or_debug_log(spark_run: SparkRun, lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     opened: list[bytes] = []
-    original = ResultKey.decrypt
-
-    def recording(self: ResultKey, task: int, encrypted: bytes) -> bytes:
-        opened.append(original(self, task, encrypted))
-        return opened[-1]
-
-    monkeypatch.setattr(ResultKey, "decrypt", recording)
     table: Any = lake.catalog.create_table("db.secrets", SCHEMA, properties=KEY)
     rows = spark_run.session.range(0, 20_000, 1, 3).selectExpr("id", f"concat('{CANARY}', cast(rand(1) as string)) as note")
 
-    with caplog.at_level(logging.DEBUG):
+    def record(names: Mapping[str, Any]) -> None:
+        opened.append(names["self"].decrypt(names["task"], names["message"]))
+
+    with caplog.at_level(logging.DEBUG), observed(ResultKey.decrypt, record):
         tcs.write_table(rows.repartition(2), lake.identifier("db.secrets"), path="jvm", catalog_properties=lake.properties)
 
     keys = file_keys(table.refresh())
@@ -60,11 +57,10 @@ def test_no_key_is_in_plan_event_log_local_file_or_debug_log(
 
 
 def test_unauthenticated_results_are_taken_only_where_that_was_asked_for_and_not_forbidden(
-    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    open_spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tablecrypt.spark.jvm.support.keeps_messages_private", lambda _setting: False)
     lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
-    rows = spark.range(0, 3, 1, 1).selectExpr("id")
+    rows = open_spark.range(0, 3, 1, 1).selectExpr("id")
     strict = lake.properties | {"tablecrypt.spark.require-encrypted-rpc": "true"}
 
     with caplog.at_level(logging.DEBUG, "tablecrypt"):
@@ -94,7 +90,7 @@ def test_a_killed_executor_leaves_exact_rows_no_file_and_no_key(lake: Lake, by_s
     assert run.returncode == 0, run.stdout + run.stderr
     results = json.loads(run.stdout.splitlines()[-1])
     assert results["killed"] >= 1
-    files = [task.file for task in table.refresh().scan().plan_files()]
+    files = data_files(table.refresh())
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(results["rows"]))
     assert {str(path) for path in lake.warehouse.rglob("data/*")} == {file.file_path.removeprefix("file://") for file in files}
     assert len({key_metadata_of(file).encryption_key.reveal() for file in files}) == len(files)

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
@@ -25,12 +23,12 @@ from tests.spark.conftest import ROOT
 from tests.support.aws import AwsServer
 from tests.support.pages import DOCS, blocks, run_page
 from tests.support.plaintext import CANARY
+from tests.support.tables import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-SCHEMA: Final = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
 PATHS: Final[tuple[Literal["jvm", "python"], ...]] = ("jvm", "python")
 PLAIN: Final = {"encryption.required": "false"}
 

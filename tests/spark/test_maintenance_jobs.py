@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.maintenance import migrate, reencrypt
 from tablecrypt.spark import SparkRunner
@@ -16,12 +14,12 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake
 from tests.support.plaintext import CANARY
+from tests.support.tables import SCHEMA, data_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
 
 
 def filled(table: Table) -> Table:
@@ -41,7 +39,7 @@ def test_reencryption_by_executors(spark: SparkSession, lake: Lake) -> None:
     before = contents(table, "_row_id", "_last_updated_sequence_number")
     old = {bytes(task.file.key_metadata or b"") for task in table.scan().plan_files()}
     result = reencrypt(table, runner=SparkRunner(spark))
-    files = [task.file for task in table.scan().plan_files()]
+    files = data_files(table)
     assert result.data_files == len(files) == 3
     assert old.isdisjoint(bytes(file.key_metadata or b"") for file in files)
     assert contents(table, "_row_id", "_last_updated_sequence_number") == before

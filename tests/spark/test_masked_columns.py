@@ -15,7 +15,7 @@ from tablecrypt.spark.session import Sizing
 from tablecrypt.spark.source.session import SessionFacts
 from tablecrypt.spark.source.table import SourceTable
 from tablecrypt.table.table import EncryptedTable
-from tests.support.protected_tables import COLUMN_KEY, EMAIL, SCHEMA, SSN, TABLE_KEY, Clients, clients
+from tests.support.protected_tables import COLUMN_KEY, EMAIL, PEOPLE_SCHEMA, SSN, TABLE_KEY, Clients, clients
 
 DECLARED: Final = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": f"{COLUMN_KEY}: ssn, person.email"}
 
@@ -23,7 +23,7 @@ DECLARED: Final = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": f"{
 @pytest.fixture
 def both(tmp_path: Path) -> Clients:
     made = clients(tmp_path)
-    made.payroll.create_table("db.people", SCHEMA, properties=DECLARED)
+    made.payroll.create_table("db.people", PEOPLE_SCHEMA, properties=DECLARED)
     return made
 
 
@@ -54,7 +54,7 @@ def test_masks_are_not_stored_as_values_by_who_got_the_right_since_they_were_rea
     check_values(marked_schema(payroll, payroll.schema(), frozenset({SSN, EMAIL})), payroll)
     # In a column that everybody may read, masks are but nulls.
     check_values(type(masks)([masks["id"], masks["ssn"]]), payroll)
-    open_to_all = both.payroll.create_table("db.copy", SCHEMA, properties={"encryption.key-id": TABLE_KEY})
+    open_to_all = both.payroll.create_table("db.copy", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY})
     check_values(masks, cast("EncryptedTable", open_to_all))
 
 

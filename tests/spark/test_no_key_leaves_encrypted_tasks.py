@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -15,19 +16,18 @@ from pyiceberg.types import LongType, NestedField, StringType
 import tablecrypt.spark as tcs
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.maintenance.runner import FileWork
-from tablecrypt.spark.job_keys import JobKey, JobTicket
+from tablecrypt.spark.job_keys import JobTicket, Role
+from tablecrypt.spark.read import ReadJob, python_rows
 from tablecrypt.spark.runner import SparkRunner
-from tablecrypt.spark.tables import job_columns
+from tablecrypt.spark.tables import PlannedRead, job_columns
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
 from tests.support.aws import AwsServer
 from tests.support.file_functions import Copying, copy_encrypted, count_rows
+from tests.support.observed_calls import observed
 from tests.support.plaintext import CANARY
-from tests.support.protected_tables import metadata_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tests.support.tables import data_files, metadata_of
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
@@ -58,21 +58,20 @@ def file_keys(table: EncryptedTable) -> list[bytes]:
 
 
 @pytest.fixture
-def closures(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, JobTicket]]:
+def closures() -> Iterator[list[tuple[bytes, JobTicket]]]:
     """What Spark pickles for the executors, and the ticket in it. The jobs run as they would anyway."""
     from pyspark import cloudpickle
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     recorded: list[tuple[bytes, JobTicket]] = []
-    original: Callable[..., DataFrame] = ClassicDataFrame.mapInArrow
 
-    def recording(self: DataFrame, function: Any, *arguments: Any, **named: Any) -> DataFrame:
+    def record(names: Mapping[str, Any]) -> None:
+        function = names["func"]
         ticket = next(cell.cell_contents for cell in function.__closure__ if isinstance(cell.cell_contents, JobTicket))
         recorded.append((cloudpickle.dumps(function), ticket))  # type: ignore[no-untyped-call]
-        return original(self, function, *arguments, **named)
 
-    monkeypatch.setattr(ClassicDataFrame, "mapInArrow", recording)
-    return recorded
+    with observed(ClassicDataFrame.mapInArrow, record):
+        yield recorded
 
 
 def test_the_search_finds_a_key_in_every_form() -> None:
@@ -117,15 +116,16 @@ def test_no_key_is_in_plan_event_log_closure_shuffle_or_result(
 
 
 def test_the_search_would_see_a_task_that_is_not_encrypted(
-    spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]], monkeypatch: pytest.MonkeyPatch
+    spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]]
 ) -> None:
+    spark, name = spark_run.session, lake.identifier("db.open")
     lake.catalog.create_table("db.open", SCHEMA, properties={"encryption.key-id": "alias/orders"})
-    tcs.write_table(
-        spark_run.session.range(5).selectExpr("id"), lake.identifier("db.open"), path="python", catalog_properties=lake.properties
-    )
-    monkeypatch.setattr(JobKey, "encrypt", lambda _key, _role, _number, plaintext: plaintext)
+    tcs.write_table(spark.range(5).selectExpr("id"), name, path="python", catalog_properties=lake.properties)
+    schema = tcs.read_table(spark, name, path="python", catalog_properties=lake.properties).schema
+    job = ReadJob.of(spark, PlannedRead.of(name, None, None, None, lake.properties, None))
+    key = job.ticket.redeem()
 
-    tcs.read_table(spark_run.session, lake.identifier("db.open"), path="python", catalog_properties=lake.properties)
+    python_rows(spark, replace(job, tasks=[key.decrypt(Role.TASK, number, task) for number, task in enumerate(job.tasks)]), schema)
 
     keys = file_keys(lake.catalog.load_table("db.open"))  # type: ignore[arg-type]
     assert found(keys, {"closure": closures[-1][0]}) == ["closure"]
@@ -164,7 +164,7 @@ def test_no_key_of_work_on_files_leaves_its_encrypted_parts(
     assert isinstance(table, EncryptedTable)
     for first in (0, 10):
         table.append(pa.table({"id": range(first, first + 10), "note": [CANARY] * 10}, schema=SCHEMA.as_arrow()))
-    files = [task.file for task in table.scan().plan_files()]
+    files = data_files(table)
     runner = SparkRunner(spark_run.session)
 
     read = list(runner.run(table, count_rows, [FileWork(file.file_path, (key_metadata_of(file),)) for file in files]))

@@ -11,8 +11,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 import tablecrypt.spark as tcs
 from tests.security.nonces import FEW_ROWS_A_PAGE, keys_of, repeated, stored_nonces
 from tests.spark.conftest import Lake
-from tests.support.catalogs import MASTER_KEY
 from tests.support.plaintext import CANARY
+from tests.support.tables import MASTER_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

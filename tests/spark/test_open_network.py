@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,31 +21,22 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
 
 
-@pytest.fixture(autouse=True)
-def open_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The answers of a cluster without spark.authenticate."""
-    monkeypatch.setattr(network, "keeps_messages_private", lambda _setting: False)
-    network._warn_once.cache_clear()
-    yield
-    network._warn_once.cache_clear()
-
-
-def test_jobs_on_the_python_path_warn_once(spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+def test_jobs_on_the_python_path_warn_once(open_spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     lake.catalog.create_table("db.rows", SCHEMA, properties={"encryption.key-id": "alias/orders"})
     name = lake.identifier("db.rows")
 
     for _ in range(2):
-        rows = spark.range(10).selectExpr("id", f"'{CANARY}' AS note")
+        rows = open_spark.range(10).selectExpr("id", f"'{CANARY}' AS note")
         tcs.write_table(rows, name, path="python", catalog_properties=lake.properties)
-    assert tcs.read_table(spark, name, path="python", catalog_properties=lake.properties).count() == 20
+    assert tcs.read_table(open_spark, name, path="python", catalog_properties=lake.properties).count() == 20
 
     assert [record.message.count("talk in the clear") for record in caplog.records if record.name == network.__name__] == [1]
 
 
-def test_jobs_are_refused_where_the_catalog_requires_private_messages(spark: SparkSession, lake: Lake) -> None:
+def test_jobs_are_refused_where_the_catalog_requires_private_messages(open_spark: SparkSession, lake: Lake) -> None:
     table = lake.catalog.create_table("db.rows", SCHEMA, properties={"encryption.key-id": "alias/orders"})
     name, strict = lake.identifier("db.rows"), lake.properties | {"tablecrypt.spark.require-encrypted-rpc": "true"}
-    rows = spark.range(10).selectExpr("id", f"'{CANARY}' AS note")
+    rows = open_spark.range(10).selectExpr("id", f"'{CANARY}' AS note")
 
     with pytest.raises(ConfigurationError, match=r"set spark\.authenticate and spark\.network\.crypto\.enabled"):
         tcs.write_table(rows, name, path="python", catalog_properties=strict)
@@ -55,4 +45,4 @@ def test_jobs_are_refused_where_the_catalog_requires_private_messages(spark: Spa
     assert table.refresh().current_snapshot() is None
     tcs.write_table(rows, name, path="python", catalog_properties=lake.properties)
     with pytest.raises(ConfigurationError, match="sends rows and tasks over the network in the clear"):
-        tcs.read_table(spark, name, path="python", catalog_properties=strict)
+        tcs.read_table(open_spark, name, path="python", catalog_properties=strict)

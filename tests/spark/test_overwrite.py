@@ -5,15 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 import pytest
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt import maintenance
 from tablecrypt.spark.overwrite import stage_overwrite
@@ -21,11 +18,8 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.write import write_data_files
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.key_tables import metadata_of
 from tests.support.plaintext import CANARY
-
-SCHEMA: Final = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+from tests.support.tables import MASTER_KEY, SCHEMA, encrypted_sql_catalog, metadata_of
 
 
 def rows(*ids: int) -> pa.Table:

@@ -23,7 +23,8 @@ from tests.spark.conftest import CATALOG, Lake
 from tests.support.aws import AwsServer
 from tests.support.driver_only_kms import for_this_process
 from tests.support.plaintext import CANARY
-from tests.support.protected_tables import metadata_of, write_as_java_does
+from tests.support.protected_tables import write_as_java_does
+from tests.support.tables import metadata_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -37,8 +37,8 @@ from pyiceberg.types import (
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tests.spark.conftest import Lake
-from tests.support.key_tables import current_snapshot, summary_of
 from tests.support.plaintext import CANARY
+from tests.support.tables import current_snapshot, data_files, summary_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -178,7 +178,7 @@ def test_each_partition_of_a_partitioned_table_gets_its_files(spark: SparkSessio
     write(frame(spark, 0, 300), lake, "db.parts")
 
     table.refresh()
-    files = [task.file for task in table.scan().plan_files()]
+    files = data_files(table)
     assert len({(file.partition[0], file.partition[1]) for file in files}) == 6
     assert all("/region=r" in file.file_path for file in files)
     assert len(list(table.scan("region = 'r2'").plan_files())) == 4
@@ -269,7 +269,7 @@ def test_files_are_named_for_partition_and_attempt_and_hold_whole_row_groups(spa
 
     write(frame(spark, 0, 60_000), lake, "db.orders")
 
-    files = [task.file for task in table.refresh().scan().plan_files()]
+    files = data_files(table.refresh())
     assert sorted(file.file_path.rpartition("/")[2].split("-")[0] for file in files) == ["00000", "00001"]
     assert [len(file.split_offsets or []) for file in files] == [1, 1]
     assert len({bytes(file.key_metadata or b"") for file in files}) == 2

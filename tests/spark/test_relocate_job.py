@@ -9,7 +9,7 @@ import pytest
 from tablecrypt.maintenance import relocate
 from tablecrypt.spark import SparkRunner
 from tests.spark.conftest import Lake
-from tests.support.key_tables import state, table_with_history
+from tests.support.tables import state, table_with_history
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.maintenance.runner import FileWork, LocalRunner
-from tablecrypt.spark.job_keys import JobKey, Role
-from tablecrypt.spark.runner import SparkRunner
+from tablecrypt.spark.job_keys import Role
+from tablecrypt.spark.job_messages import WorkItem, encode_items
+from tablecrypt.spark.runner import SharedWorkContent, SparkRunner, collected_results
+from tablecrypt.spark.tables import LocatedTable, job_columns
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
+from tablecrypt.table.table_files import TableFileIO, key_metadata_of
 from tests.spark.conftest import Lake
 from tests.support.file_functions import (
     Copying,
@@ -29,12 +30,12 @@ from tests.support.file_functions import (
     refuse_seven,
 )
 from tests.support.plaintext import CANARY
+from tests.support.tables import SCHEMA, data_files, folder_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def table(lake: Lake) -> EncryptedTable:
 
 
 def counting(table: EncryptedTable) -> list[FileWork[str]]:
-    files = [task.file for task in table.scan().plan_files()]
+    files = data_files(table)
     return [FileWork(file.file_path, (key_metadata_of(file),), file.file_size_in_bytes) for file in files]
 
 
@@ -115,7 +116,7 @@ def test_of_a_task_that_is_tried_again_one_result_counts(spark: SparkSession, la
     done = list(SparkRunner(spark).run(table, copy_failing_once, works))
 
     assert sorted(index for index, _ in done) == list(range(len(works)))
-    written = {path.name for path in Path(table.location().removeprefix("file://")).glob("copies/*")}
+    written = {path.name for path in folder_of(table).glob("copies/*")}
     assert len(written) > len(works), "no copy of a first attempt is left, so no task was tried again"
     assert {each.result.location.rpartition("/")[2] for _, each in done} < written
     for _, each in done:
@@ -128,13 +129,15 @@ def test_a_function_that_no_name_leads_to_is_refused(spark: SparkSession, table:
         list(SparkRunner(spark).run(table, lambda io, work, keys: None, [FileWork(1)]))  # type: ignore[arg-type, return-value]
 
 
-def test_a_part_for_another_task_is_refused(spark: SparkSession, table: EncryptedTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = JobKey.encrypt
+def test_a_part_for_another_task_is_refused(spark: SparkSession, table: EncryptedTable) -> None:
+    ticket, job_key = LocatedTable.of_table(table).issue_job(spark)
+    content = SharedWorkContent(pickle.dumps(cast("TableFileIO", table.io).inner), count_rows, job_columns(table))
+    shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(content))
+    first, second = (
+        job_key.encrypt(Role.TASK, number, encode_items([WorkItem(number, work.work, work.keys)]))
+        for number, work in enumerate(counting(table)[:2])
+    )
 
-    def swapped(self: JobKey, role: Role, number: int, plaintext: bytes) -> bytes:
-        return original(self, role, number + 1 if role is Role.TASK else number, plaintext)
-
-    monkeypatch.setattr(JobKey, "encrypt", swapped)
-
+    assert [number for number, _ in collected_results(spark, ticket, shared, {0: first, 1: second})] == [0, 1]
     with pytest.raises(Exception, match=f"{AuthenticationError.__name__}.*the TASK message of task"):
-        list(SparkRunner(spark).run(table, count_rows, counting(table)))
+        collected_results(spark, ticket, shared, {0: second, 1: first})

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tests.spark.conftest import Lake
 from tests.support.plaintext import CANARY
+from tests.support.tables import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
 PROPERTIES = {"encryption.key-id": "alias/orders", "write.parquet.row-group-limit": "1000", "write.delete.mode": "merge-on-read"}
 LINEAGE = ("id", "note", "_row_id", "_last_updated_sequence_number")
 

@@ -17,6 +17,7 @@ from tablecrypt.spark.commit import BATCH_ID, QUERY_ID, BatchAlreadyCommittedErr
 from tests.spark.conftest import Lake
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.plaintext import CANARY
+from tests.support.tables import folder_of, ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,10 +53,6 @@ def run(df: DataFrame, checkpoint: Path, do: Callable[[DataFrame, int], None]) -
     query = df.writeStream.foreachBatch(do).option("checkpointLocation", str(checkpoint)).start()
     query.processAllAvailable()
     query.stop()
-
-
-def ids(table: Table) -> list[int]:
-    return sorted(table.refresh().scan().to_arrow()["id"].to_pylist())
 
 
 def markers(table: Table) -> list[tuple[str, str]]:
@@ -109,7 +106,7 @@ def test_a_table_streams_into_another_with_each_batch_once(spark: SparkSession, 
         query.stop()
 
     run_once()
-    assert ids(sink) == list(range(20))
+    assert ids(sink.refresh()) == list(range(20))
     assert [batch for _, batch in markers(sink)] == ["0", "1"]
     for number in range(3):
         # The last batch is in the table, and its checkpoint does not know.
@@ -117,13 +114,13 @@ def test_a_table_streams_into_another_with_each_batch_once(spark: SparkSession, 
         newest.unlink()
         (checkpoint / "commits" / f".{newest.name}.crc").unlink(missing_ok=True)
         run_once()
-        assert ids(sink) == list(range(20 + number))
+        assert ids(sink.refresh()) == list(range(20 + number))
         append(source, 20 + number)
         run_once()
-        assert ids(sink) == list(range(21 + number))
+        assert ids(sink.refresh()) == list(range(21 + number))
     assert len({query for query, _ in markers(sink)}) == 1
     files = {task.file.file_path.rpartition("/")[2] for task in sink.scan().plan_files()}
-    assert {path.name for path in Path(sink.location().removeprefix("file://")).rglob("*.parquet")} == files
+    assert {path.name for path in folder_of(sink).rglob("*.parquet")} == files
 
 
 class DriverDiedError(Exception):
@@ -150,7 +147,7 @@ def test_a_driver_that_dies_leaves_each_batch_once(
             writer.start().awaitTermination(60)
         assert writer.start().awaitTermination(60)
 
-    found = ids(sink)
+    found = ids(sink.refresh())
     assert found == list(range(len(found)))
     assert len(found) >= 25
     batches = [int(batch) for _, batch in markers(sink)]
@@ -170,7 +167,7 @@ def test_a_batch_that_another_process_commits_first_is_left_out(lake: Lake, sour
         else:
             each.commit_transaction()
 
-    assert ids(sink) == [0, 1]
+    assert ids(sink.refresh()) == [0, 1]
     assert marker.is_in(sink.metadata)
     assert BatchMarker("a-query", 3, "main").is_in(sink.metadata)
     assert not BatchMarker("a-query", 5, "main").is_in(sink.metadata)

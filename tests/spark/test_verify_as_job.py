@@ -11,7 +11,7 @@ from tablecrypt.maintenance import verify
 from tablecrypt.spark import SparkRunner
 from tests.spark.conftest import CATALOG, Lake
 from tests.support.command import Command
-from tests.support.maintained_table import flip, folder_of, maintained_table
+from tests.support.tables import flip, folder_of, maintained_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,26 +11,20 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
+from pyiceberg.transforms import BucketTransform, DayTransform
+from pyiceberg.types import DoubleType, LongType, NestedField, TimestamptzType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tests.spark.conftest import Lake
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
-from tests.support.key_tables import current_snapshot, summary_of
 from tests.support.plaintext import CANARY
+from tests.support.tables import BY_REGION, REGION_SCHEMA, current_snapshot, data_files, summary_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    NestedField(2, "region", StringType()),
-    NestedField(3, "note", StringType()),
-)
-BY_REGION = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
 KEY = {"encryption.key-id": "alias/orders"}
 MODES = ["copy-on-write", "merge-on-read"]
 
@@ -69,15 +63,11 @@ def row_ids(table: Table) -> dict[int, int]:
     return dict(zip(rows["id"].to_pylist(), rows["_row_id"].to_pylist(), strict=True))
 
 
-def files_of(table: Table) -> list[Any]:
-    return [task.file for task in table.refresh().scan().plan_files()]
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_an_overwrite_by_filter_replaces_matching_rows_alone_in_one_snapshot(
     spark: SparkSession, lake: Lake, write: Any, mode: str
 ) -> None:
-    table = lake.catalog.create_table("db.rows", SCHEMA, properties=properties(mode))
+    table = lake.catalog.create_table("db.rows", REGION_SCHEMA, properties=properties(mode))
     write(frame(spark, 0, 100))
     before = row_ids(table)
 
@@ -93,7 +83,7 @@ def test_an_overwrite_by_filter_replaces_matching_rows_alone_in_one_snapshot(
 
 
 def test_a_dynamic_overwrite_replaces_the_partitions_that_occur(spark: SparkSession, lake: Lake, write: Any) -> None:
-    table = lake.catalog.create_table("db.rows", SCHEMA, partition_spec=BY_REGION, properties=KEY)
+    table = lake.catalog.create_table("db.rows", REGION_SCHEMA, partition_spec=BY_REGION, properties=KEY)
     write(frame(spark, 0, 30))
 
     write(frame(spark, 100, 30, "new").where("region = 'r1'"), "overwrite_partitions")
@@ -105,7 +95,7 @@ def test_a_dynamic_overwrite_replaces_the_partitions_that_occur(spark: SparkSess
 
 def test_a_dynamic_overwrite_goes_by_computed_partition_values_too(spark: SparkSession, lake: Lake, write: Any) -> None:
     spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "bucket"))
-    table = lake.catalog.create_table("db.rows", SCHEMA, partition_spec=spec, properties=KEY)
+    table = lake.catalog.create_table("db.rows", REGION_SCHEMA, partition_spec=spec, properties=KEY)
     write(frame(spark, 0, 40))
     gone = BucketTransform(4).transform(LongType())(100)
 
@@ -116,7 +106,7 @@ def test_a_dynamic_overwrite_goes_by_computed_partition_values_too(spark: SparkS
 
 
 def test_a_dynamic_overwrite_needs_partitions_and_no_older_ones(spark: SparkSession, lake: Lake, write: Any) -> None:
-    table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
+    table = lake.catalog.create_table("db.rows", REGION_SCHEMA, properties=KEY)
     with pytest.raises(ConfigurationError, match="has no partitions: use mode 'overwrite'"):
         write(frame(spark, 0, 1), "overwrite_partitions")
     write(frame(spark, 0, 3))
@@ -130,7 +120,7 @@ def test_a_dynamic_overwrite_needs_partitions_and_no_older_ones(spark: SparkSess
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_merge_updates_rows_with_the_same_keys_and_adds_the_others(spark: SparkSession, lake: Lake, write: Any, mode: str) -> None:
-    table = lake.catalog.create_table("db.rows", SCHEMA, properties=properties(mode))
+    table = lake.catalog.create_table("db.rows", REGION_SCHEMA, properties=properties(mode))
     write(frame(spark, 0, 100))
     table.refresh().delete("id = 3")
     before = row_ids(table)
@@ -149,7 +139,7 @@ def test_a_merge_updates_rows_with_the_same_keys_and_adds_the_others(spark: Spar
 
 
 def test_a_merge_into_an_empty_table_adds_all_rows(spark: SparkSession, lake: Lake, write: Any) -> None:
-    schema = Schema(*SCHEMA.fields, identifier_field_ids=[1])
+    schema = Schema(*REGION_SCHEMA.fields, identifier_field_ids=[1])
     table = lake.catalog.create_table("db.rows", schema, properties=KEY)
 
     write(frame(spark, 0, 10), "merge")
@@ -168,7 +158,7 @@ def test_a_merge_into_an_empty_table_adds_all_rows(spark: SparkSession, lake: La
 def test_keys_that_do_not_name_one_row_fail_the_merge_and_leave_no_file(
     spark: SparkSession, lake: Lake, write: Any, query: str, told: str
 ) -> None:
-    table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
+    table = lake.catalog.create_table("db.rows", REGION_SCHEMA, properties=KEY)
     write(frame(spark, 0, 10))
     files = sorted(lake.warehouse.rglob("*.parquet"))
 
@@ -180,7 +170,7 @@ def test_keys_that_do_not_name_one_row_fail_the_merge_and_leave_no_file(
 
 
 def test_merge_keys_that_cannot_be_compared_are_refused(spark: SparkSession, lake: Lake, write: Any) -> None:
-    schema = Schema(*SCHEMA.fields, NestedField(4, "score", DoubleType()))
+    schema = Schema(*REGION_SCHEMA.fields, NestedField(4, "score", DoubleType()))
     lake.catalog.create_table("db.rows", schema, properties=KEY)
 
     for keys, told in (
@@ -195,7 +185,7 @@ def test_merge_keys_that_cannot_be_compared_are_refused(spark: SparkSession, lak
 
 
 def test_a_merge_beside_another_that_changed_its_rows_commits_nothing(spark: SparkSession, lake: Lake, write: Any, name: str) -> None:
-    table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
+    table = lake.catalog.create_table("db.rows", REGION_SCHEMA, properties=KEY)
     write(frame(spark, 0, 20))
     deletes = ["id = 5"]
 
@@ -219,7 +209,7 @@ def _files_at(table: Table, snapshot_id: int) -> list[Any]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_delete_removes_matching_rows_and_nothing_else(spark: SparkSession, lake: Lake, write: Any, name: str, mode: str) -> None:
-    table = lake.catalog.create_table("db.rows", SCHEMA, partition_spec=BY_REGION, properties=properties(mode))
+    table = lake.catalog.create_table("db.rows", REGION_SCHEMA, partition_spec=BY_REGION, properties=properties(mode))
     write(frame(spark, 0, 90))
     before = row_ids(table)
 
@@ -237,7 +227,7 @@ def test_a_delete_removes_matching_rows_and_nothing_else(spark: SparkSession, la
 @pytest.mark.parametrize("mode", MODES)
 def test_a_delete_leaves_rows_of_which_the_filter_is_not_true(spark: SparkSession, lake: Lake, name: str, mode: str) -> None:
     """A comparison with null is neither true nor false, also where a partition's value alone decides it."""
-    table = lake.catalog.create_table("db.rows", SCHEMA, partition_spec=BY_REGION, properties=properties(mode))
+    table = lake.catalog.create_table("db.rows", REGION_SCHEMA, partition_spec=BY_REGION, properties=properties(mode))
     regions = ["r0", "r1", None]
     table.append(pa.table({"id": range(3), "region": regions, "note": [CANARY] * 3}, schema=table.schema().as_arrow()))
 
@@ -247,7 +237,7 @@ def test_a_delete_leaves_rows_of_which_the_filter_is_not_true(spark: SparkSessio
 
 
 def test_a_branch_gets_its_rows_alone_and_must_exist(spark: SparkSession, lake: Lake, write: Any, name: str) -> None:
-    table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
+    table = lake.catalog.create_table("db.rows", REGION_SCHEMA, properties=KEY)
     write(frame(spark, 0, 10))
     with pytest.raises(ConfigurationError, match="has no branch 'audit'"):
         write(frame(spark, 10, 10), branch="audit")
@@ -268,11 +258,11 @@ def test_a_branch_gets_its_rows_alone_and_must_exist(spark: SparkSession, lake: 
 
 
 def test_rows_distributed_by_partition_make_one_file_for_each(spark: SparkSession, lake: Lake, write: Any) -> None:
-    table = lake.catalog.create_table("db.rows", SCHEMA, partition_spec=BY_REGION, properties=KEY)
+    table = lake.catalog.create_table("db.rows", REGION_SCHEMA, partition_spec=BY_REGION, properties=KEY)
 
     write(frame(spark, 0, 300, partitions=6), distribute_by="partition", sort_by=["id"])
 
-    files = files_of(table)
+    files = data_files(table.refresh())
     assert len(files) == 3
     for file in files:
         rows = table.scan(f"region = '{file.partition[0]}'").to_arrow()["id"].to_pylist()
@@ -281,14 +271,14 @@ def test_rows_distributed_by_partition_make_one_file_for_each(spark: SparkSessio
 
 
 def test_rows_are_distributed_by_computed_partition_values(spark: SparkSession, lake: Lake, write: Any) -> None:
-    schema = Schema(*SCHEMA.fields, NestedField(4, "at", TimestamptzType()))
+    schema = Schema(*REGION_SCHEMA.fields, NestedField(4, "at", TimestamptzType()))
     spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "bucket"), PartitionField(4, 1001, DayTransform(), "day"))
     table = lake.catalog.create_table("db.rows", schema, partition_spec=spec, properties=KEY)
     rows = frame(spark, 0, 300, partitions=6).selectExpr("*", "if(id = 7, null, timestamp_seconds((id % 2) * 86400)) AS at")
 
     write(rows, distribute_by="partition")
 
-    files = files_of(table)
+    files = data_files(table.refresh())
     assert len(files) == 5
     assert {file.partition[1] for file in files} == {0, 1, None}
     assert table.scan("at is null").to_arrow()["id"].to_pylist() == [7]
@@ -300,12 +290,12 @@ def test_rows_are_distributed_by_computed_partition_values(spark: SparkSession, 
 
 
 def test_files_end_at_the_target_size(spark: SparkSession, lake: Lake, write: Any) -> None:
-    table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY | {"write.target-file-size-bytes": "50000"})
+    table = lake.catalog.create_table("db.rows", REGION_SCHEMA, properties=KEY | {"write.target-file-size-bytes": "50000"})
 
     write(frame(spark, 0, 100_000, partitions=1).selectExpr("xxhash64(id) AS id", "region", "note"))
 
     # A file ends with the row group that brings it to the size, which is reached by its stored bytes.
-    lengths = sorted(file.file_size_in_bytes for file in files_of(table))
+    lengths = sorted(file.file_size_in_bytes for file in data_files(table.refresh()))
     assert len(lengths) > 2
     assert all(length >= 50_000 for length in lengths[1:])
     assert len(rows_of(table)) == 100_000
@@ -325,7 +315,7 @@ def test_files_end_at_the_target_size(spark: SparkSession, lake: Lake, write: An
 def test_options_that_do_not_fit_are_refused_before_anything_is_written(
     spark: SparkSession, lake: Lake, write: Any, arguments: dict[str, Any], told: str
 ) -> None:
-    lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
+    lake.catalog.create_table("db.rows", REGION_SCHEMA, properties=KEY)
 
     with pytest.raises(ConfigurationError, match=told):
         write(frame(spark, 0, 1), **arguments)
@@ -334,7 +324,7 @@ def test_options_that_do_not_fit_are_refused_before_anything_is_written(
 
 
 def test_a_missing_partition_column_is_refused_before_anything_is_written(spark: SparkSession, lake: Lake, write: Any) -> None:
-    lake.catalog.create_table("db.rows", SCHEMA, partition_spec=BY_REGION, properties=KEY)
+    lake.catalog.create_table("db.rows", REGION_SCHEMA, partition_spec=BY_REGION, properties=KEY)
 
     with pytest.raises(ConfigurationError, match="column 'region' is missing from the DataFrame, and the table is partitioned by it"):
         write(spark.sql("SELECT 1L AS id"))
@@ -343,13 +333,13 @@ def test_a_missing_partition_column_is_refused_before_anything_is_written(spark:
 
 
 def test_merged_rows_are_what_pyiceberg_upserts(spark: SparkSession, lake: Lake, write: Any) -> None:
-    ours = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
-    theirs = lake.catalog.create_table("db.theirs", SCHEMA, properties=KEY)
+    ours = lake.catalog.create_table("db.rows", REGION_SCHEMA, properties=KEY)
+    theirs = lake.catalog.create_table("db.theirs", REGION_SCHEMA, properties=KEY)
     source = frame(spark, 5, 10, "new").toArrow()
     for table in (ours, theirs):
-        table.append(pa.table({"id": list(range(10)), "region": ["x"] * 10, "note": [CANARY] * 10}, schema=SCHEMA.as_arrow()))
+        table.append(pa.table({"id": list(range(10)), "region": ["x"] * 10, "note": [CANARY] * 10}, schema=REGION_SCHEMA.as_arrow()))
 
     write(spark.createDataFrame(source), "merge", keys=["id"])
-    theirs.upsert(source.cast(SCHEMA.as_arrow()), ["id"])
+    theirs.upsert(source.cast(REGION_SCHEMA.as_arrow()), ["id"])
 
     assert ours.refresh().scan().to_arrow().sort_by("id").to_pylist() == theirs.refresh().scan().to_arrow().sort_by("id").to_pylist()

@@ -23,7 +23,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.maintenance import compact, migrate, reencrypt, verify
-from tests.support.key_tables import encrypted_table
+from tests.support.tables import encrypted_table
 
 ROWS = pa.table({"id": pa.array(range(100), pa.int64()), "ssn": [f"SSN-{each}" for each in range(100)]})
 MORE = ROWS.slice(0, 3)

@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+from pyiceberg.catalog import Catalog
 
 from tablecrypt.cli.main import main
 
@@ -28,12 +31,21 @@ class Done:
     raw: bytes = b""
 
 
+_SHARED: Final[tuple[str, ...]] = ("uri", "warehouse", "encryption.kms-type", "kms.endpoint", "client.region", "kms.memory.name")
+
+
 @dataclass(frozen=True)
 class Command:
     """The program with what belongs before the command: a catalog's name and properties."""
 
     properties: Mapping[str, str]
     catalog: str = "prod"
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Command:
+        """The program with the catalog's database, warehouse and KMS."""
+        properties = {name: str(catalog.properties[name]) for name in _SHARED if name in catalog.properties}
+        return cls({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **properties})
 
     @property
     def leading(self) -> list[str]:
@@ -69,17 +81,22 @@ def run(*arguments: str) -> Done:
 
 def run_process(*arguments: str) -> Done:
     """Run the command as a process of its own, without a terminal."""
-    done = subprocess.run(
-        _line(arguments), capture_output=True, check=False, timeout=_TIMEOUT, stdin=subprocess.DEVNULL, env=_environment()
-    )
+    done = subprocess.run(_line(arguments), capture_output=True, check=False, timeout=_TIMEOUT, stdin=subprocess.DEVNULL, env=environment())
+    return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(), done.stdout)
+
+
+def in_shell(line: str, *arguments: str) -> Done:
+    """Run a line of bash in which `"$@"` is the command with these arguments."""
+    words = ["bash", "-c", line, "-", *_line(arguments)]
+    done = subprocess.run(words, capture_output=True, check=False, timeout=_TIMEOUT, env=environment())
     return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(), done.stdout)
 
 
 def run_terminal(*arguments: str, answer: str = "") -> tuple[int, str]:
     """Run the command as a process of its own on a terminal."""
     ours, theirs = pty.openpty()
-    environment = _environment() | {"TERM": "xterm", "COLUMNS": "100"}
-    with subprocess.Popen(_line(arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True) as process:
+    terminal = environment() | {"TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(_line(arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=terminal, close_fds=True) as process:
         os.close(theirs)
         os.write(ours, answer.encode())
         shown = _read_all(ours)
@@ -104,5 +121,6 @@ def _line(arguments: tuple[str, ...]) -> list[str]:
     return [sys.executable, "-m", "tablecrypt.cli", *arguments]
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """That of a process which finds the packages of this repository."""
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")])}

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Final
+
 from tablecrypt.errors import KmsAccessDeniedError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 
 CLASS = f"{__name__}.DenyingKeyManagementClient"
+_denied: Final[dict[str, frozenset[bytes]]] = {}
+
+
+def deny(keyring: str, wrapped_keys: Collection[bytes]) -> None:
+    """Have all clients of a keyring refuse to open these keys from now on."""
+    _denied[keyring] = frozenset(wrapped_keys)
 
 
 class DenyingKeyManagementClient(MemoryKeyManagementClient):
-    """Refuses what is in `denied`, for all its clients in this process."""
+    """Refuses what its keyring denies."""
 
-    denied: set[bytes] = set()  # noqa: RUF012  shared on purpose
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__(properties)
+        self._name = properties["kms.memory.name"]
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
-        if wrapped_key in self.denied:
+        if wrapped_key in _denied.get(self._name, ()):
             raise KmsAccessDeniedError("this version of the key is disabled")
         return super().unwrap_key(wrapped_key, wrapping_key_id)

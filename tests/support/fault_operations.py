@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from pyiceberg.exceptions import NoSuchTableError
@@ -19,10 +18,9 @@ from pyiceberg.types import LongType
 
 from tablecrypt.maintenance import compact, migrate, prune_keys, reencrypt, relocate, rescue, rewrap, rotate_kek, shred
 from tablecrypt.table.metadata import write_metadata_file
-from tests.support.catalogs import MASTER_KEY
 from tests.support.fault_scene import Scene
-from tests.support.key_tables import SCHEMA, metadata_of, rows, table_with_history
 from tests.support.plaintext import findings
+from tests.support.tables import MASTER_KEY, SCHEMA, metadata_of, path_of, rows, table_with_history
 
 Views = dict[str, Any]
 
@@ -97,7 +95,7 @@ def _migrate(scene: Scene) -> None:
     result = migrate(scene.table(), MASTER_KEY)
     for each in result.left:
         # What an attempt that was interrupted wrote and nothing names: the result lists it for its caller to delete. It holds no row.
-        path = Path(each.location.removeprefix("file://"))
+        path = path_of(each.location)
         if each.what == "a file that the table does not name" and path.exists() and not any(findings(str(path), path.read_bytes())):
             path.unlink()
 

@@ -22,7 +22,7 @@ from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.kill_points import MORTAL_IO
+from tests.support.kill_points import MORTAL
 from tests.support.plaintext import Finding, FolderStore, findings
 from tests.support.s3_server import S3Server
 
@@ -129,9 +129,9 @@ class Scene:
                 "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
                 "uri": self._uri,
                 "warehouse": self.storage.warehouse,
-                "py-io-impl": MORTAL_IO,
                 "encryption.kms.cache-ttl-ms": "0",
                 **self._aws.kms_properties,
+                **MORTAL,
                 **self.storage.properties,
             },
         )

@@ -33,7 +33,15 @@ from tests.support.server_process import end_of_input
 
 BUCKETS: Final = ("golden-shared", "java-vectors", "java-oracle")
 LINEAGE_COLUMNS: Final = ("_row_id", "_last_updated_sequence_number")
+RUNS_HERE: Final = version("pyspark").startswith("4.1.")
+"""Whether this is the Spark for which Iceberg Java 1.12 is made."""
 _WORKER: Final = Path(__file__).with_name("java_oracle.py")
+
+
+def skip_without_its_spark() -> None:
+    """Skip the test on a Spark that Iceberg Java does not know."""
+    if not RUNS_HERE:
+        pytest.skip(f"Iceberg Java 1.12 runs on Spark 4.1, and this is {version('pyspark')}")
 
 
 class JavaError(Exception):
@@ -63,15 +71,10 @@ class JavaOracle:
         timeout: float = 300,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        if not version("pyspark").startswith("4.1."):
-            pytest.skip(f"Iceberg Java 1.12 runs on Spark 4.1, and this is {version('pyspark')}")
-        self.folder = folder
-        self.warehouse = f"file://{folder}/warehouse"
+        skip_without_its_spark()
+        self._use_folder(folder)
         self._timeout = timeout
         self._turn = threading.Lock()
-        self._file_numbers = itertools.count()
-        self._exchange = folder / "exchange"
-        self._exchange.mkdir(parents=True)
         self._log = folder / "oracle.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -173,6 +176,13 @@ class JavaOracle:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+
+    def _use_folder(self, folder: Path) -> None:
+        self.folder = folder
+        self.warehouse = f"file://{folder}/warehouse"
+        self._file_numbers = itertools.count()
+        self._exchange = folder / "exchange"
+        self._exchange.mkdir(parents=True)
 
     def _next_file(self, suffix: str) -> Path:
         return self._exchange / f"{next(self._file_numbers)}.{suffix}"

@@ -19,8 +19,8 @@ import pyarrow as pa
 from tablecrypt import maintenance
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import CREDENTIALS, AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.java import JavaError, JavaOracle
+from tests.support.tables import encrypted_sql_catalog
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "column-keys.md"
 BLOCK: Final = re.compile(r"(?<=<!-- java: begin -->\n).*?(?=<!-- java: end -->)", re.DOTALL)

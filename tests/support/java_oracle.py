@@ -33,8 +33,8 @@ def start_session(
 ) -> SparkSession:
     """Start Spark with the catalog; the settings `more` come last."""
     builder = SparkSession.builder.master("local[2]").appName("java-oracle")
-    metastore = {f"spark.sql.catalog.{CATALOG}.uri": metastore_uri} if metastore_uri else _metastore_settings(folder, buckets)
-    settings = _spark_settings(folder) | _jar_settings() | _catalog_settings(folder, endpoint, region) | metastore | dict(more or {})
+    metastore = {f"spark.sql.catalog.{CATALOG}.uri": metastore_uri} if metastore_uri else metastore_settings(folder, buckets)
+    settings = _spark_settings(folder) | catalog_settings(folder, endpoint, region) | metastore | _with_jars(dict(more or {}))
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -57,17 +57,25 @@ def _spark_settings(folder: Path) -> dict[str, str]:
     }
 
 
-def _jar_settings() -> dict[str, str]:
+def _with_jars(settings: dict[str, str]) -> dict[str, str]:
+    """The settings, with Iceberg's jars beside those that they name."""
+    own = jar_settings()
+    if "spark.jars" in own and "spark.jars" in settings:
+        own["spark.jars"] += f",{settings['spark.jars']}"
+    return settings | own
+
+
+def jar_settings() -> dict[str, str]:
     """Jars already in Spark's Ivy folder go onto the class path; the first run ever lets Spark fetch them there."""
     names = [f"org.apache.iceberg_{artifact}-{ICEBERG_VERSION}.jar" for artifact in ICEBERG_ARTIFACTS]
     for ivy in sorted(Path.home().glob(".ivy2*/jars"), reverse=True):
         jars = [ivy / name for name in names]
         if all(jar.is_file() for jar in jars):
-            return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))}
+            return {"spark.jars": ",".join(map(str, jars))}
     return {"spark.jars.packages": ",".join(f"org.apache.iceberg:{artifact}:{ICEBERG_VERSION}" for artifact in ICEBERG_ARTIFACTS)}
 
 
-def _catalog_settings(folder: Path, endpoint: str, region: str) -> dict[str, str]:
+def catalog_settings(folder: Path, endpoint: str, region: str) -> dict[str, str]:
     catalog = f"spark.sql.catalog.{CATALOG}"
     return {
         catalog: "org.apache.iceberg.spark.SparkCatalog",
@@ -83,7 +91,7 @@ def _catalog_settings(folder: Path, endpoint: str, region: str) -> dict[str, str
     }
 
 
-def _metastore_settings(folder: Path, buckets: list[str]) -> dict[str, str]:
+def metastore_settings(folder: Path, buckets: list[str]) -> dict[str, str]:
     settings = {
         "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",
         "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
@@ -182,10 +190,10 @@ def _answer(oracle: Oracle, request: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return {"ok": True, "result": getattr(oracle, request["op"])(**arguments)}
     except Exception as error:  # noqa: BLE001  whatever Java threw is the answer: the test decides what it means
-        return {"ok": False, "error": _without_stack(f"{type(error).__name__}: {error}")}
+        return {"ok": False, "error": without_stack(f"{type(error).__name__}: {error}")}
 
 
-def _without_stack(message: str) -> str:
+def without_stack(message: str) -> str:
     return "\n".join(line for line in message.splitlines() if not line.startswith("\tat "))
 
 

@@ -39,12 +39,12 @@ from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.manifests.manifest_cache import CACHE
 from tablecrypt.parquet.storage import Sink
 from tests.support.ags1_files import KEY, LOCATION, MIB, ags1_file, key_metadata, opened, pattern
-from tests.support.maintained_table import maintained_table, path_of, put_back
 from tests.support.misleading_kms import ANSWERS, MEMORY_CLASS, MisleadingKeyring
 from tests.support.modular_files import CTR_MODES, GCM_MODES, encrypted, every_module, plain_file, sample_table
 from tests.support.orc_files import encrypted as encrypted_orc
 from tests.support.orc_files import local_keys, sample_rows
 from tests.support.protected_tables import TABLE_KEY, clients, protected_table
+from tests.support.tables import maintained_table, metadata_path, path_of, put_back
 
 Act = Callable[[], object]
 Reading = tuple[str, tuple[Path, bytes], tuple[str, ...]]
@@ -106,7 +106,7 @@ def _damaged_files(table: Table) -> Iterator[Reading]:
 
 def _changed_keys(table: Table) -> Iterator[Reading]:
     """A byte of each wrapped key changed in metadata.json."""
-    path = path_of(table.metadata_location)
+    path = metadata_path(table)
     document = json.loads(path.read_bytes())
     for number, key in enumerate(document["encryption-keys"]):
         stored = base64.b64decode(key["encrypted-key-metadata"])

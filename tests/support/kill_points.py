@@ -6,8 +6,8 @@
     with dying_at(7, for_good=True): ...          the process itself ends at the seventh step, by SIGKILL: for a forked child
 
 From the step of `dying_at` on every step raises, cleaning up included, so that storage and catalog are as kill -9 would leave them. A write
-that is killed leaves its first half. Storage is counted where a catalog has the property py-io-impl = `MORTAL_IO`; a commit of a SQL
-catalog's database counts as two steps for a death, one before and one after it has landed.
+that is killed leaves its first half. Storage and AWS KMS are counted where a catalog has the properties `MORTAL`, and the databases of SQL
+catalogs within `mortal_databases`. A commit of such a database counts as two steps for a death, one before and one after it has landed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
 
-import pytest
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from sqlalchemy import Result, event
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import ORMExecuteState, Session
 
 from tablecrypt.errors import KmsError
 from tablecrypt.kms.aws import AwsKeyManagementClient
+from tablecrypt.kms.client import GeneratedKey
 
 MORTAL_IO: Final = "tests.support.kill_points.MortalFileIO"
-KMS_CALLS: Final = ("wrap_key", "unwrap_key", "rewrap_key", "generate_key")
+MORTAL: Final = {"py-io-impl": MORTAL_IO, "encryption.kms-type": "", "encryption.kms-impl": "tests.support.kill_points.MortalKms"}
+_COMMIT: Final = "the number of the commit's step"
+_LOST: Final = OperationalError("the connection was lost on purpose", None, RuntimeError())
 
 When = Literal["before", "after"]
 T = TypeVar("T")
@@ -63,17 +66,25 @@ class Life:
             failure: what a step that fails raises.
             half: does what a step that is killed may still have done.
         """
+        number = self.begin(name, failure, half)
+        result = call()
+        self.end(number, failure)
+        return result
+
+    def begin(self, name: str, failure: Exception, half: Callable[[], object] = lambda: None) -> int:
+        """Count a step, or die, or fail, before it has taken effect. Returns its number."""
         number = self._count(name)
         if self.fails is None and self.last is not None and number >= self.last:
             half()
             self._die(name)
-        strikes = number == self.last
-        if strikes and self.fails == "before":
+        if number == self.last and self.fails == "before":
             raise failure
-        result = call()
-        if strikes and self.fails == "after":
+        return number
+
+    def end(self, number: int, failure: Exception) -> None:
+        """Fail, if this step is to fail after it has taken effect."""
+        if number == self.last and self.fails == "after":
             raise failure
-        return result
 
     def _count(self, name: str) -> int:
         with self.lock:
@@ -113,25 +124,52 @@ def failing_at(number: int, when: When) -> Iterator[Life]:
         yield life
 
 
-def mortal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make calls of the KMS and of SQL catalogs' databases steps, too."""
-    for name in KMS_CALLS:
-        failure = KmsError(f"{name}: failed on purpose")
-        monkeypatch.setattr(AwsKeyManagementClient, name, _counted(f"kms {name}", getattr(AwsKeyManagementClient, name), failure))
-    lost = OperationalError("the connection was lost on purpose", None, RuntimeError())
-    monkeypatch.setattr(Session, "execute", _counted("catalog query", Session.execute, lost))
-    monkeypatch.setattr(Session, "commit", _counted("catalog commit", Session.commit, lost, and_after=True))
+@contextmanager
+def mortal_databases() -> Iterator[None]:
+    """Make each query and commit of SQLAlchemy's sessions in this block a step."""
+    listeners = (("do_orm_execute", _on_query), ("before_commit", _before_commit), ("after_commit", _after_commit))
+    for name, listener in listeners:
+        event.listen(Session, name, listener)
+    try:
+        yield
+    finally:
+        for name, listener in listeners:
+            event.remove(Session, name, listener)
 
 
-def _counted(name: str, call: Callable[..., Any], failure: Exception, and_after: bool = False) -> Callable[..., Any]:
-    def counted(*arguments: Any, **named: Any) -> Any:
-        life = _life[0]
-        result = life.take(name, lambda: call(*arguments, **named), failure)
-        if and_after and life.fails is None:
-            life.step(f"after {name}")
-        return result
+def _on_query(state: ORMExecuteState) -> Result[Any]:
+    return _life[0].take("catalog query", state.invoke_statement, _LOST)
 
-    return counted
+
+def _before_commit(session: Session) -> None:
+    session.info[_COMMIT] = _life[0].begin("catalog commit", _LOST)
+
+
+def _after_commit(session: Session) -> None:
+    life = _life[0]
+    life.end(session.info.pop(_COMMIT), _LOST)
+    if life.fails is None:
+        life.step("after catalog commit")
+
+
+class MortalKms(AwsKeyManagementClient):
+    """AWS KMS each of whose calls is a step."""
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        return _of_kms("wrap_key", lambda: AwsKeyManagementClient.wrap_key(self, key, wrapping_key_id))
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        return _of_kms("unwrap_key", lambda: AwsKeyManagementClient.unwrap_key(self, wrapped_key, wrapping_key_id))
+
+    def rewrap_key(self, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
+        return _of_kms("rewrap_key", lambda: AwsKeyManagementClient.rewrap_key(self, wrapped_key, wrapping_key_id, from_key_id))
+
+    def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
+        return _of_kms("generate_key", lambda: AwsKeyManagementClient.generate_key(self, wrapping_key_id, length))
+
+
+def _of_kms(name: str, call: Callable[[], T]) -> T:
+    return _life[0].take(f"kms {name}", call, KmsError(f"{name}: failed on purpose"))
 
 
 class MortalFileIO(PyArrowFileIO):

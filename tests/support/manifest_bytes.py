@@ -110,3 +110,13 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, Record):
         return [value[position] for position in range(len(value))]
     return dict(value) if hasattr(value, "keys") else value
+
+
+def varint(value: int) -> bytes:
+    """A number as Avro writes it: zig-zag, seven bits in a byte."""
+    left = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while left > 0x7F:
+        encoded.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*encoded, left])

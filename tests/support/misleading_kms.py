@@ -39,23 +39,20 @@ ANSWERS: Final[Mapping[str, Answer]] = {
 }
 
 
-class MisleadingKeyManagementClient(AwsKeyManagementClient):
+class _Misleading:
     """Changes what it unwraps, for all its clients in this process, as long as it is told to."""
 
     answer: ClassVar[Answer | None] = None
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
-        key = super().unwrap_key(wrapped_key, wrapping_key_id)
+        key: bytes = super().unwrap_key(wrapped_key, wrapping_key_id)  # type: ignore[misc]
         answer = type(self).answer
         return key if answer is None else answer(key)
 
 
-class MisleadingKeyring(MemoryKeyManagementClient):
+class MisleadingKeyManagementClient(_Misleading, AwsKeyManagementClient):
+    """Between a caller and moto's KMS."""
+
+
+class MisleadingKeyring(_Misleading, MemoryKeyManagementClient):
     """The same without a service."""
-
-    answer: ClassVar[Answer | None] = None
-
-    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
-        key = super().unwrap_key(wrapped_key, wrapping_key_id)
-        answer = type(self).answer
-        return key if answer is None else answer(key)

@@ -157,3 +157,10 @@ CHANGES: Final[Sequence[Change]] = (
     _set_a_fixed_number,
     _set_a_varint,
 )
+
+
+def flipped(data: bytes, at: int, bit: int = 0) -> bytes:
+    """The same bytes, but for one bit of the byte at an offset; negative ones count from the end."""
+    changed = bytearray(data)
+    changed[at] ^= 1 << bit
+    return bytes(changed)

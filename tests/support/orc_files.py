@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.orc as pyarrow_orc
 import pyarrow.parquet as pq
 
 from tablecrypt.orc import LocalKeys, write_table
@@ -85,6 +86,13 @@ def encrypted(rows: pa.Table, encrypt: dict[str, list[str]], keys: Any = None, *
     """Write rows into memory."""
     sink = pa.BufferOutputStream()
     write_table(rows, sink, encrypt=encrypt, keys=keys or local_keys(), **options)
+    return bytes(sink.getvalue())
+
+
+def plain(rows: pa.Table, **options: Any) -> bytes:
+    """What pyarrow writes, which encrypts nothing."""
+    sink = pa.BufferOutputStream()
+    pyarrow_orc.write_table(rows, sink, **options)
     return bytes(sink.getvalue())
 
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.support.plaintext import METADATA_SUFFIXES, Finding, FolderStore, S3Store, Store, encrypted_table_root, findings
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tests.support.plaintext import Finding, FolderStore, S3Store, Store, encrypted_table_root, findings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -93,7 +94,7 @@ class Registry:
 
 def _encrypted_tables(store: Store, locations: list[str]) -> Iterator[str]:
     for location in locations:
-        if not location.endswith(METADATA_SUFFIXES):
+        if not location.endswith(TABLE_METADATA_SUFFIXES):
             continue
         root = encrypted_table_root(location, store.read(location))
         if root is not None:

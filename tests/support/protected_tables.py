@@ -23,7 +23,6 @@ from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.table.file_entries import STATISTICS
-from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, key_metadata_of
@@ -32,11 +31,12 @@ from tablecrypt.table.updates import AddEncryptionKeyUpdate
 from tablecrypt.table.write import write_data_files
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
+from tests.support.tables import metadata_of, path_of
 
 TABLE_KEY: Final = "orders"
 COLUMN_KEY: Final = "pii"
 OTHER_COLUMN_KEY: Final = "fin"
-SCHEMA: Final = Schema(
+PEOPLE_SCHEMA: Final = Schema(
     NestedField(1, "id", LongType()),
     NestedField(2, "ssn", StringType()),
     NestedField(3, "salary", DecimalType(9, 2)),
@@ -47,7 +47,7 @@ SCHEMA: Final = Schema(
 SSN: Final = 2
 SALARY: Final = 3
 EMAIL: Final = 7
-"""Field ids in a table that was made of SCHEMA: PyIceberg numbers the top level first."""
+"""Field ids in a table that was made of PEOPLE_SCHEMA: PyIceberg numbers the top level first."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ class Clients:
     analyst: EncryptedSqlCatalog
 
 
-def clients(folder: Path, properties: Mapping[str, str] | None = None) -> Clients:
+def clients(
+    folder: Path, properties: Mapping[str, str] | None = None, catalog_class: type[EncryptedSqlCatalog] = EncryptedSqlCatalog
+) -> Clients:
     """Make both clients, with the namespace `db`."""
     keys = {name: secrets.token_bytes(32) for name in (TABLE_KEY, COLUMN_KEY, OTHER_COLUMN_KEY)}
     keyrings = {"payroll": keys, "analyst": {TABLE_KEY: keys[TABLE_KEY]}}
@@ -71,7 +73,7 @@ def clients(folder: Path, properties: Mapping[str, str] | None = None) -> Client
     for name, own in keyrings.items():
         keyring = f"protected {name} {folder}"
         MemoryKeyManagementClient({"kms.memory.name": keyring}, own)
-        made[name] = EncryptedSqlCatalog(
+        made[name] = catalog_class(
             "prod",
             **{
                 "uri": f"sqlite:///{folder}/catalog.db",
@@ -95,12 +97,7 @@ def write_only(both: Clients) -> EncryptedSqlCatalog:
 def protected_table(catalog: EncryptedSqlCatalog, name: str = "db.people", **properties: str) -> EncryptedTable:
     """Make a table whose columns ssn and person.email are under COLUMN_KEY, unless the properties say otherwise."""
     declared = {"encryption.column-keys": f"{COLUMN_KEY}: ssn, person.email", **properties}
-    return cast("EncryptedTable", catalog.create_table(name, SCHEMA, properties={"encryption.key-id": TABLE_KEY, **declared}))
-
-
-def metadata_of(table: EncryptedTable) -> EncryptedTableMetadata:
-    """The table's metadata in the class that holds keys."""
-    return cast("EncryptedTableMetadata", table.metadata)
+    return cast("EncryptedTable", catalog.create_table(name, PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY, **declared}))
 
 
 def write_as_java_does(table: EncryptedTable, rows: pa.Table) -> None:
@@ -151,7 +148,7 @@ def opened_by_table_key(table: EncryptedTable) -> list[bytes]:
     """What a holder of the table's key alone finds in data files and manifest entries: their bytes, decrypted where that key does it."""
     found: list[bytes] = []
     for task in table.scan().plan_files():
-        stored, key_metadata = Path(task.file.file_path.removeprefix("file://")).read_bytes(), key_metadata_of(task.file)
+        stored, key_metadata = path_of(task.file.file_path).read_bytes(), key_metadata_of(task.file)
         layout = encrypted_layout(source_of(stored), FileKeys(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix))
         found += [repr(task.file).encode(), stored, layout.metadata.encode()]
         found += [bytes(decrypt_chunk(chunk)) for chunk in layout.chunks() if not chunk.has_own_key]

@@ -10,14 +10,13 @@ the client is to get, or None to close the connection without an answer.
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import requests
+
+from tests.support.http_server import HttpServer
 
 _FORWARDED_HEADERS: Final = ("content-type", "x-iceberg-access-delegation", "authorization")
 
@@ -29,7 +28,7 @@ class Request:
     method: str
     path: str
     body: bytes
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str]
 
     @property
     def is_commit(self) -> bool:
@@ -119,59 +118,25 @@ def losing_commit_answers(request: Request, forward: Forward) -> Answer | None:
     return None if request.is_commit else answer
 
 
-class RestProxy:
-    """One running proxy on a free port of this machine."""
+class RestProxy(HttpServer):
+    """One running proxy."""
 
     def __init__(self, target: str) -> None:
         self._target = target
         self._behaviour: Behaviour = honest
         self.seen: list[Request] = []
-        proxy = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def handle_any(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                answer = proxy.answer(Request(self.command, self.path, body, headers))
-                if answer is None:
-                    self.close_connection = True
-                    return
-                self.send_response(answer.status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(answer.body)))
-                self.end_headers()
-                self.wfile.write(answer.body)
-
-            do_GET = do_POST = do_HEAD = do_DELETE = handle_any
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.uri = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
+        super().__init__()
 
     def behave(self, behaviour: Behaviour) -> None:
         """Answer like this from now on."""
         self._behaviour = behaviour
 
-    def answer(self, request: Request) -> Answer | None:
+    def serve(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes, Mapping[str, str]] | None:
         """Answer one request."""
+        request = Request(method, path, body, headers)
         self.seen.append(request)
-        return self._behaviour(request, self._forward)
-
-    def stop(self) -> None:
-        """Stop answering."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def __enter__(self) -> RestProxy:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
+        answer = self._behaviour(request, self._forward)
+        return None if answer is None else (answer.status, answer.body, {})
 
     def _forward(self, request: Request) -> Answer:
         headers = {name: value for name, value in request.headers.items() if name in _FORWARDED_HEADERS}

@@ -7,10 +7,8 @@ so. The catalog behind it is the administrator's, whom nothing restricts.
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self, cast
+from collections.abc import Mapping
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from pydantic import TypeAdapter
@@ -22,6 +20,7 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedRestCatalog
+from tests.support.http_server import HttpServer
 
 _OWN_UPDATES: dict[str, type[IcebergBaseModel]] = {
     "add-encryption-key": AddEncryptionKeyUpdate,
@@ -30,35 +29,14 @@ _OWN_UPDATES: dict[str, type[IcebergBaseModel]] = {
 }
 
 
-class RestrictingServer:
-    """One running server on a free port of this machine, over a catalog."""
+class RestrictingServer(HttpServer):
+    """One running server over a catalog."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.read_restrictions: object = None
         self.restricts_creation = False
         self.catalog = catalog
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def handle_any(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                status, content = server.answer(self.command, urlsplit(self.path).path, body)
-                encoded = json.dumps(content).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(encoded)))
-                self.end_headers()
-                self.wfile.write(encoded)
-
-            do_GET = do_POST = do_DELETE = handle_any
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.uri = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
+        super().__init__()
 
     def client(self, **properties: str) -> EncryptedRestCatalog:
         """Return a client of this server."""
@@ -67,6 +45,11 @@ class RestrictingServer:
     def client_properties(self, **properties: str) -> dict[str, str]:
         """Return the properties of such a client."""
         return {"py-catalog-impl": "tablecrypt_catalog.EncryptedRestCatalog", "uri": self.uri, **properties}
+
+    def serve(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes, Mapping[str, str]]:
+        """Answer one request, as HTTP has it."""
+        status, content = self.answer(method, urlsplit(path).path, body)
+        return status, json.dumps(content).encode(), {}
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
         """Answer one request."""
@@ -84,18 +67,6 @@ class RestrictingServer:
                 table = self.catalog.create_table((namespace, asked["name"]), schema, properties=asked["properties"])
                 return 200, self._loaded(table) | self._restrictions(self.restricts_creation)
         return 404, {"error": {"message": "no such thing", "type": "NoSuchTableException", "code": 404}}
-
-    def stop(self) -> None:
-        """Stop answering."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
 
     def _restrictions(self, told: bool) -> dict[str, Any]:
         return {"read-restrictions": self.read_restrictions} if told and self.read_restrictions is not None else {}

@@ -63,7 +63,7 @@ def remember_keys_in(path: Path) -> None:
 
 def talkative_settings(folder: Path) -> dict[str, str]:
     """Settings with a UI, and with everything in the logs that driver and executors have to say."""
-    from tests.support.two_host_cluster import SHORT_LIFE
+    from tests.support.class_archive import short_life_options
 
     (folder / "log4j2.properties").write_text(_LOG4J)
     return {
@@ -72,7 +72,7 @@ def talkative_settings(folder: Path) -> dict[str, str]:
         "spark.log.level": "DEBUG",
         "spark.ui.showConsoleProgress": "false",
         # The level goes to the driver alone, and PySpark's driver takes it from nowhere else.
-        "spark.executor.extraJavaOptions": f"{SHORT_LIFE} -Dlog4j2.configurationFile=file://{folder}/log4j2.properties",
+        "spark.executor.extraJavaOptions": f"{short_life_options()} -Dlog4j2.configurationFile=file://{folder}/log4j2.properties",
     }
 
 

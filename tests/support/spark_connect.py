@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from tests.support.class_archive import short_life_options
 from tests.support.server_process import ServerProcess, free_port
 
 ROOT: Final = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ class ConnectServer:
         self._folder = folder
         settings = {
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "spark.driver.extraJavaOptions": short_life_options(),
             "spark.driver.host": "127.0.0.1",
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self._port),

@@ -14,44 +14,34 @@ import json
 import os
 import signal
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits
+
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
     from pyspark.sql import DataFrame, SparkSession
 
-    from tablecrypt.spark.write import WriteOptions
-    from tablecrypt.table.table import EncryptedTable
 
+def dying_commits(mark: Path, point: str) -> AbstractContextManager[None]:
+    """Have this process die before or after the next commit in the block, unless the mark is there already; it is then."""
 
-def dying_commits(mark: Path, point: str) -> None:
-    """Have this process die before or after the next commit, unless the mark is there already; it is then."""
-    from tablecrypt.spark import write
+    def die_once() -> None:
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    original = write._commit
-
-    def die() -> None:
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions) -> None:
-        if point == "before" and not mark.exists():
-            die()
-        original(table, files, options)
-        if point == "after" and not mark.exists():
-            die()
-
-    write._commit = commit
+    return at_commits(before=die_once) if point == "before" else at_commits(after=die_once)
 
 
 def append(spark: SparkSession, job: dict[str, Any]) -> None:
     """Append rows and die."""
     import tablecrypt.spark as tcs
 
-    dying_commits(Path(job["folder"]) / f"mark-{job['first']}", "before")
     rows = spark.range(job["first"], job["last"], 1, 2).selectExpr("id", f"'{job['canary']}' AS note")
-    tcs.write_table(rows, job["table"], catalog_properties=job["properties"])
+    with dying_commits(Path(job["folder"]) / f"mark-{job['first']}", "before"):
+        tcs.write_table(rows, job["table"], catalog_properties=job["properties"] | INTERRUPTED)
 
 
 def stream(spark: SparkSession, job: dict[str, Any]) -> int:
@@ -78,14 +68,14 @@ def stream(spark: SparkSession, job: dict[str, Any]) -> int:
 
 def dying_writer(job: dict[str, Any], mark: Path) -> Any:
     """A function for foreachBatch whose process dies once."""
-    table, properties, point = job["table"], job["properties"], job["point"]
+    table, properties, point = job["table"], job["properties"] | INTERRUPTED, job["point"]
 
     def write_batch(df: DataFrame, batch_id: int) -> None:
         import tablecrypt.spark as tcs
         from tests.support.spark_connect_crashes import dying_commits
 
-        dying_commits(mark, point)
-        tcs.stream_writer(table, query_id="a-query", catalog_properties=properties)(df, batch_id)
+        with dying_commits(mark, point):
+            tcs.stream_writer(table, query_id="a-query", catalog_properties=properties)(df, batch_id)
 
     return write_batch
 

@@ -17,16 +17,11 @@ CATALOG_CLASS: Final = "tablecrypt.jvm.SqlCatalog"
 
 @functools.cache
 def spark_jar() -> Path:
-    """Return the jar, as the command writes it."""
+    """Return the jar, as the command `tablecrypt spark-jar` writes it."""
     target = Path(tempfile.mkdtemp(prefix="tablecrypt-spark-jar-")) / "tablecrypt-spark.jar"
-    write_jar(target)
-    return target
-
-
-def write_jar(target: Path) -> None:
-    """Run `tablecrypt spark-jar`."""
     command = [sys.executable, "-m", "tablecrypt.cli", "spark-jar", "-o", str(target)]
     subprocess.run(command, check=True, capture_output=True, env=spark_environment(), timeout=300)
+    return target
 
 
 def catalog_settings(name: str, properties: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.typedef import Record
@@ -35,6 +36,7 @@ from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table.deletion_vectors import MAGIC
 from tablecrypt.table.write import write_data_files
 from tests.support.manifests import SNAPSHOT_ID, encrypt_file, new_key, write_manifest
+from tests.support.tables import current_snapshot
 
 PUFFIN_MAGIC = b"PFA1"
 PATH_ID, POSITION_ID = 2147483546, 2147483545
@@ -155,6 +157,17 @@ class TableFiles:
 
     def _path(self, extension: str) -> str:
         return str(self.folder / f"{next(self._numbers)}.{extension}")
+
+
+def vectors_of(table: Table, status: ManifestEntryStatus | None = None) -> list[EncryptedDataFile]:
+    """The deletion vectors that the manifests of the table's snapshot list: the live ones, or those of a status."""
+    return [
+        EncryptedDataFile.of(entry.data_file)
+        for manifest in current_snapshot(table).manifests(table.io)
+        if manifest.content == ManifestContent.DELETES
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+        if entry.status == status or (status is None and entry.status != ManifestEntryStatus.DELETED)
+    ]
 
 
 def deletion_vector_blob(bitmap: bytes, magic: bytes = MAGIC) -> bytes:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tablecrypt.testing.plaintext import MAGICS
 from tests.support.aws import AwsServer
-from tests.support.plaintext import CANARY, MAGICS, encrypted_table_root, findings
+from tests.support.inner_pytest import run_inner
+from tests.support.plaintext import CANARY, encrypted_table_root, findings
 from tests.support.plaintext_scan import Registry
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 CIPHERTEXT = bytes(range(256)) * 4
 
 
@@ -146,12 +145,8 @@ def test_that_writes_ciphertext(warehouse, unwatched_warehouse):
 
 
 def _run(folder: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run a suite of its own, with the plugin, in another process."""
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    (folder / "test_inner.py").write_text(test)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pytest", "-p", "tests.support.plaintext_scan", "--basetemp", str(folder / "basetemp"), *options]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    """Run a suite of its own, with the plugin."""
+    return run_inner(folder, "-p", "tests.support.plaintext_scan", *options, test=test)
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two workers"])

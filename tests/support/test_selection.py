@@ -1,19 +1,20 @@
-"""Where tests run: each group of Java tests on one worker, and no skipped test on a build machine."""
+"""Where tests run: each group of Java tests on one worker, no skipped test on a build machine, and nothing after a crash."""
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from tests.support.inner_pytest import run_inner
 from tests.support.java_version import java_executable, java_problem, parse_version
+from tests.support.selection import group_of
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 SKIPPING_TEST = """
 import pytest
 
@@ -39,6 +40,30 @@ import pytest
 def test_other(number):
     pass
 """
+CRASHING_TEST = """
+import os, signal
+
+def test_before():
+    pass
+
+def test_crashing():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def test_after():
+    pass
+"""
+CRASHING_MODULE = """
+import os, signal
+
+os.kill(os.getpid(), signal.SIGSEGV)
+"""
+PATIENT_TEST = """
+import time, pytest
+
+@pytest.mark.parametrize("number", range(100))
+def test_patient(number):
+    time.sleep(3)
+"""
 MARKING_CONFTEST = """
 import pytest
 
@@ -49,14 +74,9 @@ def pytest_collection_modifyitems(items):
 
 
 def _run(folder: Path, test: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a suite of its own, with the plugin, in another process."""
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = java: needs Java\n")
-    (folder / "test_inner.py").write_text(test)
+    """Run a suite of its own, with the plugin, beside another module."""
     (folder / "test_other.py").write_text(OTHER_TEST)
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_") and name != "CI"}
-    command = [sys.executable, "-m", "pytest", "-p", "tests.support.selection", "--basetemp", str(folder / "basetemp"), *options]
-    environment = inherited | {"PYTHONPATH": str(ROOT)} | variables
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return run_inner(folder, "-p", "tests.support.selection", *options, test=test, **variables)
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two workers"])
@@ -82,6 +102,35 @@ def test_java_tests_of_a_group_share_one_worker(tmp_path: Path, folder: str) -> 
     workers = (group / "workers").read_text().split()
     assert len(workers) == 8
     assert len(set(workers)) == 1
+
+
+@pytest.mark.parametrize("workers", ["1", "2", "3"])
+def test_a_worker_that_crashes_ends_the_run_with_the_name_of_its_test(tmp_path: Path, workers: str) -> None:
+    run = _run(tmp_path, CRASHING_TEST, "-n", workers, "--dist", "loadgroup")
+
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "crashed while running 'test_inner.py::test_crashing'" in run.stdout
+    assert "FAILED test_inner.py::test_crashing" in run.stdout
+
+
+def test_a_crash_does_not_wait_for_what_other_workers_have_still_to_run(tmp_path: Path) -> None:
+    """The other worker has tests for longer than the run may take."""
+    (tmp_path / "test_a_patient.py").write_text(PATIENT_TEST)
+
+    run = _run(tmp_path, CRASHING_TEST, "-n", "2", "--dist", "loadgroup")
+
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "FAILED test_inner.py::test_crashing" in run.stdout
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_workers_that_crash_before_their_first_test_fail_the_run(tmp_path: Path, workers: str) -> None:
+    (tmp_path / "test_crashing_module.py").write_text(CRASHING_MODULE)
+
+    run = _run(tmp_path, OTHER_TEST, "-n", workers, "--dist", "loadgroup")
+
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "crashed and worker restarting disabled" in run.stdout
 
 
 def test_a_java_mark_that_the_file_does_not_show_is_refused(tmp_path: Path) -> None:
@@ -131,3 +180,14 @@ def test_java_older_than_17_is_named_as_the_problem(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     assert (java_problem() is None) == fits
+
+
+def test_a_file_that_starts_its_own_processes_waits_for_no_session(tmp_path: Path) -> None:
+    folder = tmp_path / "tests" / "spark"
+    folder.mkdir(parents=True)
+    (folder / "test_own.py").write_text("@pytest.mark.java\ndef test_one(tmp_path: Path) -> None: ...\n")
+    (folder / "test_shared.py").write_text("@pytest.mark.java\ndef test_one(spark: SparkSession) -> None: ...\n")
+    config = cast("pytest.Config", SimpleNamespace(rootpath=tmp_path, getoption=lambda name, default=None: default))
+
+    assert group_of(config, "tests/spark/test_own.py") == "java of tests/spark/test_own.py"
+    assert group_of(config, "tests/spark/test_shared.py") == "java of tests/spark/"

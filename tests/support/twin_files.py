@@ -7,7 +7,7 @@ import io
 import re
 import secrets
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
@@ -15,8 +15,9 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, KeyNotFoundError
 from tablecrypt.parquet import FileKeys, thrift, thrift_reader
+from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.footer import read_footer, write_footer
-from tablecrypt.parquet.layout import FileCiphers
+from tablecrypt.parquet.layout import FileCiphers, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.storage import Sink, source_of
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FileMetaData, RowGroup, Struct
@@ -85,6 +86,13 @@ class ProtectedFile:
         self.stored = sink.getvalue().to_pybytes()
         assert len(self.stored) == length
 
+    @classmethod
+    def of(cls, stored: bytes, key_metadata: StandardKeyMetadata, keys: dict[int, Secret]) -> Self:
+        """A file that is there already."""
+        file = cls.__new__(cls)
+        file.stored, file.key_metadata, file.keys = stored, key_metadata, keys
+        return file
+
     def _protected(self, field_id: int) -> ProtectedField:
         mask = (lambda field, values: pa.array(["masked"] * len(values), field.type)) if field_id == NOTE else None
         return ProtectedField(field_id, self.keys[field_id], self._stored_with(field_id, self.key_metadata.aad_prefix), mask)
@@ -114,6 +122,13 @@ class ProtectedFile:
     def all_keys(self) -> FileKeys:
         keys = {twin_name(field_id): key for field_id, key in self.keys.items()}
         return FileKeys(self.key_metadata.encryption_key, keys, self.key_metadata.aad_prefix)
+
+    def opened_by_the_table_key(self) -> list[bytes]:
+        """All that whoever has the table's key alone sees of the file: its footer, and chunks without keys of their own, in the clear."""
+        keys = FileKeys(self.key_metadata.encryption_key, aad_prefix=self.key_metadata.aad_prefix)
+        layout = encrypted_layout(source_of(self.stored), keys)
+        visible = [chunk for chunk in layout.chunks() if not chunk.has_own_key]
+        return [layout.metadata.encode(), *(part for chunk in visible for part in (chunk.metadata.encode(), bytes(decrypt_chunk(chunk))))]
 
     def changed(self, change: Callable[[Struct, list[list[Struct]]], None]) -> bytes:
         """The file with another footer, as someone makes it who has the table's key: `change` gets the footer and its chunks."""

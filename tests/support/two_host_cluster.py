@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.support.class_archive import short_life_options
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
-SHORT_LIFE: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def settings(folder: Path) -> dict[str, str]:
@@ -26,8 +27,8 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.driver.host": HOSTS[0],
         "spark.driver.bindAddress": HOSTS[0],
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": SHORT_LIFE,
-        "spark.executor.extraJavaOptions": SHORT_LIFE,
+        "spark.driver.extraJavaOptions": short_life_options(),
+        "spark.executor.extraJavaOptions": short_life_options(),
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
         "spark.master.rest.enabled": "false",

@@ -13,6 +13,9 @@ from tablecrypt.parquet.uniform import UniformParquetFile, UniformParquetWriter
 from tests.support.plaintext import CANARY
 
 LOCATION = "s3://bucket/data/00000-0.parquet"
+UNION = b"\x1c\x1c"
+"""FileCryptoMetaData and the union in it begin with these headers: the second says field 1, which is AES_GCM_V1."""
+CTR_UNION = b"\x1c\x2c"
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,10 @@ def sample_table(rows: int = 60) -> pa.Table:
     )
 
 
-def encrypt_uniform(table: pa.Table, key_length: int = 16, row_group_size: int = 1_000_000, **options: Any) -> EncryptedFile:
-    key_metadata = StandardKeyMetadata.generate(key_length, secrets.token_bytes)
+def encrypt_uniform(
+    table: pa.Table, key_length: int = 16, row_group_size: int = 1_000_000, key_metadata: StandardKeyMetadata | None = None, **options: Any
+) -> EncryptedFile:
+    key_metadata = key_metadata or StandardKeyMetadata.generate(key_length, secrets.token_bytes)
     sink = pa.BufferOutputStream()
     writer = UniformParquetWriter(sink, table.schema, key_metadata, **options)
     writer.write(table, row_group_size)
@@ -50,3 +55,10 @@ def read(data: bytes, key_metadata: StandardKeyMetadata, columns: list[str] | No
     file = UniformParquetFile(pa.BufferReader(data), key_metadata, LOCATION, **options)
     names = file.schema.names if columns is None else columns
     return pa.Table.from_batches(list(file.batches(names)), schema=pa.schema([file.schema.field(name) for name in names]))
+
+
+def downgraded(data: bytes) -> bytes:
+    """The same file, saying in its plaintext that it is of AES_GCM_CTR_V1."""
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    assert data[start : start + 2] == UNION
+    return data[:start] + CTR_UNION + data[start + 2 :]

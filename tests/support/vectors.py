@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 VECTORS: Final = Path(__file__).parents[1] / "vectors"
 GOLDEN: Final = VECTORS / "golden"
@@ -64,3 +65,9 @@ def _with_iceberg_timestamps(rows: pa.Table) -> pa.Table:
             instants = rows.column(index).cast(pa.timestamp("us")).cast(pa.timestamp("us", tz="UTC"))
             rows = rows.set_column(index, field.name, instants)
     return rows
+
+
+def every_vector() -> pytest.MarkDecorator:
+    """Run a test on each table that Iceberg Java wrote, as `vector`."""
+    vectors = [*load(GOLDEN).values(), *load(JAVA).values()]
+    return pytest.mark.parametrize("vector", vectors, ids=[f"{vector.folder.name}-{vector.name}" for vector in vectors])

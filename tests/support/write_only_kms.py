@@ -14,30 +14,23 @@ FILE_CLASS: Final = f"{__name__}.WriteOnlyKeyFile"
 REFUSED: Final = "test.kms.write-only"
 
 
-class WriteOnlyKeyManagementClient(MemoryKeyManagementClient):
+class _WriteOnly:
     """Refuses to unwrap under the master keys that the property names, with commas between them."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        super().__init__(properties)
-        self._refused = properties[REFUSED]
+        super().__init__(properties)  # type: ignore[call-arg]
+        self._refused = properties[REFUSED].split(",")
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
-        _check_allowed(wrapping_key_id, self._refused)
-        return super().unwrap_key(wrapped_key, wrapping_key_id)
+        if wrapping_key_id in self._refused:
+            raise KmsAccessDeniedError(f"unwrapping under {wrapping_key_id} is not allowed")
+        key: bytes = super().unwrap_key(wrapped_key, wrapping_key_id)  # type: ignore[misc]
+        return key
 
 
-class WriteOnlyKeyFile(LocalFileKeyManagementClient):
-    """The same with the keys of a file, which other processes read too."""
-
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        super().__init__(properties)
-        self._refused = properties[REFUSED]
-
-    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
-        _check_allowed(wrapping_key_id, self._refused)
-        return super().unwrap_key(wrapped_key, wrapping_key_id)
+class WriteOnlyKeyManagementClient(_WriteOnly, MemoryKeyManagementClient):
+    """With the keys of this process."""
 
 
-def _check_allowed(wrapping_key_id: str, refused: str) -> None:
-    if wrapping_key_id in refused.split(","):
-        raise KmsAccessDeniedError(f"unwrapping under {wrapping_key_id} is not allowed")
+class WriteOnlyKeyFile(_WriteOnly, LocalFileKeyManagementClient):
+    """With the keys of a file, which other processes read too."""

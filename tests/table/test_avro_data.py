@@ -50,6 +50,7 @@ from tests.support.mutations import arbitrary
 from tests.support.parsers import seeds_of
 from tests.support.plaintext import CANARY
 from tests.support.table_files import TableFiles
+from tests.support.tables import flip
 
 DAY_MICROS = 86_400_000_000
 
@@ -227,9 +228,7 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
 def test_a_changed_file_is_refused(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, TWO)
     task = encrypted_task(files, TWO_FIELDS, TWO_RECORDS)
-    stored = bytearray(Path(task.file.file_path).read_bytes())
-    stored[-30] ^= 1
-    Path(task.file.file_path).write_bytes(stored)
+    flip(Path(task.file.file_path), -30)
     with pytest.raises(TamperedFileError) as refused:
         read(files, task, TWO)
     assert refused.value.location == task.file.file_path

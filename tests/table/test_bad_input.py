@@ -28,13 +28,26 @@ from tablecrypt.errors import (
     TablecryptError,
     TamperedFileError,
 )
+from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.key_tables import encrypted_table, metadata_of
 from tests.support.plaintext import CANARY
+from tests.support.tables import (
+    ENCRYPTED,
+    MASTER_KEY,
+    current_snapshot,
+    data_files,
+    data_paths,
+    encrypted_sql_catalog,
+    encrypted_table,
+    flip,
+    folder_of,
+    metadata_of,
+    metadata_path,
+    new_table,
+    path_of,
+)
 
-ENCRYPTED = {"encryption.key-id": MASTER_KEY}
 ROWS = pa.table({"id": pa.array(range(200), pa.int64()), "text": [f"{CANARY} {i}" for i in range(200)]})
 
 
@@ -45,26 +58,16 @@ def catalog(unwatched_warehouse: Path, aws: AwsServer) -> EncryptedSqlCatalog:
 
 @pytest.fixture
 def table(catalog: EncryptedSqlCatalog) -> Table:
-    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-    table.append(ROWS)
-    table.append(ROWS)
-    return table
-
-
-def path(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
+    return new_table(catalog, appends=[ROWS, ROWS])
 
 
 def files(table: Table, kind: str) -> list[Path]:
     """The files of the newest snapshot: its manifest list, its manifests, or its data files."""
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    manifests = snapshot.manifests(table.io)
     if kind == "manifest list":
-        return [path(each.manifest_list) for each in table.snapshots()]
+        return [path_of(each.manifest_list) for each in table.snapshots()]
     if kind == "manifest":
-        return [path(manifest.manifest_path) for manifest in manifests]
-    return [path(entry.data_file.file_path) for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
+        return [path_of(manifest.manifest_path) for manifest in current_snapshot(table).manifests(table.io)]
+    return data_paths(table)
 
 
 def assert_unreadable(table: Table, error: type[TablecryptError], names: str) -> None:
@@ -86,9 +89,7 @@ KINDS = ["manifest list", "manifest", "data"]
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.97])
 def test_a_flipped_bit_is_refused_and_its_file_named(table: Table, kind: str, share: float) -> None:
     victim = files(table, kind)[-1]
-    content = bytearray(victim.read_bytes())
-    content[int(len(content) * share)] ^= 0x10
-    victim.write_bytes(content)
+    flip(victim, int(victim.stat().st_size * share))
     assert_unreadable(table, TablecryptError, victim.name)
 
 
@@ -116,18 +117,6 @@ def test_a_missing_file_is_an_error_and_not_fewer_rows(table: Table, kind: str) 
         table.scan().to_arrow()
 
 
-def test_a_plaintext_parquet_file_in_place_of_an_encrypted_one_is_refused(table: Table) -> None:
-    victim = files(table, "data")[0]
-    pq.write_table(ROWS, victim)
-    assert_unreadable(table, (TamperedFileError, PlaintextRefusedError), victim.name)  # type: ignore[arg-type]
-
-
-def test_a_plaintext_head_on_an_encrypted_parquet_file_is_refused(table: Table) -> None:
-    victim = files(table, "data")[0]
-    victim.write_bytes(b"PAR1" + victim.read_bytes()[4:])
-    assert_unreadable(table, TamperedFileError, victim.name)
-
-
 @pytest.mark.parametrize("kind", ["manifest list", "manifest"])
 def test_a_plaintext_avro_file_in_place_of_an_encrypted_one_is_refused(table: Table, kind: str) -> None:
     victim = files(table, kind)[-1]
@@ -148,7 +137,7 @@ Edit = Callable[[dict[str, Any]], None]
 
 def edited(catalog: EncryptedSqlCatalog, table: Table, edit: Edit) -> Table:
     """The table after its metadata.json was edited in place, as a catalog has it that never saw it before and so has no pin to compare."""
-    location = path(table.metadata_location)
+    location = metadata_path(table)
     metadata = json.loads(location.read_text())
     edit(metadata)
     location.write_text(json.dumps(metadata))
@@ -162,9 +151,34 @@ def test_a_removed_key_id_property_does_not_make_a_plaintext_table(catalog: Encr
         edited(catalog, table, lambda metadata: metadata["properties"].pop("encryption.key-id"))
 
 
-def test_a_snapshot_without_key_id_is_refused(catalog: EncryptedSqlCatalog, table: Table) -> None:
-    changed = edited(catalog, table, lambda metadata: metadata["snapshots"][-1].pop("key-id"))
-    assert_unreadable(changed, PlaintextRefusedError, "key-id")
+def _another_snapshots_list(metadata: dict[str, Any]) -> None:
+    old, new = metadata["snapshots"]
+    new["manifest-list"], new["key-id"] = old["manifest-list"], old["key-id"]
+
+
+EDITS: dict[str, tuple[Edit, type[TablecryptError], str]] = {
+    "no key-id": (lambda metadata: metadata["snapshots"][-1].pop("key-id"), PlaintextRefusedError, "key-id"),
+    "another key timestamp": (
+        lambda metadata: metadata["encryption-keys"][0]["properties"].update(KEY_TIMESTAMP="1"),
+        AuthenticationError,
+        "KEY_TIMESTAMP",
+    ),
+    "another sequence number": (
+        lambda metadata: metadata["snapshots"][-1].update({"sequence-number": 3}),
+        TamperedFileError,
+        "sequence-number",
+    ),
+    "another first row id": (lambda metadata: metadata["snapshots"][-1].update({"first-row-id": 201}), TamperedFileError, "first-row-id"),
+    "the list of another snapshot": (_another_snapshots_list, TamperedFileError, "snapshot-id"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_metadata_that_contradicts_what_is_authentic_is_refused_and_its_fault_named(
+    catalog: EncryptedSqlCatalog, table: Table, edit: str
+) -> None:
+    change, error, named = EDITS[edit]
+    assert_unreadable(edited(catalog, table, change), error, named)
 
 
 def test_a_snapshot_whose_key_is_gone_is_refused_and_the_key_named(catalog: EncryptedSqlCatalog, table: Table) -> None:
@@ -173,59 +187,32 @@ def test_a_snapshot_whose_key_is_gone_is_refused_and_the_key_named(catalog: Encr
     assert_unreadable(changed, KeyNotFoundError, key_id.replace("+", r"\+"))
 
 
+def test_keys_that_are_no_keys_are_a_format_error(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    with pytest.raises(FormatError, match=r"metadata\.json"):
+        edited(catalog, table, lambda metadata: metadata.update({"encryption-keys": [{"key-id": 7}]}))
+
+
 def test_a_missing_kek_is_refused(catalog: EncryptedSqlCatalog, table: Table) -> None:
     with pytest.raises(KeyNotFoundError):
         edited(catalog, table, lambda metadata: metadata["encryption-keys"].pop(0)).scan().to_arrow()
-
-
-def test_a_changed_key_timestamp_is_refused(catalog: EncryptedSqlCatalog, table: Table) -> None:
-    def backdate(metadata: dict[str, Any]) -> None:
-        metadata["encryption-keys"][0]["properties"]["KEY_TIMESTAMP"] = "1"
-
-    assert_unreadable(edited(catalog, table, backdate), AuthenticationError, "KEY_TIMESTAMP")
-
-
-@pytest.mark.parametrize("field", ["sequence-number", "first-row-id"])
-def test_snapshot_facts_that_contradict_the_authenticated_list_are_refused(catalog: EncryptedSqlCatalog, table: Table, field: str) -> None:
-    def lie(metadata: dict[str, Any]) -> None:
-        metadata["snapshots"][-1][field] += 1
-
-    assert_unreadable(edited(catalog, table, lie), TamperedFileError, field)
-
-
-def test_a_snapshot_that_points_to_anothers_list_is_refused(catalog: EncryptedSqlCatalog, table: Table) -> None:
-    def point_back(metadata: dict[str, Any]) -> None:
-        old, new = metadata["snapshots"]
-        new["manifest-list"], new["key-id"] = old["manifest-list"], old["key-id"]
-
-    assert_unreadable(edited(catalog, table, point_back), TamperedFileError, "snapshot-id")
 
 
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", "null", "{}", '{"format-version": 3}', '{"format-version": 4}', '{"format-version": "x"}']
 )
 def test_metadata_that_is_no_metadata_is_a_format_error(catalog: EncryptedSqlCatalog, table: Table, content: str) -> None:
-    path(table.metadata_location).write_text(content)
+    metadata_path(table).write_text(content)
     with pytest.raises(FormatError, match=r"metadata\.json"):
         catalog.load_table("db.t")
     with pytest.raises(FormatError, match=r"metadata\.json"):
         table.append(ROWS)
 
 
-def test_keys_that_are_no_keys_are_a_format_error(catalog: EncryptedSqlCatalog, table: Table) -> None:
-    def break_keys(metadata: dict[str, Any]) -> None:
-        metadata["encryption-keys"] = [{"key-id": 7}]
-
-    with pytest.raises(FormatError, match=r"metadata\.json"):
-        edited(catalog, table, break_keys)
-
-
 def test_a_denied_master_key_stops_reading_and_writing_and_leaves_the_table_as_it_was(unwatched_warehouse: Path, aws: AwsServer) -> None:
     alias, own, foreign = "alias/denied", aws.new_key(), aws.new_key()
     aws.kms.create_alias(AliasName=alias, TargetKeyId=own)
     catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
-    table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": alias})
-    table.append(ROWS)
+    table = new_table(catalog, appends=[ROWS], properties={"encryption.key-id": alias})
     # Whoever may use only the alias is denied what the key behind it wrapped, once the alias names another key. The other cache lifetime
     # makes a client of its own, with nothing in its cache.
     aws.kms.update_alias(AliasName=alias, TargetKeyId=foreign)
@@ -281,23 +268,15 @@ def test_properties_with_which_the_table_would_not_load_again_are_not_committed(
     assert catalog.load_table("db.t").scan().count() == 2 * ROWS.num_rows
 
 
-def test_a_plaintext_table_does_not_become_encrypted_by_a_property(catalog: EncryptedSqlCatalog) -> None:
-    plain = catalog.create_table("db.plain", ROWS.schema)
-    plain.append(ROWS)
-    with pytest.raises(PlaintextRefusedError, match="migrate"):
-        plain.transaction().set_properties(ENCRYPTED).commit_transaction()
-    assert catalog.load_table("db.plain").scan().to_arrow().num_rows == ROWS.num_rows
-
-
 def test_pyicebergs_own_writers_are_refused_before_a_byte_is_written(table: Table) -> None:
-    folder = path(table.location())
+    folder = folder_of(table)
     before = sorted(each.name for each in folder.rglob("*"))
     with pytest.raises(PlaintextRefusedError):
         Transaction(table).append(ROWS)
     with pytest.raises(PlaintextRefusedError):
         table.io.new_output(f"{table.location()}/data/mine.parquet")
     with pytest.raises(PlaintextRefusedError), UpdateSnapshot(Transaction(table), table.io).fast_append() as producer:
-        producer.append_data_file(_any_data_file(table))
+        producer.append_data_file(data_files(table)[0])
     assert sorted(each.name for each in folder.rglob("*")) == before
 
 
@@ -306,14 +285,14 @@ def test_files_are_added_only_with_the_key_that_opens_them(catalog: EncryptedSql
     pq.write_table(ROWS, plaintext)
     with pytest.raises(PlaintextRefusedError, match="key_metadata"):
         table.add_files([f"file://{plaintext}"])
-    data_file = _any_data_file(table)
-    key = StandardKeyMetadata.decode(data_file.key_metadata)
+    data_file = data_files(table)[0]
+    key = key_metadata_of(data_file)
     without_length = StandardKeyMetadata(key.encryption_key, key.aad_prefix)
     table = encrypted_table(table)
     with pytest.raises(PlaintextRefusedError, match=r"plain\.parquet"):
         table.add_files([f"file://{plaintext}"], key_metadata={f"file://{plaintext}": without_length})
-    copy = path(table.location()) / "data" / "copy.parquet"
-    shutil.copy(path(data_file.file_path), copy)
+    copy = folder_of(table) / "data" / "copy.parquet"
+    shutil.copy(path_of(data_file.file_path), copy)
     wrong = StandardKeyMetadata(key.encryption_key, b"another prefix!!")
     with pytest.raises(TamperedFileError, match=r"copy\.parquet"):
         table.add_files([f"file://{copy}"], key_metadata={f"file://{copy}": wrong})
@@ -327,10 +306,10 @@ def test_files_are_added_only_with_the_key_that_opens_them(catalog: EncryptedSql
 
 
 def test_rows_that_do_not_fit_the_schema_are_refused_before_anything_is_written(table: Table) -> None:
-    before = sorted(each.name for each in path(table.location()).rglob("*"))
+    before = sorted(each.name for each in folder_of(table).rglob("*"))
     with pytest.raises(ValueError, match="Mismatch in fields"):
         table.append(pa.table({"id": ["not a number"]}))
-    assert sorted(each.name for each in path(table.location()).rglob("*")) == before
+    assert sorted(each.name for each in folder_of(table).rglob("*")) == before
 
 
 def test_statistics_files_are_refused(table: Table) -> None:
@@ -347,9 +326,3 @@ def test_a_lost_commit_leaves_no_key_of_the_abandoned_attempt(catalog: Encrypted
     metadata = metadata_of(catalog.load_table("db.t"))
     keys = {key.key_id for key in metadata.encryption_keys}
     assert keys == metadata.key_ring.needed_by(str(snapshot.key_id) for snapshot in metadata.snapshots)
-
-
-def _any_data_file(table: Table) -> Any:
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    return snapshot.manifests(table.io)[0].fetch_manifest_entry(table.io)[0].data_file

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tablecrypt import parquet
@@ -54,6 +54,7 @@ NUMBERS = st.sampled_from([0x1C, 0x1C5C, 0x192C1C, 0x1C1C, -1, 7])
     st.lists(st.tuples(st.sampled_from(["footer", "own", "plain"]), st.lists(NUMBERS, min_size=1, max_size=3)), min_size=1, max_size=18),
     st.integers(1, 3),
 )
+@example([("plain", [28, 7260])], 2)
 def test_a_file_is_read_if_every_column_is_under_its_key(columns: list[tuple[str, list[int]]], row_group_size: int) -> None:
     rows = pa.table({f"c{at}": (numbers * 3)[:3] for at, (_, numbers) in enumerate(columns)})
     names: dict[str, list[str]] = {kind: [f"c{at}" for at, each in enumerate(columns) if each[0] == kind] for kind in ("own", "plain")}

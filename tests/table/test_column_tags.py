@@ -7,7 +7,7 @@ adversary, with an engine that knows no tags, adds a tagged column that would be
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,7 +22,8 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.table.protection.tags import parse_tags, tagged_columns, written_tags
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.protected_tables import TABLE_KEY, Clients, clients, metadata_of
+from tests.support.protected_tables import TABLE_KEY, Clients, clients
+from tests.support.tables import metadata_of, new_table
 
 TAGS = {"encryption.column-tags": "pii: pii; secret: fin"}
 
@@ -45,7 +46,7 @@ def without(tmp_path: Path) -> Clients:
 
 
 def created(catalog: EncryptedSqlCatalog, columns: Schema | pa.Schema, **properties: str) -> EncryptedTable:
-    return cast("EncryptedTable", catalog.create_table("db.people", columns, properties={"encryption.key-id": TABLE_KEY, **properties}))
+    return new_table(catalog, "db.people", columns, properties={"encryption.key-id": TABLE_KEY, **properties})
 
 
 def keys(table: Table) -> dict[str, str]:
@@ -108,8 +109,7 @@ def test_a_table_made_of_a_tagged_tables_schema_protects_its_columns_too(both: C
     table = created(both.payroll, schema("#pii"))
     table.append(rows(table, id=1, c2="SSN-1"))
     for name, columns in (("db.of_schema", table.schema()), ("db.of_arrow", table.scan().to_arrow().schema)):
-        copy = both.payroll.create_table(name, columns, properties={"encryption.key-id": TABLE_KEY})
-        copy.append(table.scan().to_arrow())
+        new_table(both.payroll, name, columns, appends=[table.scan().to_arrow()], properties={"encryption.key-id": TABLE_KEY})
         assert both.analyst.load_table(name).scan().to_arrow()["c2"].to_pylist() == [None], name
 
 
@@ -124,11 +124,9 @@ def test_a_tag_that_is_taken_away_and_a_new_name_leave_the_protection(both: Clie
 def test_setting_the_tags_of_a_table_protects_the_columns_that_have_them(without: Clients) -> None:
     table = created(without.payroll, schema("#pii", "#unknown"))
     assert keys(table) == {}
-    with table.transaction() as transaction:
-        transaction.set_properties(TAGS)
+    table.transaction().set_properties(TAGS).commit_transaction()
     assert keys(table) == {"c2": "pii"}
-    with table.transaction() as transaction:
-        transaction.remove_properties("encryption.column-tags")
+    table.transaction().remove_properties("encryption.column-tags").commit_transaction()
     assert keys(table) == {"c2": "pii"}
 
 
@@ -145,11 +143,9 @@ def test_what_is_declared_wins_over_a_tag_and_what_is_left_out_of_a_declaration_
         both.payroll, schema("#pii", "#pii", None), **{"encryption.column-keys": "fin: c2", "encryption.column-mask.c3": "error"}
     )
     assert keys(table) == {"c2": "fin", "c3": "pii"}
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "fin: c4"})
+    table.transaction().set_properties({"encryption.column-keys": "fin: c4"}).commit_transaction()
     assert keys(table) == {"c2": "pii", "c3": "pii", "c4": "fin"}
-    with table.transaction() as transaction:
-        transaction.remove_properties("encryption.column-keys")
+    table.transaction().remove_properties("encryption.column-keys").commit_transaction()
     assert keys(table) == {"c2": "pii", "c3": "pii"}
 
 
@@ -191,8 +187,7 @@ def test_no_row_is_written_while_another_engines_tag_protects_nothing(without: C
     stale = EncryptedTable(table.name(), tagged, table.metadata_location, table.io, table.catalog)
     with pytest.raises(ConfigurationError, match=r"column 'c2' has a tag of encryption\.column-tags and is not protected"):
         stale.append(rows(table, id=1, c2="SSN-1"))
-    with table.transaction() as transaction:
-        transaction.set_properties(TAGS)
+    table.transaction().set_properties(TAGS).commit_transaction()
     table.append(rows(table, id=1, c2="SSN-1"))
     assert without.analyst.load_table("db.people").scan().to_arrow()["c2"].to_pylist() == [None]
 

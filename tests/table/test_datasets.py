@@ -6,7 +6,6 @@ The adversary writes storage; the careless user filters NaN and nulls, reads tab
 from __future__ import annotations
 
 import pickle
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -29,12 +28,14 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Stri
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.table.datasets.engine_read import FILES_OPEN
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.table_files import key_metadata_of
 from tests.support.compare import assert_same_rows
-from tests.support.maintained_table import path_of, put_back
+from tests.support.mutations import flipped
+from tests.support.noting_io import NOTING_IO, opened_files
 from tests.support.plaintext import CANARY
 from tests.support.plaintext_scan import unwatch
-from tests.table.test_scan import encrypted_catalog
+from tests.support.tables import ENCRYPTED, data_paths, folder_of, memory_catalog, new_table, put_back
+from tests.support.uniform_files import downgraded
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
@@ -43,7 +44,7 @@ SCHEMA = Schema(
     NestedField(4, "team", StringType()),
 )
 BY_TEAM = PartitionSpec(PartitionField(4, 1000, IdentityTransform(), "team"))
-OF_7 = {"encryption.key-id": "master", "write.parquet.row-group-limit": "7", "write.delete.mode": "merge-on-read"}
+OF_7 = {**ENCRYPTED, "write.parquet.row-group-limit": "7", "write.delete.mode": "merge-on-read"}
 RATIOS = (1.0, float("nan"), 1.0, None, 2.5, -0.0)
 NULL = pa.scalar(None, pa.bool_())
 
@@ -63,7 +64,7 @@ def rows(first: int, count: int = 20) -> pa.Table:
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> EncryptedTable:
     """Files of every kind: as the table is now, with deletes, from before a rename, a promotion and a new column, without NaN or nulls."""
-    table = encrypted_catalog(tmp_path_factory.mktemp("datasets")).create_table("db.t", SCHEMA, partition_spec=BY_TEAM, properties=OF_7)
+    table = memory_catalog(tmp_path_factory.mktemp("datasets")).create_table("db.t", SCHEMA, partition_spec=BY_TEAM, properties=OF_7)
     table.append(rows(0))
     table.append(rows(100))
     table.delete("id in (3, 101, 102)")
@@ -258,7 +259,7 @@ def test_row_ids_limits_and_older_snapshots_are_the_scans(table: EncryptedTable)
 def module_files(tmp_path_factory: pytest.TempPathFactory) -> EncryptedTable:
     folder = tmp_path_factory.mktemp("many-files")
     unwatch(folder)
-    table = encrypted_catalog(folder).create_table("db.many", SCHEMA, properties=OF_7)
+    table = memory_catalog(folder, {"py-io-impl": NOTING_IO}).create_table("db.many", SCHEMA, properties=OF_7)
     for each in range(FILES_OPEN + 3):
         table.append(rows(each * 100))
     return cast("EncryptedTable", table)
@@ -267,38 +268,26 @@ def module_files(tmp_path_factory: pytest.TempPathFactory) -> EncryptedTable:
 @pytest.fixture
 def many_files(module_files: EncryptedTable) -> Iterator[EncryptedTable]:
     """More files than are open at once; what a test changes of them is put back."""
-    with put_back(path_of(module_files.location())):
+    with put_back(folder_of(module_files)):
         yield module_files
 
 
-def read_files(table: EncryptedTable, monkeypatch: pytest.MonkeyPatch, read: Callable[[], Any]) -> set[str]:
+def read_files(read: Callable[[], Any]) -> set[str]:
     """The data files that were opened meanwhile."""
-    opened: set[str] = set()
-    inner = TableFileIO.raw_input
-
-    def noting(self: Any, location: str) -> Any:
-        opened.add(location)
-        return inner(self, location)
-
-    monkeypatch.setattr(TableFileIO, "raw_input", noting)
-    read()
-    monkeypatch.undo()
+    with opened_files() as opened:
+        read()
     return {each for each in opened if each.endswith(".parquet")}
 
 
-def test_the_filter_of_an_engine_rules_out_files(many_files: EncryptedTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_filter_of_an_engine_rules_out_files(many_files: EncryptedTable) -> None:
     reads: list[Callable[[], Any]] = [
         lambda: many_files.scan().to_arrow_dataset().to_table(filter=(pc.field("id") > 505) & (pc.field("id") <= 510)),
         lambda: many_files.scan().to_duckdb("t").execute("SELECT sum(small) FROM t WHERE id BETWEEN 506 AND 510").fetchall(),
         lambda: many_files.to_polars().filter(pl.col("id").is_between(506, 510)).select("small").collect(),
     ]
     for read in reads:
-        assert len(read_files(many_files, monkeypatch, read)) == 1
-    assert len(read_files(many_files, monkeypatch, lambda: many_files.scan().to_arrow_dataset().count_rows())) == FILES_OPEN + 3
-
-
-def stored(table: EncryptedTable) -> list[Path]:
-    return [path_of(task.file.file_path) for task in table.scan().tasks()]
+        assert len(read_files(read)) == 1
+    assert len(read_files(lambda: many_files.scan().to_arrow_dataset().count_rows())) == FILES_OPEN + 3
 
 
 def by_datafusion(table: EncryptedTable) -> Any:
@@ -318,38 +307,23 @@ ENGINES: dict[str, Callable[[EncryptedTable], Any]] = {
 }
 
 
-def flipped(victim: Path, other: Path) -> None:
-    content = bytearray(victim.read_bytes())
-    content[len(content) // 4] ^= 1
-    victim.write_bytes(content)
+ATTACKS: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "flipped": lambda data, other: flipped(data, len(data) // 4),
+    "downgraded": lambda data, other: downgraded(data),
+    "swapped": lambda data, other: other,
+    "cut": lambda data, other: data[:-1],
+    "plain head": lambda data, other: b"PAR1" + data[4:],
+}
 
 
-def downgraded(victim: Path, other: Path) -> None:
-    content = victim.read_bytes()
-    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-    victim.write_bytes(content[: start + 1] + b"\x2c" + content[start + 2 :])
-
-
-def swapped(victim: Path, other: Path) -> None:
-    shutil.copy(other, victim)
-
-
-def cut(victim: Path, other: Path) -> None:
-    victim.write_bytes(victim.read_bytes()[:-1])
-
-
-def plain_head(victim: Path, other: Path) -> None:
-    victim.write_bytes(b"PAR1" + victim.read_bytes()[4:])
-
-
-@pytest.mark.parametrize("attack", [flipped, downgraded, swapped, cut, plain_head])
+@pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 def test_every_engine_refuses_a_changed_file_by_name(
-    many_files: EncryptedTable, engine: Callable[[EncryptedTable], Any], attack: Callable[[Path, Path], None]
+    many_files: EncryptedTable, engine: Callable[[EncryptedTable], Any], attack: str
 ) -> None:
     engine(many_files)
-    *others, victim = stored(many_files)
-    attack(victim, others[0])
+    *others, victim = data_paths(many_files)
+    victim.write_bytes(ATTACKS[attack](victim.read_bytes(), others[0].read_bytes()))
     with pytest.raises(Exception, match=r"\.parquet") as refused:
         engine(many_files)
     assert isinstance(refused.value, TamperedFileError) or "TamperedFileError" in str(refused.value), refused.value
@@ -401,8 +375,7 @@ def test_a_reader_that_is_given_up_leaves_no_file_open(many_files: EncryptedTabl
 def test_duckdb_writes_no_temporary_file(unwatched_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would write the rows in the clear. Whoever gives a connection of his own has chosen for himself."""
     monkeypatch.chdir(tmp_path)
-    table = encrypted_catalog(unwatched_warehouse).create_table("db.spilled", SCHEMA, properties={"encryption.key-id": "master"})
-    table.append(rows(0, 500_000))
+    table = new_table(memory_catalog(unwatched_warehouse), "db.spilled", SCHEMA, appends=[rows(0, 500_000)])
     given = duckdb.connect()
     for connection, spills in ((table.scan().to_duckdb("t"), False), (table.scan().to_duckdb("t", given), True)):
         connection.execute("SET memory_limit = '40MB'")

@@ -24,14 +24,15 @@ from tests.support.protected_tables import (
     COLUMN_KEY,
     EMAIL,
     OTHER_COLUMN_KEY,
+    PEOPLE_SCHEMA,
     SALARY,
-    SCHEMA,
     SSN,
     TABLE_KEY,
     Clients,
     clients,
     protected_table,
 )
+from tests.support.tables import new_table
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +46,11 @@ def table(both: Clients) -> EncryptedTable:
 
 
 def declare(table: EncryptedTable, properties: dict[str, str]) -> None:
-    with table.transaction() as transaction:
-        transaction.set_properties(properties)
+    table.transaction().set_properties(properties).commit_transaction()
 
 
 def remove(table: EncryptedTable, *names: str) -> None:
-    with table.transaction() as transaction:
-        transaction.remove_properties(*names)
+    table.transaction().remove_properties(*names).commit_transaction()
 
 
 def policy(table: EncryptedTable) -> dict[int, tuple[str, str]]:
@@ -80,7 +79,7 @@ def test_an_arrow_schema_gets_the_ids_that_the_table_has(both: Clients) -> None:
 
 
 def test_a_table_may_be_declared_in_the_transaction_that_creates_it(both: Clients) -> None:
-    with both.payroll.create_table_transaction("db.staged", SCHEMA, properties=keys(f"{COLUMN_KEY}: ssn")) as transaction:
+    with both.payroll.create_table_transaction("db.staged", PEOPLE_SCHEMA, properties=keys(f"{COLUMN_KEY}: ssn")) as transaction:
         transaction.set_properties({"encryption.column-mask.ssn": "redact"})
     assert policy(cast("EncryptedTable", both.payroll.load_table("db.staged"))) == {SSN: (COLUMN_KEY, "redact")}
 
@@ -103,7 +102,7 @@ def test_a_rename_keeps_the_protection_and_an_older_metadata_does_too(table: Enc
 def test_a_key_id_with_colons_ends_at_the_last_one(both: Clients) -> None:
     arn = "arn:aws:kms:eu-central-1:111122223333:key/abc"
     MemoryKeyManagementClient(both.payroll.properties).create_key(arn)
-    made = both.payroll.create_table("db.arn", SCHEMA, properties=keys(f"{arn}: ssn ; {COLUMN_KEY}:note"))
+    made = both.payroll.create_table("db.arn", PEOPLE_SCHEMA, properties=keys(f"{arn}: ssn ; {COLUMN_KEY}:note"))
     assert [each[0] for each in policy(cast("EncryptedTable", made)).values()] == [arn, COLUMN_KEY]
 
 
@@ -170,7 +169,7 @@ def test_the_guard_can_be_turned_off_and_each_of_its_properties_chosen(both: Cli
 )
 def test_what_cannot_be_declared_is_refused_and_no_table_is_made(both: Clients, properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        both.payroll.create_table("db.refused", SCHEMA, properties=properties)
+        both.payroll.create_table("db.refused", PEOPLE_SCHEMA, properties=properties)
     assert not both.payroll.table_exists("db.refused")
 
 
@@ -180,7 +179,7 @@ def test_no_table_is_partitioned_or_sorted_by_a_protected_column(both: Clients, 
     spec = PartitionSpec(PartitionField(SSN, 1000, transform, "by"))
     layout: dict[str, Any] = {"partition_spec": spec} if use == "partitioned" else {"sort_order": SortOrder(SortField(SSN, transform))}
     with pytest.raises(ConfigurationError, match=f"cannot be {use}"):
-        both.payroll.create_table("db.refused", SCHEMA, properties=keys(f"{COLUMN_KEY}: ssn"), **layout)
+        both.payroll.create_table("db.refused", PEOPLE_SCHEMA, properties=keys(f"{COLUMN_KEY}: ssn"), **layout)
     assert not both.payroll.table_exists("db.refused")
 
 
@@ -245,14 +244,14 @@ def test_a_copy_of_the_properties_protects_no_column_of_another_table(both: Clie
 
 
 def test_what_another_engine_has_declared_is_no_protection_and_is_refused(both: Clients) -> None:
-    plain = cast("EncryptedTable", both.payroll.create_table("db.undeclared", SCHEMA, properties={"encryption.key-id": TABLE_KEY}))
+    plain = new_table(both.payroll, "db.undeclared", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY})
     metadata = plain.metadata.model_copy(update={"properties": {**plain.metadata.properties, "encryption.column-keys": "pii: ssn"}})
     with pytest.raises(ConfigurationError, match="another engine has set"):
         policy_of(metadata)
 
 
 def test_a_declaration_says_what_it_does_not_reach(both: Clients, caplog: pytest.LogCaptureFixture) -> None:
-    plain = cast("EncryptedTable", both.payroll.create_table("db.late", SCHEMA, properties={"encryption.key-id": TABLE_KEY}))
+    plain = cast("EncryptedTable", both.payroll.create_table("db.late", PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY}))
     for _ in range(2):
         plain.append(pa.table({"id": [1], "ssn": ["1"]}))
     with caplog.at_level(logging.WARNING):

@@ -16,14 +16,9 @@ from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError, Tablecrypt
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table.replacement import stage_replacement
 from tablecrypt.table.transaction import EncryptedTransaction
-from tests.support.protected_tables import SCHEMA, Clients, clients, protected_table, write_only
+from tests.support.protected_tables import PEOPLE_SCHEMA, Clients, clients, protected_table, write_only
 
 TYPO: Final = {"encryption.key-id": "orders", "encryption.column-keys": "pi: ssn"}
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 def calls(catalog: Catalog) -> Counter[str]:
@@ -37,15 +32,15 @@ def counted(both: Clients) -> Callable[[], dict[str, int]]:
 
 
 def _with_rows(catalog: Catalog, properties: dict[str, str]) -> None:
-    with catalog.create_table_transaction("db.typo", SCHEMA, properties=properties):
+    with catalog.create_table_transaction("db.typo", PEOPLE_SCHEMA, properties=properties):
         pass
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda catalog, properties: catalog.create_table("db.typo", SCHEMA, properties=properties),
-        lambda catalog, properties: catalog.create_table_if_not_exists("db.typo", SCHEMA, properties=properties),
+        lambda catalog, properties: catalog.create_table("db.typo", PEOPLE_SCHEMA, properties=properties),
+        lambda catalog, properties: catalog.create_table_if_not_exists("db.typo", PEOPLE_SCHEMA, properties=properties),
         _with_rows,
     ],
     ids=["create_table", "create_table_if_not_exists", "create_table_transaction"],
@@ -74,19 +69,17 @@ def test_a_key_that_is_declared_later_is_tried_and_one_that_stays_is_not(both: C
     with table.transaction() as transaction:
         transaction.set_properties({"encryption.column-keys": "pii: ssn, person.email, note", "encryption.column-mask.ssn": "truncate(2)"})
     assert counted()["wrap_key"] == before
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn, person.email; fin: note"})
+    table.transaction().set_properties({"encryption.column-keys": "pii: ssn, person.email; fin: note"}).commit_transaction()
     assert counted()["wrap_key"] == before + 1
 
 
 def test_a_tag_and_a_replacement_are_declarations_too(both: Clients) -> None:
     table = protected_table(both.payroll)
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn, person.email"})
+    table.transaction().set_properties({"encryption.column-keys": "pii: ssn, person.email"}).commit_transaction()
     with pytest.raises(KeyNotFoundError, match="'pi'"), table.transaction() as transaction:
-        stage_replacement(cast("EncryptedTransaction", transaction), SCHEMA, table.spec(), {"encryption.column-keys": "pi: note"})
+        stage_replacement(cast("EncryptedTransaction", transaction), PEOPLE_SCHEMA, table.spec(), {"encryption.column-keys": "pi: note"})
     tagging = both.payroll.create_table(
-        "db.tagged", SCHEMA, properties={"encryption.key-id": "orders", "encryption.column-tags": "pii: pi"}
+        "db.tagged", PEOPLE_SCHEMA, properties={"encryption.key-id": "orders", "encryption.column-tags": "pii: pi"}
     )
     with pytest.raises(KeyNotFoundError, match=r"'pi'.*'iban'"), tagging.update_schema() as change:
         change.add_column("iban", StringType(), doc="#pii")

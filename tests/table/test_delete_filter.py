@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import uuid
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,9 +12,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, StringType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.plaintext import CANARY
+from tests.support.tables import new_table
 
 MODES = ("copy-on-write", "merge-on-read")
 ROWS = pa.table(
@@ -28,21 +26,8 @@ ROWS = pa.table(
 )
 
 
-@pytest.fixture
-def catalog(warehouse: Path) -> Catalog:
-    MemoryKeyManagementClient({"kms.memory.name": "deleting"}, keys={"master": b"m" * 32})
-    properties = {"encryption.kms-type": "memory", "kms.memory.name": "deleting"}
-    made = EncryptedInMemoryCatalog("deleting", warehouse=f"file://{warehouse}", **properties)
-    made.create_namespace("db")
-    return made
-
-
 def table_in(catalog: Catalog, mode: str, *appended: pa.Table) -> Table:
-    properties = {"encryption.key-id": "master", "write.delete.mode": mode}
-    table = catalog.create_table("db.t", appended[0].schema, properties=properties)
-    for rows in appended:
-        table.append(rows)
-    return table
+    return new_table(catalog, appends=appended, properties={"write.delete.mode": mode})
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -29,6 +29,7 @@ from tests.support.mutations import arbitrary
 from tests.support.parsers import seeds_of
 from tests.support.plaintext import CANARY
 from tests.support.table_files import TableFiles, deletion_vector_blob
+from tests.support.tables import flip
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
 ROWS = pa.table({"id": pa.array(range(100), pa.int64()), "text": pa.array([f"{CANARY} {each}" for each in range(100)], pa.string())})
@@ -161,9 +162,7 @@ def test_a_delete_file_that_was_changed_fails_the_scan(files: TableFiles, kind: 
         "positions": lambda: files.position_deletes([(data.file_path, 3)]),
         "equality": lambda: files.equality_deletes(pa.table({"id": pa.array([3], pa.int64())}), [1]),
     }[kind]()
-    stored = bytearray(Path(delete.file_path).read_bytes())
-    stored[45] ^= 1
-    Path(delete.file_path).write_bytes(stored)
+    flip(Path(delete.file_path), 45)
     with pytest.raises(TamperedFileError) as refused:
         ids(files, data, delete)
     assert refused.value.location == delete.file_path

@@ -15,9 +15,8 @@ from pyiceberg.types import DoubleType, LongType, NestedField
 from tablecrypt.errors import TamperedFileError
 from tablecrypt.maintenance import FindingKind, audit, compact, reencrypt, verify
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.maintained_table import path_of, put_back
 from tests.support.plaintext_scan import unwatch
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog, folder_of, path_of, put_back
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +38,7 @@ def module_table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Ta
 @pytest.fixture
 def table(module_table: Table) -> Iterator[Table]:
     """A table of which storage changed one file, at one byte, with the KMS, the catalog and the file's length as they were."""
-    with put_back(path_of(module_table.location())):
+    with put_back(folder_of(module_table)):
         path = downgraded_file(module_table)
         content = path.read_bytes()
         start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")

@@ -23,17 +23,13 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestampNanoType
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
-from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.key_tables import encrypted_table
 from tests.support.plaintext import CANARY
+from tests.support.tables import ENCRYPTED, encrypted_table, new_table
 from tests.support.uniform_files import encrypt_uniform
 
-KMS = {"encryption.kms-type": "memory", "kms.memory.name": "evolution"}
-ENCRYPTED = {"encryption.key-id": "master"}
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
 IDS = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
@@ -43,16 +39,8 @@ def rows(*ids: int) -> pa.Table:
 
 
 @pytest.fixture
-def catalog(warehouse: Path) -> Catalog:
-    MemoryKeyManagementClient({"kms.memory.name": "evolution"}, keys={"master": b"e" * 32})
-    made = EncryptedInMemoryCatalog("evolution", warehouse=f"file://{warehouse}", **KMS)
-    made.create_namespace("db")
-    return made
-
-
-@pytest.fixture
 def table(catalog: Catalog) -> Table:
-    return catalog.create_table("db.t", SCHEMA, properties=ENCRYPTED)
+    return new_table(catalog, schema=SCHEMA)
 
 
 def stored(table: Table, name: str, foreign: pa.Table) -> tuple[str, StandardKeyMetadata]:
@@ -96,7 +84,7 @@ def test_specs_evolve_as_in_version_2_and_an_id_means_one_field_for_ever(catalog
     plain = plain_catalog.create_table("db.t", SCHEMA, properties={"format-version": "2"})
     if catalog.table_exists("db.evolving"):
         catalog.drop_table("db.evolving")
-    encrypted = catalog.create_table("db.evolving", SCHEMA, properties=ENCRYPTED)
+    encrypted = new_table(catalog, "db.evolving", SCHEMA)
 
     for fields in specs:
         set_partition_fields(plain, fields)
@@ -243,7 +231,7 @@ def test_an_encrypted_table_stays_at_version_3(table: Table, version: int) -> No
 def test_a_commit_that_is_tried_again_names_its_files_under_the_spec_that_they_were_written_in(catalog: Catalog, mode: str) -> None:
     """Named under a spec of as many fields, by `other`, files that were partitioned by `id` would be passed by, or deleted, by mistake."""
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "other", LongType()))
-    table = catalog.create_table("db.numbers", schema, properties={**ENCRYPTED, "write.overwrite.isolation-level": "snapshot"})
+    table = new_table(catalog, "db.numbers", schema, properties={"write.overwrite.isolation-level": "snapshot"})
     with table.update_spec() as update:
         update.add_field("id", IdentityTransform(), "by_id")
     table.append(pa.table({"id": [7, 7], "other": [70, 71]}))

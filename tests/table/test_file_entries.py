@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.typedef import Record
@@ -32,8 +32,7 @@ SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"), Par
 KEY_METADATA = StandardKeyMetadata(Secret(bytes(range(16))), bytes(range(16, 32)), 1234).encode()
 
 
-def metadata() -> TableMetadata:
-    return new_table_metadata(SCHEMA, SPEC, UNSORTED_SORT_ORDER, "file:///table", {"format-version": "3"})
+CODEC = FileEntryCodec(new_table_metadata(SCHEMA, SPEC, UNSORTED_SORT_ORDER, "file:///table", {"format-version": "3"}))
 
 
 def data_file(path: str = "file:///table/data/a.parquet", **changed: Any) -> EncryptedDataFile:
@@ -68,23 +67,21 @@ def vector(path: str = "file:///table/data/d.puffin") -> EncryptedDataFile:
 
 
 def test_a_written_file_comes_back_whole() -> None:
-    codec = FileEntryCodec(metadata())
     files = [data_file(), data_file("file:///table/data/b.parquet", partition=Record(None, None))]
 
-    back = codec.decode_files(codec.encode_files(files))
+    back = CODEC.decode_files(CODEC.encode_files(files))
 
     assert [list(_comparable(file)) for file in back] == [list(_comparable(file)) for file in files]
     assert [file.spec_id for file in back] == [0, 0]
 
 
 def test_a_scan_task_keeps_its_deletes_its_keys_and_its_sequence_number() -> None:
-    codec = FileEntryCodec(metadata())
     tasks = [
         EncryptedFileScanTask(data_file(), {vector()}, data_sequence_number=5),
         EncryptedFileScanTask(data_file("file:///table/data/b.parquet"), set(), data_sequence_number=None),
     ]
 
-    first, second = codec.decode_tasks(codec.encode_tasks(tasks))
+    first, second = CODEC.decode_tasks(CODEC.encode_tasks(tasks))
 
     assert first.data_sequence_number == 5
     assert second.data_sequence_number is None
@@ -101,21 +98,19 @@ def test_a_scan_task_keeps_its_deletes_its_keys_and_its_sequence_number() -> Non
 def test_the_planned_task_keeps_its_statistics() -> None:
     task = EncryptedFileScanTask(data_file(), set())
 
-    FileEntryCodec(metadata()).encode_tasks([task])
+    CODEC.encode_tasks([task])
 
     assert task.file.lower_bounds == {1: b"\x00"}
 
 
 @given(length=st.integers(0, 200))
 def test_cut_entries_are_a_format_error(length: int) -> None:
-    codec = FileEntryCodec(metadata())
-    content = codec.encode_files([data_file()])
+    content = CODEC.encode_files([data_file()])
 
     with pytest.raises(FormatError):
-        codec.decode_files(content[: min(length, len(content) - 1)])
+        CODEC.decode_files(content[: min(length, len(content) - 1)])
 
 
-CODEC = FileEntryCodec(metadata())
 DELETES: tuple[set[DataFile], ...] = ({vector()}, set())
 TASKS = [CODEC.encode_tasks([EncryptedFileScanTask(data_file(), deletes)]) for deletes in DELETES]
 
@@ -129,29 +124,26 @@ def test_other_bytes_are_a_format_error_or_entries(content: bytes) -> None:
 
 
 def test_bytes_after_the_last_entry_are_refused() -> None:
-    codec = FileEntryCodec(metadata())
 
     with pytest.raises(FormatError):
-        codec.decode_files(codec.encode_files([data_file()]) + b"\x00")
+        CODEC.decode_files(CODEC.encode_files([data_file()]) + b"\x00")
 
 
 def test_a_result_that_came_twice_is_refused() -> None:
-    codec = FileEntryCodec(metadata())
     key = JobKey(bytes(16), Secret(bytes(32)))
     no_marks = encode_positions({})
-    encrypted = key.encrypt(Role.RESULT, 3, len(no_marks).to_bytes(8, "little") + no_marks + codec.encode_files([data_file()]))
+    encrypted = key.encrypt(Role.RESULT, 3, len(no_marks).to_bytes(8, "little") + no_marks + CODEC.encode_files([data_file()]))
 
-    [result] = decrypted_results(key, codec, [(3, encrypted)])
+    [result] = decrypted_results(key, CODEC, [(3, encrypted)])
     assert [file.file_path for file in result.files] == ["file:///table/data/a.parquet"]
     with pytest.raises(AuthenticationError, match="sent two results"):
-        decrypted_results(key, codec, [(3, encrypted), (3, encrypted)])
+        decrypted_results(key, CODEC, [(3, encrypted), (3, encrypted)])
     with pytest.raises(AuthenticationError):
-        decrypted_results(key, codec, [(4, encrypted)])
+        decrypted_results(key, CODEC, [(4, encrypted)])
 
 
 def test_encrypted_entries_show_no_key() -> None:
-    codec = FileEntryCodec(metadata())
-    content = codec.encode_files([data_file()])
+    content = CODEC.encode_files([data_file()])
     dek = bytes(range(16))
 
     assert dek in content
@@ -167,14 +159,13 @@ def _comparable(file: Any) -> list[Any]:
 
 def test_a_length_past_the_end_is_refused_before_it_is_used() -> None:
     """PyIceberg's compiled decoder believes every length: it would copy memory behind the bytes, or end the process."""
-    codec = FileEntryCodec(metadata())
-    content = codec.encode_files([data_file()])
+    content = CODEC.encode_files([data_file()])
     huge = b"\xfe\xff\xff\xff\xff\xff\xff\x7f"
     refused = 0
     for at in range(len(content)):
         for changed in (content[:at] + huge + content[at + 1 :], content[:at] + huge):
             try:
-                codec.decode_files(changed)
+                CODEC.decode_files(changed)
             except FormatError:
                 refused += 1
     assert refused > len(content)

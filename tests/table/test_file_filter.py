@@ -13,26 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.conversions import to_bytes
-from pyiceberg.expressions import (
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNaN,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    NotEqualTo,
-    NotIn,
-    NotNaN,
-    NotNull,
-    NotStartsWith,
-    Or,
-    StartsWith,
-)
+from pyiceberg.expressions import BooleanExpression, EqualTo, GreaterThan, In, NotNull
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -58,6 +39,7 @@ from pyiceberg.types import (
 
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
 from tablecrypt.table.planning.file_filter import FileFilter
+from tablecrypt.testing.strategies import row_filters
 from tests.support.manifest_bytes import entries_of, manifest_bytes, manifest_row
 from tests.support.manifests import SNAPSHOT_ID, data_file
 
@@ -119,26 +101,11 @@ def _literal(name: str, value: Any) -> Any:
     return (_EPOCH + dt.timedelta(microseconds=value)).isoformat() if name == "at" else value
 
 
-@st.composite
-def _comparisons(draw: st.DrawFn) -> BooleanExpression:
-    name = draw(st.sampled_from(NAMES))
-    literals = VALUES[name].map(lambda value: _literal(name, value))
-    kinds: list[Any] = [EqualTo, NotEqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual, In, NotIn, IsNull, NotNull]
-    if name in ("f", "x"):
-        kinds += [IsNaN, NotNaN]
-    if name == "t":
-        kinds += [StartsWith, NotStartsWith]
-    kind = draw(st.sampled_from(kinds))
-    if kind in (IsNull, NotNull, IsNaN, NotNaN):
-        return kind(name)  # type: ignore[no-any-return]
-    if kind in (In, NotIn):
-        return kind(name, draw(st.lists(literals, min_size=1, max_size=4)))  # type: ignore[no-any-return]
-    return kind(name, draw(literals))  # type: ignore[no-any-return]
+def _literals(name: str) -> st.SearchStrategy[Any]:
+    return VALUES[name].map(lambda value: _literal(name, value))
 
 
-FILTERS: Final = st.recursive(
-    _comparisons(), lambda inner: st.builds(Not, inner) | st.builds(And, inner, inner) | st.builds(Or, inner, inner), max_leaves=5
-)
+FILTERS: Final = row_filters(SCHEMA, {name: _literals(name) for name in NAMES})
 
 
 @st.composite

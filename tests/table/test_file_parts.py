@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.expressions import EqualTo
 from pyiceberg.manifest import FileFormat
-from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
-from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import FormatError
 from tablecrypt.manifests import EncryptedDataFile
@@ -23,8 +21,8 @@ from tablecrypt.table.planning import EncryptedFileScanTask, FilePart, parts_of
 from tablecrypt.table.reader import TaskReader
 from tests.support.plaintext import CANARY
 from tests.support.table_files import TableFiles
+from tests.support.tables import SCHEMA
 
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
 ROWS = pa.table({"id": range(1000), "note": [f"{CANARY} {each * 7919 % 1000}" for each in range(1000)]}, schema=SCHEMA.as_arrow())
 
 

@@ -6,7 +6,6 @@ The careless user rotates, rewraps, prunes and compacts; two writers begin at th
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
@@ -15,15 +14,11 @@ from pyiceberg.exceptions import CommitFailedException
 
 from tablecrypt import maintenance as m
 from tablecrypt.table.table import EncryptedTable
-from tests.support.protected_tables import OTHER_COLUMN_KEY, Clients, clients, metadata_of, protected_table
+from tests.support.protected_tables import OTHER_COLUMN_KEY, Clients, protected_table
+from tests.support.tables import metadata_of
 
 HASHED = {"encryption.column-mask.ssn": "hash"}
 BOTH_HASHED = HASHED | {"encryption.column-keys": "pii: ssn, note", "encryption.column-mask.note": "hash"}
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 def rows(*numbers: int) -> pa.Table:
@@ -37,8 +32,7 @@ def hashes(both: Clients, column: str = "ssn") -> list[str]:
 
 
 def make_keks_too_old(table: EncryptedTable) -> None:
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.kek-lifespan-ms": "1"})
+    table.transaction().set_properties({"encryption.kek-lifespan-ms": "1"}).commit_transaction()
 
 
 OPERATIONS: dict[str, Callable[[EncryptedTable], object]] = {
@@ -70,8 +64,7 @@ def test_hashes_are_the_same_before_and_after(both: Clients, name: str) -> None:
 def test_files_from_before_the_mask_get_the_same_hashes(both: Clients) -> None:
     table = protected_table(both.payroll)
     table.append(rows(1))
-    with table.transaction() as transaction:
-        transaction.set_properties(HASHED)
+    table.transaction().set_properties(HASHED).commit_transaction()
     table.append(rows(2))
     m.reencrypt(table)
     assert len(set(hashes(both))) == 1
@@ -91,8 +84,7 @@ def test_another_master_key_gives_other_hashes_and_the_first_gives_its_own_again
     table = protected_table(both.payroll, **HASHED)
     table.append(rows(1))
     for number, master_key_id in ((2, OTHER_COLUMN_KEY), (3, "pii")):
-        with table.transaction() as transaction:
-            transaction.set_properties({"encryption.column-keys": f"{master_key_id}: ssn"})
+        table.transaction().set_properties({"encryption.column-keys": f"{master_key_id}: ssn"}).commit_transaction()
         table.append(rows(number))
     first, other, again = hashes(both)
     assert first == again != other

@@ -8,46 +8,34 @@ from pyiceberg.table import Table
 from pyiceberg.table.inspect import InspectTable
 
 from tablecrypt.maintenance.reachable import reachable_files
-from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.maintained_table import maintained_table
-from tests.support.plaintext_scan import unwatch
 
 TABLES = sorted(name for name, method in vars(InspectTable).items() if not name.startswith("_") and callable(method))
 
 
-@pytest.fixture(scope="module")
-def table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """Two appends, and a delete that made a deletion vector."""
-    folder = tmp_path_factory.mktemp("inspected")
-    unwatch(folder)
-    return maintained_table(encrypted_sql_catalog(folder, aws))
-
-
 @pytest.mark.parametrize("name", TABLES)
-def test_every_metadata_table_is_shown_without_a_key(table: Table, name: str) -> None:
-    shown: pa.Table = getattr(table.inspect, name)()
+def test_every_metadata_table_is_shown_without_a_key(module_table: Table, name: str) -> None:
+    shown: pa.Table = getattr(module_table.inspect, name)()
     assert shown.num_rows > 0
     text = repr(shown.to_pylist())
-    for file in reachable_files(table.metadata, table.io).files.values():
+    for file in reachable_files(module_table.metadata, module_table.io).files.values():
         assert file.key is not None
         assert repr(file.key.encryption_key.reveal())[2:-1] not in text
 
 
-def test_the_entry_of_a_deletion_vector_is_shown(table: Table) -> None:
-    entries = table.inspect.entries().to_pylist()
+def test_the_entry_of_a_deletion_vector_is_shown(module_table: Table) -> None:
+    entries = module_table.inspect.entries().to_pylist()
     vectors = [entry for entry in entries if entry["data_file"]["content"] == 1]
     (vector,) = vectors
     assert vector["data_file"]["record_count"] == 1
     assert vector["data_file"]["file_format"] == "PUFFIN"
     assert vector["data_file"]["column_sizes"] == []
     assert vector["readable_metrics"]["id"]["column_size"] is None
-    files = {row["file_path"] for row in table.inspect.files().to_pylist()}
+    files = {row["file_path"] for row in module_table.inspect.files().to_pylist()}
     assert {entry["data_file"]["file_path"] for entry in entries if entry["status"] != 2} == files
     assert all(entry["data_file"]["column_sizes"] for entry in entries if entry not in vectors)
 
 
-def test_deletion_vectors_are_counted_in_their_partition(table: Table) -> None:
-    by_team = {row["partition"]["team"]: row for row in table.inspect.partitions().to_pylist()}
+def test_deletion_vectors_are_counted_in_their_partition(module_table: Table) -> None:
+    by_team = {row["partition"]["team"]: row for row in module_table.inspect.partitions().to_pylist()}
     assert {team: row["position_delete_record_count"] for team, row in by_team.items()} == {"north": 0, "south": 1}
-    assert {row["content"] for row in table.inspect.delete_files().to_pylist()} == {1}
+    assert {row["content"] for row in module_table.inspect.delete_files().to_pylist()} == {1}

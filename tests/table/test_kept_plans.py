@@ -18,12 +18,11 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.maintenance import verify
 from tablecrypt.manifests.manifest_cache import CACHE
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
-from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tests.support.tables import MASTER_KEY, current_snapshot, flip, memory_catalog, metadata_of, new_table, path_of
 
-KEYRING = {"encryption.kms-type": "memory", "kms.memory.name": "kept plans"}
 READS: dict[str, Callable[[EncryptedTable], int]] = {
     "to_arrow": lambda table: int(table.scan().to_arrow().num_rows),
     "a filter": lambda table: int(table.scan("id >= 0").to_arrow().num_rows),
@@ -37,26 +36,12 @@ READS: dict[str, Callable[[EncryptedTable], int]] = {
 def table(unwatched_warehouse: Path) -> EncryptedTable:
     """Two snapshots of ten rows each, of which nothing is kept."""
     CACHE.clear()
-    MemoryKeyManagementClient(KEYRING).create_key("master", bytes(range(32)))
-    catalog = EncryptedInMemoryCatalog("encrypted", warehouse=f"file://{unwatched_warehouse}", **KEYRING)
-    catalog.create_namespace("db")
     rows = pa.table({"id": pa.array(range(10), pa.int64())})
-    table = catalog.create_table("db.t", rows.schema, properties={"encryption.key-id": "master"})
-    table.append(rows)
-    table.append(rows)
-    return cast("EncryptedTable", table)
-
-
-def metadata_of(table: EncryptedTable) -> EncryptedTableMetadata:
-    return cast("EncryptedTableMetadata", table.metadata)
-
-
-def head(table: EncryptedTable) -> EncryptedSnapshot:
-    return cast("EncryptedSnapshot", table.current_snapshot())
+    return new_table(memory_catalog(unwatched_warehouse), appends=[rows, rows])
 
 
 def stored_list(table: EncryptedTable) -> Path:
-    return Path(head(table).manifest_list.removeprefix("file://"))
+    return path_of(current_snapshot(table).manifest_list)
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
@@ -71,13 +56,12 @@ def test_a_second_plan_reads_no_manifest_list_and_no_manifest(table: EncryptedTa
 def test_a_commit_and_what_looks_at_storage_read_the_stored_list(table: EncryptedTable) -> None:
     table.scan().to_arrow()
     stored = stored_list(table)
-    content = stored.read_bytes()
-    stored.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    flip(stored, -1)
     assert table.scan().to_arrow().num_rows == 20
     with pytest.raises(TamperedFileError, match=stored.name):
         table.append(pa.table({"id": pa.array([1], pa.int64())}))
     with pytest.raises(TamperedFileError, match=stored.name):
-        head(table).manifests(table.io)
+        current_snapshot(table).manifests(table.io)
     for quick in (False, True):
         assert [Path(bad.location).name for bad in verify(table, quick=quick).bad] == [stored.name]
 
@@ -86,7 +70,7 @@ def test_a_commit_and_what_looks_at_storage_read_the_stored_list(table: Encrypte
 def test_a_list_that_is_kept_is_held_against_each_new_metadata(table: EncryptedTable, claim: dict[str, Any]) -> None:
     table.scan().to_arrow()
     stored_list(table).unlink()
-    snapshot = head(table)
+    snapshot = current_snapshot(table)
     edited = snapshot.model_copy(update=claim).bound_to(metadata_of(table).key_ring, metadata_of(table).stated_layout)
     assert len(snapshot.manifests_to_plan(table.io)) == 2
     with pytest.raises(TamperedFileError, match="in the authenticated manifest list, but 7 in the table metadata"):
@@ -103,17 +87,16 @@ def test_the_list_of_a_later_snapshot_does_not_stand_in_for_an_earlier_one(table
 
 def test_who_may_not_use_the_master_key_gets_no_list_that_is_kept(table: EncryptedTable) -> None:
     table.scan().to_arrow()
-    elsewhere = MemoryKeyManagementClient({"kms.memory.name": "kept plans of somebody else"})
-    elsewhere.create_key("master", bytes(32))
-    io = TableFileIO(cast("EncryptingFileIO", table.io).inner, EncryptionManager(elsewhere, "master"))
+    elsewhere = MemoryKeyManagementClient({"kms.memory.name": "kept plans of somebody else"}, {MASTER_KEY: bytes(32)})
+    io = TableFileIO(cast("EncryptingFileIO", table.io).inner, EncryptionManager(elsewhere, MASTER_KEY))
     with pytest.raises(AuthenticationError):
-        head(table).manifests_to_plan(io)
+        current_snapshot(table).manifests_to_plan(io)
 
 
 def test_a_snapshot_without_a_key_is_refused_whatever_is_kept(table: EncryptedTable) -> None:
     table.scan().to_arrow()
-    keyless = head(table).model_copy(update={"key_id": None}).bound_to(metadata_of(table).key_ring)
+    keyless = current_snapshot(table).model_copy(update={"key_id": None}).bound_to(metadata_of(table).key_ring)
     with pytest.raises(PlaintextRefusedError, match="no key-id"):
         keyless.manifests_to_plan(table.io)
     with pytest.raises(PlaintextRefusedError):
-        head(table).manifests_to_plan(cast("EncryptingFileIO", table.io).inner)
+        current_snapshot(table).manifests_to_plan(cast("EncryptingFileIO", table.io).inner)

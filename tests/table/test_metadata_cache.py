@@ -17,13 +17,15 @@ from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import DoubleType, LongType
 
-from tablecrypt import load_catalog
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.maintenance import rewrap
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile
 from tablecrypt.table.metadata_cache import MOST_BYTES, PARSED, MetadataCache
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.aws import AwsServer
+from tests.support.observed_calls import observed
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog, metadata_path, new_table, path_of
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": ["a", "b", "c"], "small": pa.array([1, 2, 3], pa.int32())})
 UPDATED = pa.table({"id": pa.array([2, 9], pa.int64()), "text": ["x", "y"], "small": pa.array([4, 5], pa.int32())})
@@ -63,23 +65,17 @@ def _empty_cache() -> Iterator[None]:
 
 
 @pytest.fixture
-def catalog(warehouse: Path) -> Catalog:
-    MemoryKeyManagementClient({"kms.memory.name": "cache"}, keys={"master": b"c" * 32})
-    kms = {"encryption.kms-type": "memory", "kms.memory.name": "cache"}
-    made = load_catalog("cache", type="tablecrypt", uri=f"sqlite:///{warehouse}/c.db", warehouse=f"file://{warehouse}", **kms)
-    made.create_namespace("db")
-    return made
+def catalog(warehouse: Path, aws: AwsServer) -> EncryptedSqlCatalog:
+    return encrypted_sql_catalog(warehouse, aws)
 
 
 @pytest.fixture
 def table(catalog: Catalog) -> Table:
-    table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": "master"})
-    table.append(ROWS)
-    return table
+    return new_table(catalog, appends=[ROWS])
 
 
 def file_of(table: Table) -> MetadataFile:
-    return MetadataFile(table.metadata_location, Path(table.metadata_location.removeprefix("file://")).read_bytes())
+    return MetadataFile(table.metadata_location, metadata_path(table).read_bytes())
 
 
 def parsed(file: MetadataFile) -> EncryptedTableMetadata:
@@ -108,29 +104,23 @@ def test_what_a_commit_keeps_is_what_its_file_says(catalog: Catalog, table: Tabl
         table = catalog.load_table("db.t")
 
 
-def test_a_commit_on_a_loaded_table_parses_no_file_again(catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_on_a_loaded_table_parses_no_file_again(catalog: Catalog, table: Table) -> None:
     loaded = catalog.load_table("db.t")
-    parsing: list[str] = []
-    parse = ParsedJson.__init__
-
-    def counting(self: ParsedJson, content: bytes | str) -> None:
-        parsing.append("")
-        parse(self, content)
-
-    monkeypatch.setattr(ParsedJson, "__init__", counting)
-    for _ in range(3):
+    parsed: list[object] = []
+    with observed(ParsedJson.__init__, parsed.append):
+        for _ in range(3):
+            loaded.append(ROWS)
+            assert catalog.load_table("db.t").metadata_location == loaded.metadata_location
+        assert not parsed
+        PARSED.clear()
         loaded.append(ROWS)
-        assert catalog.load_table("db.t").metadata_location == loaded.metadata_location
-    assert not parsing
-    PARSED.clear()
-    loaded.append(ROWS)
-    assert parsing
+    assert parsed
 
 
 def test_an_edited_file_is_parsed_and_checked_whatever_is_kept_of_the_old_one(catalog: Catalog, table: Table) -> None:
     file = file_of(table)
     assert PARSED.get(file.digest) is not None
-    path = Path(file.location.removeprefix("file://"))
+    path = path_of(file.location)
     path.write_bytes(file.content.replace(b'"last-column-id":', b'"last-column-id":9,"last-column-id":', 1))
     with pytest.raises(FormatError, match="occurs twice"):
         catalog.load_table("db.t")
@@ -149,7 +139,7 @@ def test_what_one_caller_changes_no_other_sees(table: Table) -> None:
     one.refs.clear()
     one.encryption_keys.clear()
     other = parsed(file)
-    assert other.properties["encryption.key-id"] == "master"
+    assert other.properties["encryption.key-id"] == MASTER_KEY
     assert (len(other.snapshots), list(other.refs), len(other.encryption_keys)) == (1, ["main"], 2)
 
 

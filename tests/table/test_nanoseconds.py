@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import operator
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +17,8 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, IdentityTransform, MonthTransform, Transform, YearTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestampNanoType, TimestamptzNanoType
 
-from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.plaintext import CANARY
+from tests.support.tables import new_table
 
 TIMES = [1, -1, None, 10**18 + 7, 1_600_000_000_123_456_789, -(10**17), 0]
 COMPARED: dict[str, int] = {"1970-01-01T00:00:00.000000001": 1, "1970-01-01T00:00:00": 0, "2020-09-13T12:26:40.123456789": TIMES[4] or 0}
@@ -42,22 +40,11 @@ TRANSFORMS: list[Transform[Any, Any]] = [
 ]
 
 
-@pytest.fixture
-def catalog(warehouse: Path) -> Catalog:
-    MemoryKeyManagementClient({"kms.memory.name": "nanoseconds"}, keys={"master": b"m" * 32})
-    properties = {"encryption.kms-type": "memory", "kms.memory.name": "nanoseconds"}
-    made = EncryptedInMemoryCatalog("nanoseconds", warehouse=f"file://{warehouse}", **properties)
-    made.create_namespace("db")
-    return made
-
-
 def table_in(catalog: Catalog, transform: Transform[Any, Any] | None, zone: str | None) -> Table:
     at = TimestamptzNanoType() if zone else TimestampNanoType()
     schema = Schema(NestedField(1, "At", at), NestedField(2, "id", LongType()), NestedField(3, "text", StringType()))
     spec = PartitionSpec(PartitionField(1, 1000, transform, "part")) if transform else PartitionSpec()
-    table = catalog.create_table("db.t", schema, partition_spec=spec, properties={"encryption.key-id": "master"})
-    table.append(rows(zone))
-    return table
+    return new_table(catalog, schema=schema, appends=[rows(zone)], partitioned_by=spec)
 
 
 def rows(zone: str | None) -> pa.Table:

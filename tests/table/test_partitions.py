@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -43,10 +42,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.partitions import rows_by_partition
-from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.plaintext import CANARY
+from tests.support.tables import ENCRYPTED
 
 DAY_NS = 86_400_000_000_000
 NANOSECONDS = [1, -1, -1000, 10**18 + 7, None, DAY_NS, -DAY_NS]
@@ -135,17 +133,8 @@ ROWS = pa.table(
 )
 
 
-@pytest.fixture
-def catalog(warehouse: Path) -> Catalog:
-    MemoryKeyManagementClient({"kms.memory.name": "partitions"}, keys={"master": b"m" * 32})
-    properties = {"encryption.kms-type": "memory", "kms.memory.name": "partitions"}
-    made = EncryptedInMemoryCatalog("partitions", warehouse=f"file://{warehouse}", **properties)
-    made.create_namespace("db")
-    return made
-
-
 def table_in(catalog: Catalog, schema: Schema = SCHEMA, spec: PartitionSpec = SPEC, mode: str = "copy-on-write") -> Table:
-    properties = {"encryption.key-id": "master", "write.delete.mode": mode}
+    properties = {**ENCRYPTED, "write.delete.mode": mode}
     return catalog.create_table("db.t", schema, partition_spec=spec, properties=properties)
 
 

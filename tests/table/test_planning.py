@@ -9,10 +9,9 @@ import pytest
 from pyiceberg.expressions import BooleanExpression, EqualTo, GreaterThan, IsNull
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -25,9 +24,9 @@ from tests.support.manifest_bytes import manifest_bytes
 from tests.support.manifests import SNAPSHOT_ID, encrypt_file
 from tests.support.plaintext import CANARY
 from tests.support.table_files import PATH_ID, TableFiles
+from tests.support.tables import BY_TEAM
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "team", StringType()))
-BY_TEAM = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "team"))
 
 
 def rows(ids: range, team: str | None = CANARY) -> pa.Table:

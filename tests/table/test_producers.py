@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.typedef import Record
 
 from tablecrypt.errors import PlaintextRefusedError
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.replace_files import EncryptedFileSwap, EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.snapshots import EncryptedProducer, EncryptedRowDelta, EncryptedUpdateSnapshot
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.key_tables import metadata_of
 from tests.support.plaintext import CANARY
+from tests.support.tables import metadata_of, new_table
 
 
 @pytest.fixture
-def table(warehouse: Path) -> EncryptedTable:
-    MemoryKeyManagementClient({"kms.memory.name": "producers"}, keys={"master": b"p" * 32})
-    properties = {"encryption.kms-type": "memory", "kms.memory.name": "producers"}
-    catalog = EncryptedInMemoryCatalog("producers", warehouse=f"file://{warehouse}", **properties)
-    catalog.create_namespace("db")
+def table(catalog: Catalog) -> EncryptedTable:
     rows = pa.table({"id": pa.array([1, 2], pa.int64()), "text": [CANARY] * 2})
-    made = catalog.create_table("db.t", rows.schema, properties={"encryption.key-id": "master"})
-    made.append(rows)
-    assert isinstance(made, EncryptedTable)
-    return made
+    return new_table(catalog, appends=[rows])
 
 
 def producers_of(table: EncryptedTable) -> EncryptedUpdateSnapshot:

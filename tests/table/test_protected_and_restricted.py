@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pytest
 
 from tablecrypt.errors import ColumnKeyDeniedError
 from tablecrypt.table.table import EncryptedTable
-from tests.support.protected_tables import SSN, TABLE_KEY, Clients, clients
+from tests.support.protected_tables import SSN, TABLE_KEY, Clients
 from tests.support.restricting_server import RestrictingServer
 
 ROWS = pa.table({"id": [1, 2, 3], "ssn": ["S-11-1111", "S-22-2222", "VIP"], "note": ["a", "b", "c"]})
@@ -30,11 +29,6 @@ READS: list[Callable[[EncryptedTable], object]] = [
 
 def masked_by(action: str) -> dict[str, Any]:
     return {"required-column-projections": [{"field-id": SSN, "action": action}]}
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 @pytest.fixture

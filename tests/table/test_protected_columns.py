@@ -15,29 +15,25 @@ import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, TamperedFileError
 from tablecrypt.maintenance import compact
-from tablecrypt.maintenance.compaction import Compaction, Rewritten
-from tablecrypt.table.protection import visible_columns
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
-from tablecrypt.table.transaction import EncryptedTransaction
-from tablecrypt.table.write import write_data_files
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.protected_tables import (
     EMAIL,
-    SCHEMA,
+    PEOPLE_SCHEMA,
     SSN,
     Clients,
     clients,
     counted_columns,
-    metadata_of,
     opened_by_table_key,
     protected_table,
+    write_as_java_does,
 )
+from tests.support.tables import files_below
 
 ROWS: Final = 30
 OWN_KEYS: Final = pytest.raises(ColumnKeyDeniedError)
@@ -55,7 +51,7 @@ def _row(number: int) -> dict[str, Any]:
 
 
 def _rows(*numbers: int) -> pa.Table:
-    return pa.Table.from_pylist([_row(number) for number in numbers], schema=schema_to_pyarrow(SCHEMA, include_field_ids=False))
+    return pa.Table.from_pylist([_row(number) for number in numbers], schema=schema_to_pyarrow(PEOPLE_SCHEMA, include_field_ids=False))
 
 
 def _masked(row: dict[str, Any]) -> dict[str, Any]:
@@ -65,15 +61,6 @@ def _masked(row: dict[str, Any]) -> dict[str, Any]:
 
 def _all(table: EncryptedTable, **scan: Any) -> list[dict[str, Any]]:
     return sorted(table.scan(**scan).to_arrow().to_pylist(), key=lambda row: int(row["id"]))
-
-
-def _files(table: EncryptedTable) -> list[DataFile]:
-    return [task.file for task in table.scan().plan_files()]
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 @pytest.fixture
@@ -191,13 +178,11 @@ def test_the_mask_error_refuses_the_column(both: Clients) -> None:
 def test_a_mask_that_is_changed_holds_for_files_of_before_at_once(both: Clients) -> None:
     table = protected_table(both.payroll, **{"encryption.column-mask.ssn": "truncate(6)"})
     table.append(_rows(1))
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-mask.ssn": "null"})
+    table.transaction().set_properties({"encryption.column-mask.ssn": "null"}).commit_transaction()
     table.append(_rows(2))
     seen = cast("EncryptedTable", both.analyst.load_table(table.name()))
     assert [row["ssn"] for row in _all(seen)] == [None, None]
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-mask.ssn": "redact"})
+    table.transaction().set_properties({"encryption.column-mask.ssn": "redact"}).commit_transaction()
     table.append(_rows(3))
     seen.refresh()
     assert [row["ssn"] for row in _all(seen)] == ["SSN-00", None, "X" * 3 + "-9999"]
@@ -223,10 +208,9 @@ def test_positions_and_files_are_deleted_without_the_right_and_filters_on_masks_
 def test_what_reads_all_columns_to_write_them_again_is_refused_before_anything_is_written(
     both: Clients, people: EncryptedTable, seen_by_analyst: EncryptedTable, tmp_path: Path
 ) -> None:
-    with people.transaction() as transaction:
-        transaction.set_properties({"write.delete.mode": "copy-on-write"})
+    people.transaction().set_properties({"write.delete.mode": "copy-on-write"}).commit_transaction()
     seen_by_analyst.refresh()
-    stored = {path for path in tmp_path.rglob("*") if path.is_file()}
+    stored = files_below(tmp_path)
     changes: dict[str, Callable[[], Any]] = {
         "delete": lambda: seen_by_analyst.delete("id = 3"),
         "overwrite": lambda: seen_by_analyst.overwrite(_rows(3), "id = 3"),
@@ -237,7 +221,7 @@ def test_what_reads_all_columns_to_write_them_again_is_refused_before_anything_i
     for name, change in changes.items():
         with pytest.raises(ColumnKeyDeniedError):
             pytest.fail(f"{name} went through: {change()}")
-        assert {path for path in tmp_path.rglob("*") if path.is_file()} == stored, name
+        assert files_below(tmp_path) == stored, name
 
 
 def test_with_the_right_rows_are_changed_as_in_any_table(people: EncryptedTable, seen_by_analyst: EncryptedTable) -> None:
@@ -276,8 +260,7 @@ def test_time_travel_goes_back_over_the_day_on_which_the_column_was_protected(bo
     table = protected_table(both.payroll, **{"encryption.column-keys": "", "write.delete.mode": "merge-on-read"})
     table.append(_rows(1))
     first = table.metadata.current_snapshot_id
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn, person.email"})
+    table.transaction().set_properties({"encryption.column-keys": "pii: ssn, person.email"}).commit_transaction()
     table.append(_rows(2))
     assert _all(table) == [_row(1), _row(2)]
     assert _all(table, snapshot_id=first) == [_row(1)]
@@ -291,38 +274,17 @@ def test_time_travel_goes_back_over_the_day_on_which_the_column_was_protected(bo
 
 def test_a_file_that_holds_the_column_under_the_tables_key_is_refused(both: Clients, people: EncryptedTable) -> None:
     """As another engine writes it, or somebody who has the table's key and puts covers where values should be."""
-    metadata = metadata_of(people)
-    properties = {name: value for name, value in metadata.properties.items() if not name.startswith(("encryption.column", "write."))}
-    forgetful = metadata.model_copy(update={"properties": properties, "encryption_keys": []})
-    io = cast("TableFileIO", people.io)
-    files = write_data_files(forgetful, _rows(77), io, io.manager)
-    with people.transaction() as transaction:
-        cast("EncryptedTransaction", transaction)._append_files(files, {}, "main")
+    write_as_java_does(people, _rows(77))
     for table in (people, cast("EncryptedTable", both.analyst.load_table(people.name()))):
         with pytest.raises(TamperedFileError, match="though it was written when the column was protected"):
             table.scan().to_arrow()
         assert table.scan(selected_fields=("id",)).to_arrow().num_rows == ROWS + 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda table: table.update_spec().add_identity("ssn").commit(),
-        lambda table: table.update_sort_order().asc("ssn", _identity()).commit(),
-        lambda table: table.transaction().set_properties({"write.parquet.bloom-filter-enabled.column.ssn": "true"}).commit_transaction(),
-    ],
-    ids=["partition", "sort order", "bloom filter"],
-)
-def test_what_would_tell_values_outside_of_the_column_is_refused(people: EncryptedTable, change: Callable[[EncryptedTable], Any]) -> None:
+def test_a_bloom_filter_which_would_tell_values_outside_of_the_column_is_refused(people: EncryptedTable) -> None:
     with pytest.raises(ConfigurationError):
-        change(people)
+        people.transaction().set_properties({"write.parquet.bloom-filter-enabled.column.ssn": "true"}).commit_transaction()
         people.append(_rows(60))
-
-
-def _identity() -> Any:
-    from pyiceberg.transforms import IdentityTransform
-
-    return IdentityTransform()
 
 
 def test_required_columns_have_empty_values_as_their_null(both: Clients) -> None:
@@ -342,30 +304,22 @@ def test_required_columns_have_empty_values_as_their_null(both: Clients) -> None
     assert seen.scan().to_arrow_batch_reader().read_all().to_pylist() == [empty]
 
 
-def test_the_words_of_masked_are_those_of_the_property() -> None:
-    assert {visible_columns.MASK, visible_columns.ERROR} == {"mask", "error"}
-
-
-def test_files_that_wait_for_their_commit_keep_their_column_keys_when_the_table_is_refreshed(
-    both: Clients, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = protected_table(both.payroll, **{"encryption.column-keys": ""})
+def test_files_that_wait_for_their_commit_keep_their_column_keys_when_the_table_is_refreshed(tmp_path: Path) -> None:
+    both = clients(tmp_path, catalog_class=InterruptedCatalog)
+    table = protected_table(both.payroll, **{"encryption.column-keys": "", "commit.retry.num-retries": "0"})
     with table.update_spec() as spec:
         spec.add_identity("note")
     for number in range(3):
         table.append(_rows(*(2 * number, 2 * number + 1)).set_column(5, "note", [["a", "b"]]))
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn"})
-    commit, tried = Compaction._commit_files, list[object]()
+    table.transaction().set_properties({"encryption.column-keys": "pii: ssn"}).commit_transaction()
+    faster = [CommitFailedException("others were faster")]
 
-    def refused_once(self: Compaction, rewritten: Rewritten) -> int:
-        tried.append(rewritten)
-        if len(tried) == 1:
-            raise CommitFailedException("others were faster")
-        return commit(self, rewritten)
+    def refuse_once() -> None:
+        if faster:
+            raise faster.pop()
 
-    monkeypatch.setattr(Compaction, "_commit_files", refused_once)
-    done = compact(table, rewrite_all=True, partial_progress=1, workers=1)
+    with at_commits(before=refuse_once):
+        done = compact(table, rewrite_all=True, partial_progress=1, workers=1)
     assert (len(done.conflicts), done.groups) == (1, 1)
     fresh = cast("EncryptedTable", both.payroll.load_table(table.name()))
     assert [row["ssn"] for row in _all(fresh)] == [_row(number)["ssn"] for number in range(6)]

@@ -18,12 +18,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tablecrypt import load_catalog
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tests.support.s3_server import S3Server
+from tests.support.tables import memory_kms, new_table
 
 pytestmark = pytest.mark.slow
 
-KMS = {"encryption.kms-type": "memory", "kms.memory.name": "requests"}
 SMALL_FILES = 12
 REQUEST = re.compile(r"(HEAD|GET) /\S+/(data|metadata)/(\S+) HTTP")
 
@@ -52,16 +51,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[S3Server,
 
 @pytest.fixture(scope="module")
 def catalog(server: tuple[S3Server, Path], tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    MemoryKeyManagementClient(KMS).create_key("key", bytes(32))
-    properties: dict[str, Any] = {**KMS, **server[0].s3_properties, "warehouse": f"s3://{server[0].bucket('requests')}"}
+    properties: dict[str, Any] = {**memory_kms("requests"), **server[0].s3_properties, "warehouse": f"s3://{server[0].bucket('requests')}"}
     catalog = load_catalog("requests", type="tablecrypt", uri=f"sqlite:///{tmp_path_factory.mktemp('catalog')}/catalog.db", **properties)
     catalog.create_namespace("db")
     # A file ends at this size, of Arrow memory.
-    properties = {"encryption.key-id": "key", "write.target-file-size-bytes": str(rows_of(100).nbytes)}
-    small = catalog.create_table("db.small", rows_of(1).schema, properties=properties)
-    small.append(pa.Table.from_batches(rows_of(100 * SMALL_FILES).to_batches(max_chunksize=100)))
-    large = catalog.create_table("db.large", rows_of(1).schema, properties={"encryption.key-id": "key"})
-    large.append(rows_of(100_000))
+    properties = {"write.target-file-size-bytes": str(rows_of(100).nbytes)}
+    small = pa.Table.from_batches(rows_of(100 * SMALL_FILES).to_batches(max_chunksize=100))
+    new_table(catalog, "db.small", appends=[small], properties=properties)
+    new_table(catalog, "db.large", appends=[rows_of(100_000)])
     return catalog
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.parquet.uniform import UniformParquetFile
-from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
+from tablecrypt.table.data_file_writer import ROW_GROUP_BYTES, DataFileWriter, UnfinishedDataFile
 from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.write import write_data_files, write_stream
 from tests.support.plaintext import CANARY
@@ -65,15 +65,19 @@ class WatchedWriter(DataFileWriter):
         return super().as_stored(batch)
 
 
-def watched_writer(files: TableFiles) -> WatchedWriter:
+def watched_writer(files: TableFiles, row_group_bytes: int = ROW_GROUP_BYTES) -> WatchedWriter:
     writer = WatchedWriter.of(files.metadata, SCHEMA.as_arrow(), files.io, Keys(), uuid.uuid4(), itertools.count())
     assert isinstance(writer, WatchedWriter)
-    return writer
+    return replace(writer, row_group_bytes=row_group_bytes)
 
 
 def footer(files: TableFiles, file: DataFile) -> pq.FileMetaData:
     with files.io.raw_input(file.file_path).open() as source:
         return UniformParquetFile(source, key_metadata_of(file), file.file_path).footer()
+
+
+def group_sizes(files: TableFiles, file: DataFile) -> list[int]:
+    return [footer(files, file).row_group(number).num_rows for number in range(footer(files, file).num_row_groups)]
 
 
 def ids_of(files: TableFiles, written: list[DataFile]) -> list[int]:
@@ -103,14 +107,20 @@ def test_row_groups_are_as_long_as_the_limits_let_them_be(tmp_path: Path) -> Non
     (one,) = write_data_files(by_rows.metadata, stream(batches), by_rows.io, Keys())
     by_size = TableFiles(tmp_path / "size", SCHEMA)
 
-    (other,) = write_stream(watched_writer(by_size), stream(batches), TARGET, row_group_bytes=10 * batches[0].nbytes)
+    (other,) = write_stream(watched_writer(by_size, 10 * batches[0].nbytes), stream(batches), TARGET)
 
-    counts = [
-        [footer(files, file).row_group(number).num_rows for number in range(footer(files, file).num_row_groups)]
-        for files, file in ((by_rows, one), (by_size, other))
-    ]
-    assert counts == [[500] * 4, [1000, 1000]]
+    assert (group_sizes(by_rows, one), group_sizes(by_size, other)) == ([500] * 4, [1000, 1000])
     assert len(one.split_offsets or ()) == 4
+
+
+@pytest.mark.parametrize(("limit", "sizes"), [(1_000_000, [2500] * 4), (1000, [1000] * 10)])
+def test_row_groups_of_a_table_are_of_one_size_and_within_the_limit(tmp_path: Path, limit: int, sizes: list[int]) -> None:
+    files = TableFiles(tmp_path, SCHEMA, properties={"write.parquet.row-group-limit": str(limit)})
+    rows = batch(list(range(10_000)), [0] * 10_000)
+
+    written = watched_writer(files, rows.nbytes // 4).write(0, None, [rows])
+
+    assert group_sizes(files, written) == sizes
 
 
 def test_mixed_partitions_fill_one_file_each(tmp_path: Path) -> None:
@@ -141,7 +151,7 @@ def test_files_of_many_partitions_are_not_all_open_at_once(tmp_path: Path) -> No
 def test_rows_that_wait_for_their_partitions_are_bounded(tmp_path: Path) -> None:
     one = batch(list(range(50)), [each % 50 for each in range(50)])
     files = TableFiles(tmp_path, SCHEMA, BY_PART)
-    writer = watched_writer(files)
+    writer = watched_writer(files, 4 * one.nbytes)
     held: list[int] = []
 
     def drawn() -> Iterator[pa.RecordBatch]:
@@ -149,7 +159,7 @@ def test_rows_that_wait_for_their_partitions_are_bounded(tmp_path: Path) -> None
             held.append(50 * number - writer.encoded)
             yield one
 
-    written = write_stream(writer, stream(drawn()), TARGET, row_group_bytes=4 * one.nbytes)
+    written = write_stream(writer, stream(drawn()), TARGET)
 
     assert sorted(ids_of(files, written)) == sorted(list(range(50)) * 40)
     # Four batches are being cut by partition, as many wait, and one row group is being encoded.
@@ -183,8 +193,10 @@ def test_every_row_is_written_once(
     assert all(file.record_count for file in written)
 
 
-def test_a_row_that_cannot_be_written_leaves_no_file(tmp_path: Path) -> None:
-    files = TableFiles(tmp_path, SCHEMA, BY_PART, {"write.parquet.row-group-limit": "10"})
+@pytest.mark.parametrize("properties", [{"write.parquet.row-group-limit": "10"}, {"write.target-file-size-bytes": "1"}], ids=str)
+def test_a_row_that_cannot_be_written_leaves_no_file(tmp_path: Path, properties: dict[str, str]) -> None:
+    """Neither of those that are open when the source breaks nor of those that are complete."""
+    files = TableFiles(tmp_path, SCHEMA, BY_PART, properties)
     sound = [batch(list(range(start, start + 20)), [each % 2 for each in range(20)]) for start in range(0, 100, 20)]
 
     def broken() -> Iterator[pa.RecordBatch]:

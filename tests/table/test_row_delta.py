@@ -7,48 +7,36 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final, cast
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType, NestedField
 from pyroaring import BitMap64
 
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.deletes import write_row_delta
 from tablecrypt.table.deletion_vectors import RowDelta, read_deletion_vector
 from tablecrypt.table.snapshots import EncryptedUpdateSnapshot
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
-from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tests.support.table_files import vectors_of
+from tests.support.tables import MERGE_ON_READ, ids, new_table, rows
 
 SCHEMA: Final = Schema(NestedField(1, "id", LongType()))
-PROPERTIES: Final = {"encryption.key-id": "master", "write.delete.mode": "merge-on-read", "write.delete.isolation-level": "snapshot"}
-
-
-@pytest.fixture
-def catalog(warehouse: Path) -> Catalog:
-    MemoryKeyManagementClient({"kms.memory.name": "deltas"}, keys={"master": b"m" * 32})
-    encryption = {"encryption.kms-type": "memory", "kms.memory.name": "deltas"}
-    made = EncryptedInMemoryCatalog("deltas", warehouse=f"file://{warehouse}", **encryption)
-    made.create_namespace("db")
-    return made
+PROPERTIES: Final = {**MERGE_ON_READ, "write.delete.isolation-level": "snapshot"}
 
 
 @pytest.fixture
 def table(catalog: Catalog) -> EncryptedTable:
     """Two files of ten rows, of which one is deleted each, in one Puffin file."""
-    table = cast("EncryptedTable", catalog.create_table("db.t", SCHEMA, properties=PROPERTIES))
-    for first in (0, 10):
-        table.append(pa.table({"id": pa.array(range(first, first + 10), pa.int64())}))
+    table = new_table(catalog, schema=SCHEMA, appends=[rows(0, 10, SCHEMA), rows(10, 10, SCHEMA)], properties=PROPERTIES)
     table.delete("id in (3, 13)")
     return table
 
@@ -71,22 +59,6 @@ def positions_in(table: EncryptedTable, vector: EncryptedDataFile) -> list[int]:
     return list(read_deletion_vector(cast("TableFileIO", table.io), vector, 10))
 
 
-def vectors(table: EncryptedTable, status: ManifestEntryStatus | None = None) -> list[EncryptedDataFile]:
-    snapshot = table.refresh().current_snapshot()
-    assert snapshot is not None
-    return [
-        EncryptedDataFile.of(entry.data_file)
-        for manifest in snapshot.manifests(table.io)
-        if manifest.content == ManifestContent.DELETES
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-        if entry.status == status or (status is None and entry.status != ManifestEntryStatus.DELETED)
-    ]
-
-
-def ids(table: EncryptedTable) -> list[int]:
-    return sorted(table.refresh().scan().to_arrow()["id"].to_pylist())
-
-
 def test_the_rows_of_earlier_deletes_are_in_the_new_vector_without_the_caller_knowing_them(table: EncryptedTable) -> None:
     task = task_of(table, 5)
     delta = written(table, [(task, BitMap64([5]))])
@@ -103,10 +75,10 @@ def test_a_replaced_vector_leaves_the_manifests_once_and_others_of_its_puffin_fi
 
     commit(table, written(table, [(first, BitMap64([5]))]))
 
-    assert vectors(table, ManifestEntryStatus.DELETED) == [EncryptedDataFile.of(old)]
-    assert {each.referenced_data_file for each in vectors(table)} == {first.file.file_path, second.file.file_path}
-    assert len(vectors(table)) == 2
-    assert ids(table) == [each for each in range(20) if each not in (3, 5, 13)]
+    assert vectors_of(table.refresh(), ManifestEntryStatus.DELETED) == [EncryptedDataFile.of(old)]
+    assert {each.referenced_data_file for each in vectors_of(table.refresh())} == {first.file.file_path, second.file.file_path}
+    assert len(vectors_of(table.refresh())) == 2
+    assert ids(table.refresh()) == [each for each in range(20) if each not in (3, 5, 13)]
     assert table.metadata.current_snapshot().summary["removed-dvs"] == "1"  # type: ignore[union-attr,index]
 
 
@@ -117,7 +89,7 @@ def test_a_file_that_is_named_twice_gets_one_vector(table: EncryptedTable) -> No
     [vector] = delta.added
     assert positions_in(table, vector) == [3, 5, 6]
     commit(table, delta)
-    assert len(vectors(table)) == 2
+    assert len(vectors_of(table.refresh())) == 2
 
 
 def test_a_file_without_a_newly_deleted_row_keeps_its_vector(table: EncryptedTable) -> None:
@@ -130,8 +102,8 @@ def test_a_file_whose_other_rows_went_before_is_dropped_whole(table: EncryptedTa
 
     assert (list(delta.dropped), delta.added, delta.replaced) == ([task.file], (), [])
     commit(table, delta)
-    assert ids(table) == [each for each in range(10, 20) if each != 13]
-    assert [each.referenced_data_file for each in vectors(table)] == [task_of(table, 15).file.file_path]
+    assert ids(table.refresh()) == [each for each in range(10, 20) if each != 13]
+    assert [each.referenced_data_file for each in vectors_of(table.refresh())] == [task_of(table, 15).file.file_path]
 
 
 @pytest.mark.parametrize("operation", [Operation.DELETE, Operation.REPLACE, Operation.OVERWRITE])
@@ -146,8 +118,8 @@ def test_a_vector_that_others_committed_after_the_scan_is_a_conflict_whatever_th
     for late in (table, other):
         with pytest.raises(ValidationException, match="deletion vector"):
             commit(late, delta)
-    assert ids(table) == [each for each in range(20) if each not in (3, 7, 13)]
-    assert len(vectors(table)) == 2
+    assert ids(table.refresh()) == [each for each in range(20) if each not in (3, 7, 13)]
+    assert len(vectors_of(table.refresh())) == 2
 
 
 def test_a_commit_of_others_that_leaves_the_vectors_alone_is_no_conflict(catalog: Catalog, table: EncryptedTable) -> None:
@@ -156,7 +128,7 @@ def test_a_commit_of_others_that_leaves_the_vectors_alone_is_no_conflict(catalog
 
     commit(table, delta)
 
-    assert ids(table) == [each for each in (*range(20), 99) if each not in (3, 5, 13)]
+    assert ids(table.refresh()) == [each for each in (*range(20), 99) if each not in (3, 5, 13)]
 
 
 def test_two_deletes_in_one_transaction_leave_one_vector_for_each_file(catalog: Catalog, table: EncryptedTable) -> None:
@@ -166,5 +138,5 @@ def test_two_deletes_in_one_transaction_leave_one_vector_for_each_file(catalog: 
         transaction.delete("id in (5, 15)")
         catalog.load_table("db.t").append(pa.table({"id": [99]}))
 
-    assert ids(table) == [each for each in (*range(20), 99) if each not in (3, 4, 5, 13, 14, 15)]
-    assert len(vectors(table)) == 2
+    assert ids(table.refresh()) == [each for each in (*range(20), 99) if each not in (3, 4, 5, 13, 14, 15)]
+    assert len(vectors_of(table.refresh())) == 2

@@ -6,7 +6,6 @@ import gc
 import itertools
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
@@ -15,30 +14,26 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.expressions import EqualTo
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY
 from tests.support.plaintext_scan import watch
+from tests.support.tables import BY_TEAM, memory_catalog, new_table
 
-KEYRING = {"encryption.kms-type": "memory", "kms.memory.name": "scans"}
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
     NestedField(2, "team", StringType()),
     NestedField(3, "pair", StructType(NestedField(4, "left", IntegerType()), NestedField(5, "right", StringType()))),
     NestedField(6, "many", ListType(7, LongType(), element_required=False)),
 )
-BY_TEAM = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "team"))
 ROW_GROUPS_OF_7 = {"write.parquet.row-group-limit": "7"}
 
 
@@ -56,18 +51,6 @@ def rows(ids: range) -> pa.Table:
     )
 
 
-def encrypted_catalog(folder: Path) -> Catalog:
-    MemoryKeyManagementClient(KEYRING).create_key("master", bytes(range(32)))
-    catalog = EncryptedInMemoryCatalog("encrypted", warehouse=f"file://{folder}", **KEYRING)
-    catalog.create_namespace("db")
-    return catalog
-
-
-@pytest.fixture
-def catalog(warehouse: Path) -> Catalog:
-    return encrypted_catalog(warehouse)
-
-
 @pytest.fixture(scope="module", params=[PartitionSpec(), BY_TEAM], ids=["unpartitioned", "by team"])
 def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[EncryptedTable, Table]:
     """An encrypted table and a plain one with the same three appends, a delete and a schema change between them. Tests only read them."""
@@ -75,7 +58,7 @@ def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     watch(warehouse)
     plain_catalog = InMemoryCatalog("plain", warehouse=f"file://{tmp_path_factory.mktemp('plain')}")
     plain_catalog.create_namespace("db")
-    encrypted = create(encrypted_catalog(warehouse), "db.t", SCHEMA, request.param, ROW_GROUPS_OF_7)
+    encrypted = create(memory_catalog(warehouse), "db.t", SCHEMA, request.param, ROW_GROUPS_OF_7)
     plain = plain_catalog.create_table("db.t", SCHEMA, partition_spec=request.param, properties=ROW_GROUPS_OF_7)
     for table in (encrypted, plain):
         table.append(rows(range(40)))
@@ -89,10 +72,7 @@ def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def create(catalog: Catalog, name: str, schema: Schema, spec: PartitionSpec, properties: dict[str, str]) -> EncryptedTable:
-    return cast(
-        "EncryptedTable",
-        catalog.create_table(name, schema, partition_spec=spec, properties={"encryption.key-id": "master", **properties}),
-    )
+    return new_table(catalog, name, schema, partitioned_by=spec, properties=properties)
 
 
 FILTERS = [
@@ -159,15 +139,6 @@ def test_older_snapshots_are_read_in_their_own_schema(tables: tuple[EncryptedTab
     encrypted, plain = tables
     for ours, theirs in zip(encrypted.snapshots(), plain.snapshots(), strict=True):
         assert_same_rows(encrypted.scan(snapshot_id=ours.snapshot_id).to_arrow(), plain.scan(snapshot_id=theirs.snapshot_id).to_arrow())
-
-
-def test_a_branch_and_a_tag_are_read_by_name(catalog: Catalog) -> None:
-    table = create(catalog, "db.t", SCHEMA, PartitionSpec(), {})
-    table.append(rows(range(40)))
-    table.append(rows(range(40, 50)))
-    first = table.snapshots()[0].snapshot_id
-    table.manage_snapshots().create_tag(first, "first").create_branch(first, "beside").commit()
-    assert table.scan().use_ref("first").count() == table.scan().use_ref("beside").count() == 40
 
 
 def test_case_may_be_ignored(tables: tuple[EncryptedTable, Table]) -> None:
@@ -239,16 +210,6 @@ def test_a_rewrite_gets_every_column_and_lineage(catalog: Catalog) -> None:
     assert (everything.schema.names, everything.num_rows) == (names, 10)
     (matching,) = scan.reader_of(with_lineage(table.schema())).batches(task)
     assert (matching.schema.names, matching.num_rows) == (names, 1)
-
-
-def test_an_initial_default_fills_older_files(catalog: Catalog) -> None:
-    table = create(catalog, "db.t", Schema(NestedField(1, "id", LongType())), PartitionSpec(), {})
-    table.append(pa.table({"id": pa.array([1, 2], pa.int64())}))
-    with table.update_schema() as update:
-        update.add_column("grade", LongType(), default_value=7)
-    table.append(pa.table({"id": pa.array([3], pa.int64()), "grade": pa.array([8], pa.int64())}))
-    assert sorted(table.scan().to_arrow().column("grade").to_pylist()) == [7, 7, 8]
-    assert table.scan("grade = 7").count() == 2
 
 
 def test_a_widened_column_reads_older_files(catalog: Catalog) -> None:

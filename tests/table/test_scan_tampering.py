@@ -14,14 +14,15 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.table import ALWAYS_TRUE, FileScanTask
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TablecryptError, TamperedFileError
-from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.maintenance import FindingKind, audit, compact, reencrypt, verify
 from tablecrypt.manifests import EncryptedDataFile
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tests.support.mutations import flipped
 from tests.support.plaintext import CANARY
+from tests.support.tables import data_paths, memory_catalog, new_table, path_of
+from tests.support.uniform_files import downgraded
 
-KEYRING = {"encryption.kms-type": "memory", "kms.memory.name": "scans"}
 WAYS: list[Callable[[EncryptedTable], Any]] = [
     lambda table: table.scan().to_arrow(),
     lambda table: table.scan("id >= 0").to_arrow(),
@@ -36,18 +37,9 @@ WAYS: list[Callable[[EncryptedTable], Any]] = [
 @pytest.fixture
 def table(unwatched_warehouse: Path) -> EncryptedTable:
     """Two files of twenty rows each."""
-    MemoryKeyManagementClient(KEYRING).create_key("master", bytes(range(32)))
-    catalog = EncryptedInMemoryCatalog("encrypted", warehouse=f"file://{unwatched_warehouse}", **KEYRING)
-    catalog.create_namespace("db")
     rows = pa.table({"id": pa.array(range(20), pa.int64()), "text": pa.array([CANARY] * 20, pa.string())})
-    table = catalog.create_table("db.t", rows.schema, properties={"encryption.key-id": "master", "write.parquet.row-group-limit": "7"})
-    table.append(rows)
-    table.append(rows)
-    return cast("EncryptedTable", table)
-
-
-def files_of(table: EncryptedTable) -> list[Path]:
-    return [Path(task.file.file_path.removeprefix("file://")) for task in table.scan().plan_files()]
+    catalog, properties = memory_catalog(unwatched_warehouse), {"write.parquet.row-group-limit": "7"}
+    return new_table(catalog, appends=[rows, rows], properties=properties)
 
 
 def overwritten(content: bytes, at: int, replacement: bytes) -> bytes:
@@ -55,21 +47,22 @@ def overwritten(content: bytes, at: int, replacement: bytes) -> bytes:
 
 
 ATTACKS: dict[str, tuple[Callable[[bytes], bytes], type[TablecryptError]]] = {
-    "a byte of the first page": (lambda data: overwritten(data, 60, bytes([data[60] ^ 1])), TamperedFileError),
-    "a byte of the footer": (lambda data: overwritten(data, len(data) - 60, bytes([data[-60] ^ 1])), TamperedFileError),
+    "a byte of the first page": (lambda data: flipped(data, 60), TamperedFileError),
+    "a byte of the footer": (lambda data: flipped(data, -60), TamperedFileError),
     "cut": (lambda data: data[:-100], TamperedFileError),
     "emptied": (lambda data: b"", TamperedFileError),
+    "said to be AES_GCM_CTR_V1": (downgraded, TamperedFileError),
     "lengthened": (lambda data: data + b"\0", TamperedFileError),
     "a plaintext head": (lambda data: overwritten(data, 0, b"PAR1"), TamperedFileError),
     "a plaintext tail": (lambda data: overwritten(data, len(data) - 4, b"PAR1"), TamperedFileError),
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, lambda table: compact(table, min_input_files=2), reencrypt])
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_changed_data_file_fails_every_read(table: EncryptedTable, attack: str, way: Callable[[EncryptedTable], Any]) -> None:
     change, error = ATTACKS[attack]
-    target = files_of(table)[0]
+    target = data_paths(table)[0]
     target.write_bytes(change(target.read_bytes()))
     snapshots = len(table.snapshots())
     with pytest.raises(error) as refused:
@@ -78,9 +71,21 @@ def test_a_changed_data_file_fails_every_read(table: EncryptedTable, attack: str
     assert len(table.refresh().snapshots()) == snapshots
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_file_that_says_another_algorithm_is_named_by_those_who_look_at_storage(table: EncryptedTable, quick: bool) -> None:
+    target = data_paths(table)[0]
+    assert verify(table, quick=quick).is_good
+    target.write_bytes(downgraded(target.read_bytes()))
+    (bad,) = verify(table, quick=quick).bad
+    (finding,) = [each for each in audit(table).findings if each.kind == FindingKind.WRONG_FOOTER]
+    assert path_of(bad.location) == path_of(finding.where) == target
+    assert "AES_GCM_CTR_V1" in bad.problems[0].message
+    assert "AES_GCM_CTR_V1" in finding.message
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_two_files_swapped_fail_every_read(table: EncryptedTable, way: Callable[[EncryptedTable], Any]) -> None:
-    one, two = files_of(table)
+    one, two = data_paths(table)
     shutil.move(one, one.with_suffix(".kept"))
     shutil.move(two, one)
     shutil.move(one.with_suffix(".kept"), two)
@@ -90,7 +95,7 @@ def test_two_files_swapped_fail_every_read(table: EncryptedTable, way: Callable[
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_plaintext_file_of_the_same_length_fails_every_read(table: EncryptedTable, way: Callable[[EncryptedTable], Any]) -> None:
-    target = files_of(table)[0]
+    target = data_paths(table)[0]
     length = target.stat().st_size
     for padding in range(length):
         sink = pa.BufferOutputStream()
@@ -106,14 +111,8 @@ def test_a_plaintext_file_of_the_same_length_fails_every_read(table: EncryptedTa
     assert refused.value.location.endswith(target.name)
 
 
-def test_a_missing_file_is_the_stores_error(table: EncryptedTable) -> None:
-    files_of(table)[0].unlink()
-    with pytest.raises(FileNotFoundError):
-        table.scan().to_arrow()
-
-
 def test_the_batch_reader_fails_before_rows_of_a_changed_first_file(table: EncryptedTable) -> None:
-    target = files_of(table)[0]
+    target = data_paths(table)[0]
     target.write_bytes(overwritten(target.read_bytes(), 0, b"PAR1"))
     reader = table.scan().to_arrow_batch_reader()
     with pytest.raises(TamperedFileError):

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from typing import cast
 
 import pyarrow as pa
 import pytest
 from pyiceberg.table import ALWAYS_TRUE, FileScanTask
 
 from tablecrypt.errors import TamperedFileError
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.reader import LOCAL_TOGETHER, TaskReader
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.manifests import data_file
+from tests.support.tables import flip, memory_catalog, new_table, path_of
 
-KEYRING = {"encryption.kms-type": "memory", "kms.memory.name": "small files"}
 FILES = 12
 ROWS = 50
 
@@ -25,15 +21,11 @@ ROWS = 50
 @pytest.fixture
 def table(unwatched_warehouse: Path) -> EncryptedTable:
     """Small files of one append, in the order of their rows."""
-    MemoryKeyManagementClient(KEYRING).create_key("master", bytes(range(32)))
-    catalog = EncryptedInMemoryCatalog("encrypted", warehouse=f"file://{unwatched_warehouse}", **KEYRING)
-    catalog.create_namespace("db")
     rows = pa.table({"id": pa.array(range(FILES * ROWS), pa.int64()), "text": [f"row {number}" for number in range(FILES * ROWS)]})
     # A file ends at this size, of Arrow memory.
-    properties = {"encryption.key-id": "master", "write.target-file-size-bytes": str(rows.slice(0, ROWS).nbytes)}
-    table = catalog.create_table("db.t", rows.schema, properties=properties)
-    table.append(pa.Table.from_batches(rows.to_batches(max_chunksize=ROWS)))
-    return cast("EncryptedTable", table)
+    properties = {"write.target-file-size-bytes": str(rows.slice(0, ROWS).nbytes)}
+    appended = pa.Table.from_batches(rows.to_batches(max_chunksize=ROWS))
+    return new_table(memory_catalog(unwatched_warehouse), appends=[appended], properties=properties)
 
 
 def reader_of(table: EncryptedTable) -> TaskReader:
@@ -70,18 +62,9 @@ def test_small_local_files_are_read_together_and_files_of_a_store_alone(table: E
 
 @pytest.mark.parametrize("row_filter", [ALWAYS_TRUE, "id >= 0", "text != 'x'"], ids=str)
 def test_a_changed_file_among_many_fails_the_scan(table: EncryptedTable, row_filter: str) -> None:
-    changed = Path(tasks_of(table)[FILES // 2].file.file_path.removeprefix("file://"))
-    content = bytearray(changed.read_bytes())
-    content[60] ^= 1
-    changed.write_bytes(content)
+    changed = path_of(tasks_of(table)[FILES // 2].file.file_path)
+    flip(changed, 60)
     with pytest.raises(TamperedFileError, match=changed.name):
         table.scan(row_filter).to_arrow()
     with pytest.raises(TamperedFileError, match=changed.name):
         table.scan(row_filter).to_arrow_batch_reader().read_all()
-
-
-def test_a_stream_that_is_given_up_leaves_no_thread(table: EncryptedTable) -> None:
-    reader = table.scan().to_arrow_batch_reader()
-    reader.read_next_batch()
-    del reader
-    assert not [thread for thread in threading.enumerate() if thread.name == "tablecrypt-prefetch" and thread.is_alive()]

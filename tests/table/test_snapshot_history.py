@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.key_tables import metadata_of
-from tests.support.plaintext import CANARY
-
-KMS = {"encryption.kms-type": "memory", "kms.memory.name": "history"}
-
-
-def rows(*ids: int) -> pa.Table:
-    return pa.table({"id": pa.array(ids, pa.int64()), "text": [CANARY] * len(ids)})
-
-
-@pytest.fixture
-def catalog(warehouse: Path) -> Catalog:
-    MemoryKeyManagementClient({"kms.memory.name": "history"}, keys={"master": b"h" * 32})
-    made = EncryptedInMemoryCatalog("history", warehouse=f"file://{warehouse}", **KMS)
-    made.create_namespace("db")
-    return made
+from tests.support.tables import ids, metadata_of, new_table, rows
 
 
 @pytest.fixture
 def table(catalog: Catalog) -> Table:
     """A table of three snapshots, which hold the ids up to 1, 2 and 3."""
-    made = catalog.create_table("db.t", rows(1).schema, properties={"encryption.key-id": "master"})
-    for number in (1, 2, 3):
-        made.append(rows(number))
-    return made
-
-
-def ids(table: Table, snapshot_id: int | None = None) -> list[int]:
-    return sorted(table.scan(snapshot_id=snapshot_id).to_arrow().column("id").to_pylist())
+    return new_table(catalog, appends=[rows(number, 1) for number in (1, 2, 3)])
 
 
 def snapshot_ids(table: Table) -> list[int]:
@@ -55,7 +28,7 @@ def test_the_snapshot_of_a_moment_is_read(table: Table) -> None:
         assert before is not None
         assert then.timestamp_ms == snapshot.timestamp_ms
         assert before.timestamp_ms < snapshot.timestamp_ms
-        assert ids(table, snapshot.snapshot_id) == list(range(1, number + 1))
+        assert ids(table, snapshot_id=snapshot.snapshot_id) == list(range(1, number + 1))
     assert table.snapshot_as_of_timestamp(0) is None
 
 
@@ -63,7 +36,7 @@ def test_a_rollback_is_undone_by_naming_the_newer_snapshot(catalog: Catalog, tab
     first, second, third = snapshot_ids(table)
     table.manage_snapshots().rollback_to_snapshot(first).commit()
     assert ids(table) == [1]
-    assert ids(catalog.load_table("db.t"), third) == [1, 2, 3]
+    assert ids(catalog.load_table("db.t"), snapshot_id=third) == [1, 2, 3]
     table.manage_snapshots().set_current_snapshot(snapshot_id=second).commit()
     assert ids(table) == [1, 2]
     with pytest.raises(ValueError, match="not an ancestor"):
@@ -85,14 +58,14 @@ def test_writing_after_a_rollback_reuses_no_row_id_and_no_sequence_number(catalo
     first, *_ = snapshot_ids(table)
     given = metadata_of(table).next_row_id
     table.manage_snapshots().rollback_to_snapshot(first).commit()
-    table.append(rows(10))
+    table.append(rows(10, 1))
     table.delete("id = 1")
     loaded = catalog.load_table("db.t")
     assert ids(loaded) == [10]
     assert loaded.scan(selected_fields=("_row_id",)).to_arrow().column("_row_id").to_pylist() == [given]
     numbers = [snapshot.sequence_number for snapshot in loaded.snapshots()]
     assert numbers == sorted(set(numbers))  # type: ignore[type-var]
-    assert [ids(loaded, snapshot_id) for snapshot_id in snapshot_ids(loaded)] == [[1], [1, 2], [1, 2, 3], [1, 10], [10]]
+    assert [ids(loaded, snapshot_id=snapshot_id) for snapshot_id in snapshot_ids(loaded)] == [[1], [1, 2], [1, 2, 3], [1, 10], [10]]
 
 
 def test_keys_of_snapshots_left_behind_stay_until_these_expire(catalog: Catalog, table: Table) -> None:
@@ -112,7 +85,7 @@ def test_keys_of_snapshots_left_behind_stay_until_these_expire(catalog: Catalog,
 def test_a_branch_is_written_while_a_tag_stays(table: Table) -> None:
     first, *_ = snapshot_ids(table)
     table.manage_snapshots().create_branch(first, "audit").create_tag(first, "start").commit()
-    table.append(rows(20), branch="audit")
+    table.append(rows(20, 1), branch="audit")
     table.delete("id = 1", branch="audit")
     assert ids(table) == [1, 2, 3]
     assert sorted(table.scan().use_ref("audit").to_arrow().column("id").to_pylist()) == [20]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import uuid
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -49,10 +48,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY
+from tests.support.tables import ENCRYPTED, new_table
 
 UTC = dt.UTC
 VALUES: dict[str, tuple[IcebergType, list[object]]] = {
@@ -95,16 +93,6 @@ VALUES: dict[str, tuple[IcebergType, list[object]]] = {
 }
 
 
-@pytest.fixture
-def catalog(warehouse: Path) -> Catalog:
-    MemoryKeyManagementClient({"kms.memory.name": "types"}, keys={"master": b"t" * 32})
-    made = EncryptedInMemoryCatalog(
-        "types", warehouse=f"file://{warehouse}", **{"encryption.kms-type": "memory", "kms.memory.name": "types"}
-    )
-    made.create_namespace("db")
-    return made
-
-
 def table_of(schema: Schema, columns: dict[str, list[object]]) -> pa.Table:
     arrow = schema_to_pyarrow(schema, include_field_ids=False)
     values = {name: [v.bytes if isinstance(v, uuid.UUID) else v for v in each] for name, each in columns.items()}
@@ -116,9 +104,7 @@ def test_values_of_every_type_come_back(catalog: Catalog, name: str) -> None:
     kind, values = VALUES[name]
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "value", kind))
     rows = table_of(schema, {"id": [1, 2, 3], "value": values})
-    table = catalog.create_table("db.t", schema, properties={"encryption.key-id": "master"})
-    table.append(rows)
-    table.append(rows.slice(1, 2))
+    table = new_table(catalog, schema=schema, appends=[rows, rows.slice(1, 2)])
     assert_same_rows(table.scan().to_arrow(), pa.concat_tables([rows, rows.slice(1, 2)]))
     table.delete("id = 2")
     assert_same_rows(table.scan().to_arrow(), pa.concat_tables([rows.slice(0, 1), rows.slice(2, 1), rows.slice(2, 1)]))
@@ -141,8 +127,7 @@ def test_tables_partitioned_by_every_transform_and_type_read_back(catalog: Catal
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "value", kind), NestedField(3, "text", StringType()))
     rows = table_of(schema, {"id": [1, 2, 3], "value": values, "text": [CANARY] * 3})
     spec = PartitionSpec(PartitionField(2, 1000, transform, "part"))
-    table = catalog.create_table("db.t", schema, partition_spec=spec, properties={"encryption.key-id": "master"})
-    table.append(rows)
+    table = new_table(catalog, schema=schema, appends=[rows], partitioned_by=spec)
     assert_same_rows(table.scan().to_arrow(), rows)
     assert_same_rows(table.scan(row_filter="value is null").to_arrow(), rows.slice(2, 1))
     table.delete("id = 1")
@@ -152,6 +137,6 @@ def test_tables_partitioned_by_every_transform_and_type_read_back(catalog: Catal
 def test_a_sort_order_is_kept_in_the_metadata(catalog: Catalog) -> None:
     schema = Schema(NestedField(1, "id", LongType()))
     order = SortOrder(SortField(1, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST))
-    table = catalog.create_table("db.t", schema, sort_order=order, properties={"encryption.key-id": "master"})
+    table = catalog.create_table("db.t", schema, sort_order=order, properties=ENCRYPTED)
     table.append(pa.table({"id": pa.array([1, 3, 2], pa.int64())}))
     assert catalog.load_table("db.t").sort_order().fields == order.fields

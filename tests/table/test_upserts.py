@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +16,9 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, DoubleType, ListType, LongType, NestedField, StringType
 
-from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.table import upserts
-from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tablecrypt.table.upserts import FEW_KEYS, keys_filter
+from tests.support.tables import ENCRYPTED, memory_catalog, new_table, path_of
 
-KMS = {"encryption.kms-type": "memory", "kms.memory.name": "upserts"}
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
     NestedField(2, "name", StringType()),
@@ -41,17 +38,14 @@ some_rows = st.dictionaries(keys, values, max_size=12)
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    MemoryKeyManagementClient({"kms.memory.name": "upserts"}).create_key("master")
-    opened = EncryptedInMemoryCatalog("upserts", warehouse=f"file://{tmp_path_factory.mktemp('upserts')}", **KMS)
-    opened.create_namespace("db")
-    return opened
+    return memory_catalog(tmp_path_factory.mktemp("upserts"))
 
 
 made = iter(range(10**6))
 
 
 def table_with(catalog: Catalog, mode: str) -> Table:
-    properties = {"encryption.key-id": "master", "write.merge.mode": mode}
+    properties = {**ENCRYPTED, "write.merge.mode": mode}
     return catalog.create_table(f"db.t{next(made)}", SCHEMA, properties=properties)
 
 
@@ -101,9 +95,9 @@ def test_rows_are_those_of_a_dictionary_and_keep_their_ids(
             table.append(arrow(fresh))
     table.delete(f"id = {deleted}")
     before = state(table)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(upserts, "_FEW_KEYS", 200 if few else 0)
-        result = table.upsert(arrow(new), ["id", "name"], when_matched_update_all=update)
+    if not few:
+        new = new | {(number, "many"): (None, None) for number in range(FEW_KEYS + 1)}
+    result = table.upsert(arrow(new), ["id", "name"], when_matched_update_all=update)
     after = state(table)
     expected = {key: row[:2] for key, row in before.items()}
     differing = {key for key, value in new.items() if key in before and update and value != before[key][:2]}
@@ -121,7 +115,7 @@ def test_files_that_cannot_hold_a_key_are_not_opened(catalog: Catalog, mode: str
     for first in (0, 10_000, 20_000, 30_000):
         table.append(numbered(first, 1000))
     for task in table.scan("id >= 10000 and id < 30000").plan_files():
-        Path(task.file.file_path.removeprefix("file://")).unlink()
+        path_of(task.file.file_path).unlink()
     new = pa.concat_tables([numbered(500, 300, 2.0), numbered(30_900, 300, 2.0)])
     result = table.upsert(new, ["id", "name"])
     assert (result.rows_updated, result.rows_inserted) == (400, 200)
@@ -179,16 +173,14 @@ def test_a_null_key_and_a_missing_column_are_refused_by_name(catalog: Catalog) -
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 50), min_size=1, max_size=40))
 def test_a_filter_of_ranges_matches_every_key(ids: list[int]) -> None:
     rows = pa.table({"id": pa.array(ids, pa.int64())})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(upserts, "_FEW_KEYS", 0)
-        row_filter = upserts.keys_filter(rows, SCHEMA)
+    row_filter = keys_filter(rows, SCHEMA, few=0)
     evaluate = expression_evaluator(Schema(SCHEMA.fields[0]), row_filter, True)
     assert all(evaluate(Record(each)) for each in ids)
 
 
 def test_rows_with_views_replace_and_join_the_others(catalog: Catalog) -> None:
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
-    table = catalog.create_table(f"db.t{next(made)}", schema, properties={"encryption.key-id": "master"})
+    table = new_table(catalog, f"db.t{next(made)}", schema)
     views = pa.schema([("id", pa.int64()), ("name", pa.string_view())])
     table.append(pa.Table.from_pylist([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}], views))
     table.upsert(pa.Table.from_pylist([{"id": 2, "name": "b" * 20}, {"id": 3, "name": "c"}], views), ["id"])

@@ -42,7 +42,6 @@ from pyiceberg.types import (
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.parquet.uniform import UniformParquetFile
-from tablecrypt.table import write
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import TaskReader
@@ -82,10 +81,6 @@ def read(files: TableFiles, data_files: list[DataFile], schema: Schema | None = 
 @pytest.fixture
 def files(tmp_path: Path) -> TableFiles:
     return TableFiles(tmp_path, SCHEMA)
-
-
-def test_rows_are_read_as_they_were_written(files: TableFiles) -> None:
-    assert_same_rows(read(files, written(files, rows(range(50)))), rows(range(50)))
 
 
 def test_a_file_is_ciphertext_at_a_fresh_location(files: TableFiles) -> None:
@@ -228,13 +223,6 @@ def batches(count: int, drawn: list[int]) -> Iterator[pa.RecordBatch]:
         yield rows(range(each * 100, each * 100 + 100)).to_batches()[0]
 
 
-@pytest.mark.parametrize("spec", [PartitionSpec(), PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "day"))])
-def test_a_stream_is_written(tmp_path: Path, spec: PartitionSpec) -> None:
-    files = TableFiles(tmp_path, SCHEMA, spec, {"write.target-file-size-bytes": "10000"})
-    data_files = written(files, pa.RecordBatchReader.from_batches(ARROW, batches(10, [])))
-    assert_same_rows(read(files, data_files), rows(range(1000)))
-
-
 def test_files_of_a_stream_end_at_the_target_size_within_a_batch(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, SCHEMA, properties={"write.target-file-size-bytes": "20000"})
     whole = rows(range(20_000)).combine_chunks().to_batches()
@@ -302,17 +290,6 @@ def test_a_failed_write_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         written(files, rows(range(500)))
     assert len(disk.created) > 3
-    assert list(tmp_path.rglob("*.parquet")) == []
-
-
-def test_a_stream_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    def broken() -> Iterator[pa.RecordBatch]:
-        yield from batches(5, [])
-        raise ValueError("the source broke")
-
-    files = TableFiles(tmp_path, SCHEMA, properties={"write.target-file-size-bytes": "1"})
-    with pytest.raises(ValueError, match="the source broke"):
-        written(files, pa.RecordBatchReader.from_batches(ARROW, broken()))
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
@@ -452,11 +429,6 @@ def test_a_column_of_nulls_has_no_bounds(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, SCHEMA)
     (file,) = written(files, pa.table([[1], [CANARY], [None]], schema=ARROW))
     assert file.lower_bounds.keys() == file.upper_bounds.keys() == {1, 2}
-
-
-def test_files_are_written_side_by_side(tmp_path: Path) -> None:
-    files = TableFiles(tmp_path, SCHEMA, properties={"write.target-file-size-bytes": "500"})
-    assert len(written(files, rows(range(4000)))) > write._IN_FLIGHT
 
 
 def test_records_are_partitions_of_the_spec(tmp_path: Path) -> None:

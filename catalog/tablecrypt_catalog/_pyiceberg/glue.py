@@ -13,9 +13,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from pyiceberg.catalog.glue import GlueCatalog
-from pyiceberg.catalog.glue import _construct_table_input as table_input_of
 from pyiceberg.table import StagedTable, Table
+
+from tablecrypt.errors import MissingExtraError
+
+try:
+    from pyiceberg.catalog.glue import GlueCatalog
+    from pyiceberg.catalog.glue import _construct_table_input as table_input_of
+except ModuleNotFoundError as error:
+    raise MissingExtraError.named(f"EncryptedGlueCatalog needs the package {error.name}", "glue") from error
 
 if TYPE_CHECKING:
     from mypy_boto3_glue.type_defs import TableInputTypeDef, TableTypeDef

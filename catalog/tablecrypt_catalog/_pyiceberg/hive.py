@@ -17,11 +17,17 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final
 
-from hive_metastore.ThriftHiveMetastore import Client
-from hive_metastore.ttypes import LockResponse
-from hive_metastore.ttypes import Table as HiveTable
-from pyiceberg.catalog.hive import HiveCatalog, _HiveClient
 from pyiceberg.table import StagedTable, Table
+
+from tablecrypt.errors import MissingExtraError
+
+try:
+    from hive_metastore.ThriftHiveMetastore import Client
+    from hive_metastore.ttypes import LockResponse
+    from hive_metastore.ttypes import Table as HiveTable
+    from pyiceberg.catalog.hive import HiveCatalog, _HiveClient
+except ModuleNotFoundError as error:
+    raise MissingExtraError.named(f"EncryptedHiveCatalog needs the package {error.name}", "hive") from error
 
 # Seconds.
 _SHORTEST_PAUSE: Final = 0.01

@@ -29,7 +29,7 @@ from tablecrypt.table.protection.policy import column_keys, policy_of, unreadabl
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.row_changes import row_mode
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import delete_written
+from tablecrypt.table.table_files import delete_written, deleting_on_error
 
 _MERGE_ON_READ: Final = "merge-on-read"
 
@@ -66,14 +66,18 @@ def blank_rows(table: EncryptedTable, work: RefWork, row_filter: ErasureFilter, 
     tasks = [task for task in work.rewrite if task.file.file_path in held]
     if not tasks:
         return
-    swaps = {task.file.file_path: _blanked(table, work.name, task, row_filter) for task in tasks}
+    written: list[EncryptedDataFile] = []
+    with deleting_on_error(table_io(table), (new.file_path for new in written)):
+        for task in tasks:
+            written.append(_blanked(table, work.name, task, row_filter))
+    swaps = {task.file.file_path: new for task, new in zip(tasks, written, strict=True)}
     transaction = table.transaction()
     try:
         with transaction:
             transaction.update_snapshot({}, work.name).producer(EncryptedFileSwap, Operation.REPLACE, swaps=swaps).commit()
     except (CommitFailedException, ValidationException):
         # Of any other error it is not certain that nothing was committed.
-        delete_written(table_io(table), [new.file_path for new in swaps.values()])
+        delete_written(table_io(table), [new.file_path for new in written])
         raise
 
 

@@ -132,7 +132,7 @@ class RefWork:
         values = findings.holding(Holds.ROWS) | {
             file.file_path for task in with_rows for file in task.delete_files if _holds(findings, file, Holds.UNDECIDED)
         }
-        rewrite = [task for task in tasks if task in with_rows or any(file.file_path in values for file in task.delete_files)]
+        rewrite = [task for task in tasks if task.file.file_path in held or any(file.file_path in values for file in task.delete_files)]
         kind = "tag" if ref.snapshot_ref_type == SnapshotRefType.TAG else "branch"
         applied = {file.file_path for task in tasks for file in task.delete_files}
         dangling = frozenset(

@@ -82,7 +82,7 @@ def remove(searching: Searching, field_ids: Collection[int], delete_below: Seque
         _shred(table, removed, delete_below, progress)
     table = reload(table)
     io = deleting_io(table, delete_below)
-    _delete_metadata(searching, table, field_ids, io, removed)
+    _delete_metadata(table, field_ids, io, removed)
     _remove_empty_folders(io, removed)
     return removed
 
@@ -159,7 +159,7 @@ def _shred(table: EncryptedTable, removed: Removed, delete_below: Sequence[str],
     removed.failed |= shredded.left
 
 
-def _delete_metadata(searching: Searching, table: EncryptedTable, field_ids: Collection[int], io: TableFileIO, removed: Removed) -> None:
+def _delete_metadata(table: EncryptedTable, field_ids: Collection[int], io: TableFileIO, removed: Removed) -> None:
     """Delete older metadata files that name partitions by columns of the filter, and those that a killed run has half written over."""
     sources = {each.source_id for spec in table.metadata.partition_specs for each in spec.fields}
     names_partitions = not sources.isdisjoint(field_ids)

@@ -5,8 +5,9 @@
     write   executor   "where to?" ──▶ coordinator in the driver's JVM ──▶ Python
             executor   Spark's writer, under a key made there ──encrypted──▶ Python
 
-No binary is shipped: the Java sources in `java/` are compiled at run time by the Janino compiler that Spark contains. It
-supports neither lambdas nor inference of type arguments, hence the old-fashioned Java. Executors get a jar, even those that start later.
+The Java sources in `java/` are compiled by the Janino compiler that Spark contains: when the wheel is built, or once for each user and
+release of Spark. It supports neither lambdas nor inference of type arguments, hence the old-fashioned Java. Executors get a jar, even those
+that start later.
 
 No secret is in an option, a plan, a closure or the event log. Keys of files to read travel in Spark's RPC messages: in the clear unless
 spark.authenticate and spark.network.crypto.enabled are on. Keys of written files travel encrypted.

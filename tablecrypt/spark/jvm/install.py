@@ -1,10 +1,10 @@
-"""Compiling the Java sources into a running Spark application, once per JVM, and asking its Hadoop about a file.
+"""Bringing the Java classes to a running Spark application, once per JVM, and asking its Hadoop about a file.
 
-    jvm/java/*.java, sql/java/*.java ──Janino, in the driver──▶ classes ──jar──▶ the driver's class loader: all its threads and sessions
-                                                                         └────▶ SparkContext.addJar: executors, before their next task
+    the jar (jar.py) ──▶ the driver's class loader: all its threads and sessions
+                    └──▶ SparkContext.addJar: executors, before their next task
 
-An application that was started with the jar (`tablecrypt spark-jar`) has the classes already, and nothing is compiled. The jar that is
-compiled here lies in a folder of its own, which goes when this process ends: executors fetch it for as long as the application runs.
+An application that was started with the jar (`tablecrypt spark-jar`) has the classes already. Else they come from a copy of it in a folder
+of this process, which goes when the process ends: executors fetch it for as long as the application runs.
 
 Raises ConfigurationError where the sources do not compile (a Spark whose internals differ from those that they are written for), or where
 the application was started with a jar of other sources.
@@ -13,108 +13,40 @@ the application was started with a jar of other sources.
 from __future__ import annotations
 
 import atexit
-import hashlib
-import io
+import contextlib
 import logging
 import shutil
 import tempfile
-import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.locations import with_scheme
+from tablecrypt.spark.jvm.jar import jar_of
+from tablecrypt.spark.jvm.sources import DIGEST_CLASS, PACKAGE, JavaSources, spark_digest, spark_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKAGE: Final = "tablecrypt.jvm"
-FOLDERS: Final = ("tablecrypt.spark.jvm", "tablecrypt.spark.sql")
-"""Python packages with a folder `java`."""
-DIGEST_CLASS: Final = "SourcesDigest"
-"""Says which sources a jar was compiled from."""
-
-_CLASS_FILES_OF_JAVA_8: Final = 8
-"""The oldest in which Janino calls static methods of interfaces."""
-_NO_TIME: Final = (1980, 1, 1, 0, 0, 0)
-_READABLE_FILE: Final = 0o644 << 16
 _lock = Lock()
 logger = logging.getLogger(__name__)
 
 
-def sources() -> dict[str, str]:
-    """Return the text of all Java sources by class name, with a class that holds the digest of the others."""
-    texts = {}
-    for package in FOLDERS:
-        for path in (resources.files(package) / "java").iterdir():
-            if path.name.endswith(".java"):
-                texts[path.name.removesuffix(".java")] = path.read_text(encoding="utf-8")
-    digest = sources_digest(texts)
-    own = f'package {PACKAGE};\n\npublic class {DIGEST_CLASS} {{\n  public static final String VALUE = "{digest}";\n}}\n'
-    return dict(sorted(texts.items())) | {DIGEST_CLASS: own}
+def jar_for(spark: SparkSession, sources: JavaSources) -> Path:
+    """Return a copy of the jar of these sources that lasts as long as this process, in a folder that is this user's alone.
 
-
-def sources_digest(texts: Mapping[str, str]) -> str:
-    """Return the SHA-256 of sources by name, in hexadecimal."""
-    digest = hashlib.sha256()
-    for name in sorted(texts):
-        content = texts[name].encode()
-        digest.update(f"{name} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
-
-
-def compiled(gateway: Any, texts: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the bytecode of all classes by name.
-
-    Args:
-        gateway: Py4J's, to a JVM with Spark's jars.
-        texts: what the files are called, without .java, and their text, in any order.
+    Raises:
+        ConfigurationError: TABLECRYPT_CACHE names no folder.
+        Py4JError: the sources do not compile.
     """
-    jvm = gateway.jvm
-    codehaus = jvm.org.codehaus
-    compiler = codehaus.janino.Compiler()
-    compiler.setIClassLoader(codehaus.janino.ClassLoaderIClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()))
-    compiler.setTargetVersion(_CLASS_FILES_OF_JAVA_8)
-    created = codehaus.commons.compiler.util.resource.MapResourceCreator()
-    compiler.setClassFileCreator(created)
-    files = gateway.new_array(codehaus.commons.compiler.util.resource.Resource, len(texts))
-    for index, (name, text) in enumerate(texts.items()):
-        files[index] = codehaus.commons.compiler.util.resource.StringResource(f"{name}.java", text)
-    compiler.compile(files)
-    classes = created.getMap()
-    return {name.removesuffix(".class").replace("/", "."): bytes(classes.get(name)) for name in list(classes.keySet())}
-
-
-def write_jar(classes: Mapping[str, bytes], services: Mapping[str, str] | None = None) -> Path:
-    """Write a jar. Its name says what is in it.
-
-    Args:
-        classes: bytecode by class name.
-        services: for each interface that java.util.ServiceLoader looks for, the class that implements it.
-    """
-    content = io.BytesIO()
-    write_entries(content, classes, services)
+    content = jar_of(sources, spark.version, lambda: contextlib.nullcontext(spark.sparkContext._gateway))
     folder = Path(tempfile.mkdtemp(prefix="tablecrypt-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / f"tablecrypt-{hashlib.sha256(content.getvalue()).hexdigest()[:16]}.jar"
-    path.write_bytes(content.getvalue())
+    path = folder / f"{sources.name}-{sources.digest()[:16]}.jar"
+    path.write_bytes(content)
     return path
-
-
-def write_entries(file: BinaryIO, classes: Mapping[str, bytes], services: Mapping[str, str] | None = None) -> None:
-    """Write the content of a jar, the same bytes for the same classes: entries in the order of their names, without a time of their own."""
-    entries = {name.replace(".", "/") + ".class": content for name, content in classes.items()}
-    entries |= {f"META-INF/services/{interface}": name.encode() for interface, name in (services or {}).items()}
-    with zipfile.ZipFile(file, "w") as jar:
-        for name in sorted(entries):
-            entry = zipfile.ZipInfo(name, _NO_TIME)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = _READABLE_FILE
-            jar.writestr(entry, entries[name])
 
 
 @dataclass(frozen=True)
@@ -130,10 +62,10 @@ _sides: dict[str, JvmSide] = {}
 
 
 def jvm_side(spark: SparkSession) -> JvmSide:
-    """Return the JVM side of the session's SparkContext, compiled and installed on first use.
+    """Return the JVM side of the session's SparkContext, installed on first use.
 
     Raises:
-        ConfigurationError: this Spark cannot compile or take it.
+        ConfigurationError: this Spark cannot compile or take its classes.
     """
     application = spark.sparkContext.applicationId
     with _lock:
@@ -149,12 +81,12 @@ def _installed(spark: SparkSession) -> JvmSide:
         loader = _extensible_loader(spark)
         if _digest_in(loader) is None:
             _install(spark, loader)
-        elif _digest_in(loader) != _own_digest():
+        elif _digest_in(loader) != spark_digest(spark_sources().texts):
             raise ConfigurationError(
                 "this Spark application has tablecrypt's Java classes of another version: start it with the jar that this version's "
                 "`tablecrypt spark-jar` writes, or without one"
             )
-        for jar in _compiled_jars:
+        for jar in _jars:
             spark.sparkContext._jsc.addJar(str(jar))
         endpoint = loader.loadClass(f"{PACKAGE}.DriverEndpoint").getMethod("current", None).invoke(None, None)
         return JvmSide(endpoint, str(endpoint.name()), bytes(endpoint.publicKey()))
@@ -162,21 +94,15 @@ def _installed(spark: SparkSession) -> JvmSide:
         raise ConfigurationError(f"the JVM path does not run on Spark {spark.version}: {error}") from error
 
 
-_compiled_jars: list[Path] = []
+_jars: list[Path] = []
 """The jar of this process's JVM. It outlives its SparkContexts, and each of these gives the jar to executors of its own."""
 
 
 def _install(spark: SparkSession, loader: Any) -> None:
     gateway: Any = spark.sparkContext._gateway
-    jar = write_jar(compiled(gateway, sources()))
+    jar = jar_for(spark, spark_sources())
     loader.addURL(gateway.jvm.java.io.File(str(jar)).toURI().toURL())
-    _compiled_jars.append(jar)
-
-
-def _own_digest() -> str:
-    texts = sources()
-    del texts[DIGEST_CLASS]
-    return sources_digest(texts)
+    _jars.append(jar)
 
 
 def _digest_in(loader: Any) -> str | None:

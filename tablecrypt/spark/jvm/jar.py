@@ -1,29 +1,71 @@
-"""The jar of all Java classes: for Connect servers, spark-sql, spark-shell, the Thrift server and clusters that start with it.
+"""The jar of Java sources: shipped, kept from before, or compiled now.
 
-    tablecrypt spark-jar -o tablecrypt-spark.jar     compiled by the Janino of the PySpark that is installed; no JDK is needed
+    shipped     jars/ of this package, put there when the wheel was built where Java was (hatch_build.py); for Spark 4.0 to 4.3
+    kept        the cache folder of this user (jar_cache.py), by sources and Spark's version
+    compiled    by the Janino of Spark, and then kept
+
+    tablecrypt spark-jar -o tablecrypt-spark.jar     writes it for Connect servers, spark-sql, spark-shell, the Thrift server and clusters
     spark-submit --jars tablecrypt-spark.jar …       on Spark 4.0 to 4.3, whichever of them compiled it
+    python -m tablecrypt.spark.jvm.jar FOLDER        compiles what the wheel ships; status 3 where there is no fit Java
 
-Entries are in the order of their names and have no time, so that the same sources and the same compiler make the same bytes.
+A jar counts only for the sources that are installed: where these were changed, they are compiled.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+import re
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.install import PACKAGE, compiled, sources, write_entries
+from tablecrypt.spark.jvm.compiler import compiled_jar, compiling_jvm
+from tablecrypt.spark.jvm.jar_cache import JarCache, cache_folder, is_intact, jar_key, jar_name
+from tablecrypt.spark.jvm.sources import JavaSources, all_sources, spark_sources
 from tablecrypt.spark.session import check_java, check_spark_version
 
-_SERVICES: Final = {"org.apache.spark.sql.SparkSessionExtensionsProvider": f"{PACKAGE}.SqlExtensions"}
-"""What Spark finds by itself in a jar on its class path."""
+_SHIPPED_FOR: Final = ((4, 0), (4, 3))
+"""The oldest and the newest release of Spark for which a shipped jar counts."""
+_FORMAT: Final = "1"
+"""Of jars: another one if a new version compiles the same sources to something else."""
+_NO_JAVA: Final = 3
+
+Compiling = Callable[[], AbstractContextManager[Any]]
+
+
+def jar_of(sources: JavaSources, spark_version: str, compiling: Compiling) -> bytes:
+    """Return the jar of these sources for a release of Spark.
+
+    Args:
+        sources: what it is compiled from.
+        spark_version: as Spark says it.
+        compiling: gives Py4J's gateway to a JVM of that Spark. It is called only if something has to be compiled.
+
+    Raises:
+        ConfigurationError: TABLECRYPT_CACHE names no folder.
+        Py4JError: the sources do not compile.
+    """
+    shipped = _shipped(sources, spark_version)
+    if shipped is not None:
+        return shipped
+
+    cache, key = JarCache(cache_folder()), jar_key(_FORMAT, sources.digest(), spark_version)
+    kept = cache.find(key)
+    if kept is not None:
+        return kept
+
+    with compiling() as gateway:
+        content = compiled_jar(gateway, sources)
+    cache.keep(key, content)
+    return content
 
 
 def write_spark_jar(target: Path) -> None:
-    """Compile the classes and write the jar. A file that was there is replaced once the jar is whole.
+    """Write the jar of Spark's servers and shells. A file that was there is replaced once the jar is whole.
 
     Raises:
         ConfigurationError: there is no Java 17 or newer, PySpark is too old, the sources do not compile with it, or the file cannot be
@@ -35,28 +77,50 @@ def write_spark_jar(target: Path) -> None:
     check_spark_version(pyspark.__version__)
     check_java()
     try:
-        with _compiling_jvm() as gateway:
-            classes = compiled(gateway, sources())
+        content = jar_of(spark_sources(), pyspark.__version__, compiling_jvm)
     except Py4JError as error:
         raise ConfigurationError(f"the Java classes do not compile with PySpark {pyspark.__version__}: {error}") from error
     try:
         with atomic_file(target, private=False) as file:
-            write_entries(file, classes, _SERVICES)
+            file.write(content)
     except OSError as error:
         raise ConfigurationError(f"the jar {target} cannot be written ({error.strerror})") from error
 
 
-@contextlib.contextmanager
-def _compiling_jvm() -> Iterator[Any]:
-    """Give Py4J's gateway to a JVM with Spark's jars, in which no Spark application runs. It ends with the block."""
-    from pyspark.java_gateway import launch_gateway
+def write_shipped_jars(folder: Path) -> None:
+    """Compile each jar that a wheel ships, whatever is shipped or kept already, and write it under the name by which it is found."""
+    with compiling_jvm() as gateway:
+        for sources in all_sources():
+            content = compiled_jar(gateway, sources)
+            (folder / jar_name(_shipped_key(sources), content)).write_bytes(content)
 
-    launch: Callable[[], Any] = launch_gateway
-    gateway = launch()
+
+def _shipped(sources: JavaSources, spark_version: str) -> bytes | None:
+    """Return the jar that the installed package has of these sources; None where it has none for them or for this Spark."""
+    release = re.match(r"(\d+)\.(\d+)", spark_version)
+    if release is None or not _SHIPPED_FOR[0] <= (int(release[1]), int(release[2])) <= _SHIPPED_FOR[1]:
+        return None
+    folder, key = resources.files("tablecrypt.spark.jvm") / "jars", _shipped_key(sources)
+    if not folder.is_dir():
+        return None
+    jars = ((path.name, path.read_bytes()) for path in folder.iterdir() if path.name.startswith(f"{key}-"))
+    return next((content for name, content in jars if is_intact(name, content)), None)
+
+
+def _shipped_key(sources: JavaSources) -> str:
+    return jar_key(_FORMAT, sources.digest(), "shipped")
+
+
+def main(arguments: list[str]) -> int:
+    """Compile what a wheel ships into a folder; return the status."""
     try:
-        yield gateway
-    finally:
-        gateway.shutdown()
-        # The JVM ends when its standard input does.
-        gateway.proc.stdin.close()
-        gateway.proc.wait()
+        check_java()
+    except ConfigurationError as error:
+        sys.stderr.write(f"{error}\n")
+        return _NO_JAVA
+    write_shipped_jars(Path(arguments[0]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

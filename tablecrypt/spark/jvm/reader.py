@@ -37,10 +37,11 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import encrypting_io
 from tablecrypt.files.locations import with_scheme
 from tablecrypt.spark.jvm.columns import quoted
-from tablecrypt.spark.jvm.install import PACKAGE, JvmSide, jvm_side, length_in_hadoop
+from tablecrypt.spark.jvm.install import JvmSide, jvm_side, length_in_hadoop
 from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files, encrypt_for_driver
 from tablecrypt.spark.jvm.row_filter import UnsupportedFilterError, spark_condition
 from tablecrypt.spark.jvm.schema import path_of, schema_json, stored_names
+from tablecrypt.spark.jvm.sources import PACKAGE
 from tablecrypt.spark.jvm.support import (
     UnsupportedError,
     check_messages,

@@ -1,4 +1,4 @@
-"""Key providers for ORC in Spark that never turn a failure into masks, compiled into the session when first needed.
+"""Key providers for ORC in Spark that never turn a failure into masks, brought to the session when first needed.
 
     orc.key.provider    the KMS refuses      the KMS fails      the KMS is unreachable
     hadoop              masks                masks              masks                     what ORC has
@@ -14,12 +14,12 @@ job asks executors whether they have it before anything is read. ORC keeps one p
 
 from __future__ import annotations
 
-from importlib import resources
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.install import compiled, write_jar
+from tablecrypt.spark.jvm.install import jar_for
+from tablecrypt.spark.jvm.sources import KEY_PROVIDER_FACTORY, orc_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 KEY_PROVIDER: Final = "orc.key.provider"
 ERRORS: Final = "tablecrypt"
 MASKS_WHERE_REFUSED: Final = "tablecrypt-masks"
-_CLASSES: Final = ("CheckedKeys", "CheckedKeysFactory")
-_FACTORY: Final = "tablecrypt.orc.CheckedKeysFactory"
-_SERVICES: Final = {"org.apache.orc.impl.KeyProvider$Factory": _FACTORY}
 _MOST_TASKS: Final = 64
 
 _installed: set[str] = set()
@@ -51,7 +48,7 @@ def install_checked_keys(spark: SparkSession) -> None:
             return
         try:
             # Unlike SparkContext.addJar, this gives the classes to the driver too, where the probe is analysed.
-            spark.sql(f"ADD JAR '{write_jar(compiled(context._gateway, _sources()), _SERVICES)}'")
+            spark.sql(f"ADD JAR '{jar_for(spark, orc_sources())}'")
             answers = _ask_executors(spark)
         except (Py4JError, PySparkException) as error:
             raise ConfigurationError(f"Spark {spark.version} does not take tablecrypt's key provider for ORC: {error}") from error
@@ -60,12 +57,8 @@ def install_checked_keys(spark: SparkSession) -> None:
         _installed.add(context.applicationId)
 
 
-def _sources() -> dict[str, str]:
-    return {name: (resources.files("tablecrypt.orc") / "java" / f"{name}.java").read_text(encoding="utf-8") for name in _CLASSES}
-
-
 def _ask_executors(spark: SparkSession) -> set[str]:
     """What as many tasks as there are cores say, spread over the executors as Spark spreads them."""
     tasks = min(spark.sparkContext.defaultParallelism, _MOST_TASKS)
-    probe = spark.range(0, tasks, 1, tasks).selectExpr(f"java_method('{_FACTORY}', 'find') AS found")
+    probe = spark.range(0, tasks, 1, tasks).selectExpr(f"java_method('{KEY_PROVIDER_FACTORY}', 'find') AS found")
     return {row["found"] for row in probe.collect()}

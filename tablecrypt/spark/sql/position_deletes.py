@@ -35,15 +35,23 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 10_000_000
 
 
-def position_deletes(table: EncryptedTable) -> pa.Table:
-    """Return the table's rows, of its current snapshot."""
+def position_deletes(table: EncryptedTable, most_rows: int = MOST_ROWS) -> pa.Table:
+    """Return the table's rows, of its current snapshot.
+
+    Args:
+        table: whose.
+        most_rows: that this process should hold.
+
+    Raises:
+        ConfigurationError: there are more.
+    """
     refuse_restricted(table.io, "reading position_deletes")
     snapshot = table.current_snapshot()
     tasks = [] if snapshot is None else ScanPlanner(table.metadata, table.io).plan_files(listed_manifests(snapshot, table.io))
     deleted = [(task, file) for task in tasks for file in task.delete_files if file.content != DataFileContent.EQUALITY_DELETES]
-    if sum(file.record_count for _, file in deleted) > MOST_ROWS:
+    if sum(file.record_count for _, file in deleted) > most_rows:
         raise ConfigurationError(
-            f"{'.'.join(table.name())} has more than {MOST_ROWS} deleted rows: SELECT record_count FROM its delete_files, or ask for rows "
+            f"{'.'.join(table.name())} has more than {most_rows} deleted rows: SELECT record_count FROM its delete_files, or ask for rows "
             "WHERE _deleted"
         )
     struct = PartitionStruct(table.metadata)

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.install import PACKAGE, jvm_side
+from tablecrypt.spark.jvm.install import jvm_side
 from tablecrypt.spark.jvm.keys import encrypt_for_driver
+from tablecrypt.spark.jvm.sources import PACKAGE
 from tablecrypt.spark.session import check_session
 
 if TYPE_CHECKING:

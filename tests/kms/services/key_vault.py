@@ -42,7 +42,7 @@ class StaticCredential:
 class KeyVault(HttpService):
     token = "test-token"
 
-    def __init__(self, certificate: Path) -> None:
+    def __init__(self, certificate: tuple[Path, Path]) -> None:
         self.keys: dict[str, dict[str, Key]] = {}
         self.forbidden: set[tuple[str, str]] = set()
         super().__init__(certificate)

@@ -12,8 +12,8 @@ from pyiceberg.table import Table
 from sqlalchemy import text
 
 from tests.security.matrix.scene import NAME, OTHER, Scene
-from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.lying_rest_server import LyingRestServer
+from tests.support.tables import encrypted_sql_catalog
 
 FIRST_USE: Final = "first use"
 BY_CATALOG: Final = "pinned by the catalog"

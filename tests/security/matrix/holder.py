@@ -9,17 +9,32 @@ import base64
 import copy
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 
+from tablecrypt.errors import KmsAccessDeniedError
+from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tests.security.matrix.attacks import Attack
 from tests.security.matrix.scene import NAME, Scene
-from tests.support.former_holder import CLASS, FormerHoldersKeys
-from tests.support.maintained_table import path_of
+from tests.support.tables import metadata_path
 
 TARGET: Final = "metadata.json"
+
+
+class FormerHoldersKeys(MemoryKeyManagementClient):
+    """A key service that opens the KEKs in `known`, by the wrapped form, in this process, and nothing else, and wraps nothing."""
+
+    known: ClassVar[dict[bytes, bytes]] = {}
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        if wrapped_key not in self.known:
+            raise KmsAccessDeniedError("this key was never known")
+        return self.known[wrapped_key]
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        raise KmsAccessDeniedError("the master key is not to be used any more")
 
 
 def holder_attacks(scene: Scene) -> Iterator[Attack]:
@@ -68,14 +83,14 @@ def _forged(scene: Scene) -> dict[str, Any]:
         **{
             "py-catalog-impl": "tablecrypt_catalog.EncryptedInMemoryCatalog",
             "warehouse": f"file://{scene.folder}/warehouse",
-            "encryption.kms-impl": CLASS,
+            "encryption.kms-impl": f"{__name__}.{FormerHoldersKeys.__name__}",
         },
     )
     catalog.create_namespace("db")
     table = catalog.register_table(NAME, _of_his_time(scene))
     for row in scene.forged_rows:
         table.append(pa.Table.from_pylist([dict(row)], schema=table.schema().as_arrow()))
-    forged: dict[str, Any] = json.loads(path_of(table.metadata_location).read_bytes())
+    forged: dict[str, Any] = json.loads(metadata_path(table).read_bytes())
     return forged
 
 

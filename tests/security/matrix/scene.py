@@ -33,10 +33,8 @@ from tablecrypt.maintenance import rotate_kek
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.key_tables import metadata_of
-from tests.support.maintained_table import SCHEMA, TEAMS, maintained_table, path_of
 from tests.support.plaintext import CANARY
+from tests.support.tables import MASTER_KEY, TEAM_SCHEMA, TEAMS, encrypted_sql_catalog, maintained_table, metadata_of, path_of
 
 NAME: Final = "db.orders"
 OTHER: Final = "db.other"
@@ -226,7 +224,7 @@ def _with_history(table: Table, default: str | None) -> tuple[Table, bytes]:
 def _rows(first: int) -> pa.Table:
     ids = range(first, first + 20)
     return pa.table(
-        {"id": ids, "team": [TEAMS[each % 2] for each in ids], "note": [f"{CANARY} {each}" for each in ids]}, schema=SCHEMA.as_arrow()
+        {"id": ids, "team": [TEAMS[each % 2] for each in ids], "note": [f"{CANARY} {each}" for each in ids]}, schema=TEAM_SCHEMA.as_arrow()
     )
 
 

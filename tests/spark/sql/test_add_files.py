@@ -16,6 +16,7 @@ from pyiceberg.types import StringType
 from tablecrypt import maintenance
 from tests.spark.conftest import Lake
 from tests.support.plaintext import CANARY
+from tests.support.tables import folder_of, path_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +58,7 @@ def test_rows_of_plaintext_files_are_written_encrypted_in_one_commit(spark: Spar
     with table.update_schema() as update:
         update.add_column("origin", StringType(), default_value="it's \\ old")
     assert added(spark, new_name, source) == (2, 2)
-    assert len(list(Path(source[9:-1].removeprefix("file://")).rglob("*.parquet"))) == 2
+    assert len(list(path_of(source[9:-1]).rglob("*.parquet"))) == 2
 
     table = prod.catalog.load_table(new_name)
     assert len(table.metadata.snapshots) == 1
@@ -93,7 +94,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(spark: SparkSession
     assert "PARSE" in refused(spark, new_name, "more_columns WHERE true")
 
     assert table.refresh().metadata.snapshots == []
-    data = Path(table.location().removeprefix("file://")) / "data"
+    data = folder_of(table) / "data"
     assert [path for path in data.rglob("*") if path.is_file()] == []
 
 

@@ -18,9 +18,10 @@ from pyiceberg.types import LongType, NestedField, TimeType
 from tablecrypt import spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tests.spark.conftest import Lake
-from tests.spark.sql.test_write import ids, stored
+from tests.spark.sql.test_write import stored
 from tests.support.aws import AwsServer
 from tests.support.switched_kms import STATES, switched
+from tests.support.tables import ids
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,7 +95,7 @@ def test_a_table_whose_key_does_not_open_stays_as_it_is(spark: SparkSession, lak
 
     assert re.search(CAUSES[state], error), error
     assert table.refresh().metadata_location == before and stored(table) == files
-    assert ids(table) == list(range(10))
+    assert ids(table.refresh()) == list(range(10))
     assert spark.sql(f"SELECT sum(id) FROM {NAME}.db.t").collect() == [(45,)]
 
 

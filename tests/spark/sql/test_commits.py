@@ -8,7 +8,6 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,8 +27,8 @@ from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.test_jvm_written_files import encrypted, sized
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.plaintext_scan import unwatch
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog, path_of
 
 TASK: Final = 0
 ATTEMPT: Final = 17
@@ -57,7 +56,7 @@ class Write:
         asked = {"table": self.table, "mode": mode, "filter": [], "options": {}, **fields}
         self.handle = begin_write(self.planner, Request(asked)).fields["write"]
         self.location = self.asked_for(json.dumps(self.request()))
-        self.path = Path(self.location.removeprefix("file://"))
+        self.path = path_of(self.location)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(b"ciphertext")
 
@@ -225,7 +224,7 @@ def test_a_planner_whose_driver_is_gone_deletes_what_its_open_writes_wrote(table
         handle = asked(planner, {"operation": "begin_write", **begun})["write"]
         location = {"request": "location", "task": 0, "attempt": 1, "unique": str(uuid.uuid4()), "number": 0, "partition": ""}
         told = asked(planner, {"operation": "file_location", "write": handle, "request": json.dumps(location)})
-        path = Path(told["location"].removeprefix("file://"))
+        path = path_of(told["location"])
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"ciphertext")
 

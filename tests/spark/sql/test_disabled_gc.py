@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from tablecrypt.spark.sql.procedures import PROCEDURES
 from tests.spark.conftest import Lake
-from tests.spark.sql.test_write import SIMPLE, create, ids
+from tests.spark.sql.test_write import SIMPLE, create
 from tests.support.aws import AwsServer
+from tests.support.tables import folder_of, ids
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ def test_each_statement_that_deletes_files_is_refused(spark: SparkSession, prod:
     plain = prod.catalog.create_table(f"{new_name}_plain", SIMPLE, properties=disabled)
     for note in ("a", "b"):
         spark.sql(f"INSERT INTO prod.{new_name} VALUES (1, '{note}')")
-    folders = [Path(each.location().removeprefix("file://")) for each in (table, plain)]
+    folders = [folder_of(each) for each in (table, plain)]
     before = [sorted(folder.rglob("*")) for folder in folders]
 
     for statement in (*DELETE.values(), "DROP TABLE prod.{} PURGE"):
@@ -47,7 +47,7 @@ def test_each_statement_that_deletes_files_is_refused(spark: SparkSession, prod:
             spark.sql(statement.format(new_name, new_name))
 
     assert [sorted(folder.rglob("*")) for folder in folders] == before
-    assert ids(table) == [1, 1] and prod.catalog.table_exists(f"{new_name}_plain")
+    assert ids(table.refresh()) == [1, 1] and prod.catalog.table_exists(f"{new_name}_plain")
     spark.sql(f"CALL prod.system.remove_orphan_files(table => '{new_name}', dry_run => true)")
     spark.sql(f"ALTER TABLE prod.{new_name} SET TBLPROPERTIES ('gc.enabled' = 'true')")
     spark.sql(f"DROP TABLE prod.{new_name} PURGE")

@@ -132,6 +132,7 @@ def pages_with_views(
         catalog.drop_namespace(namespace)
 
 
+@pytest.mark.first
 @pytest.mark.slow
 @pytest.mark.java
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: re.sub(r"\W+", "-", section.title).lower())

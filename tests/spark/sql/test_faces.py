@@ -23,10 +23,9 @@ from tablecrypt.spark.sql.calls import Call, table_of
 from tablecrypt.spark.sql.procedures import PROCEDURES
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.command import Command
-from tests.support.key_tables import table_with_history
 from tests.support.protected_tables import Clients, clients, protected_table, write_as_java_does
+from tests.support.tables import encrypted_sql_catalog, table_with_history
 
 OPERATIONS: Final[dict[str, Callable[..., Any]]] = {name: getattr(m, name) for name in m.__all__ if inspect.isfunction(getattr(m, name))}
 NOT_IN_SQL: Final = {
@@ -239,8 +238,7 @@ class TestProtectedColumns:
 
 
 def command(both: Clients, who: str) -> Command:
-    properties = {name: str(value) for name, value in getattr(both, who).properties.items()}
-    return Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **properties})
+    return Command.of(getattr(both, who))
 
 
 def test_all_three_say_that_no_table_was_looked_at(tmp_path: Path) -> None:

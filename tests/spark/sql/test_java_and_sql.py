@@ -52,9 +52,10 @@ def oracle(java_runtime: None, aws: AwsServer, rest_server: RestServer, tmp_path
         yield running
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("mode", ["merge-on-read", "copy-on-write"])
 def test_java_and_sql_read_and_change_what_the_other_wrote(
-    spark: SparkSession, prod: Lake, oracle: JavaOracle, new_name: str, mode: str
+    spark: SparkSession, prod: Lake, java: JavaOracle, new_name: str, mode: str
 ) -> None:
     modes = ", ".join(f"'write.{operation}.mode' = '{mode}'" for operation in ("delete", "update", "merge"))
     spark.sql(
@@ -71,25 +72,25 @@ def test_java_and_sql_read_and_change_what_the_other_wrote(
     )
 
     java_name = f"with_sql.{mode.replace('-', '_')}"
-    oracle.register(java_name, prod.catalog.load_table(new_name).metadata_location)
-    rows = oracle.rows(java_name, lineage=True)
+    java.register(java_name, prod.catalog.load_table(new_name).metadata_location)
+    rows = java.rows(java_name, lineage=True)
     assert_same_rows(rows, _rows(spark, new_name))
     assert_same_rows(rows.drop_columns(list(LINEAGE_COLUMNS)), prod.catalog.load_table(new_name).scan().to_arrow())
     assert len(set(rows["_row_id"].to_pylist())) == rows.num_rows == 62
 
-    oracle.sql(f"DELETE FROM h.{java_name} WHERE id % 10 = 1")
-    oracle.sql(f"UPDATE h.{java_name} SET ratio = 77 WHERE id = 20")
-    oracle.sql(f"MERGE INTO h.{java_name} t USING (SELECT 30L AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET price = 9.99")
-    prod.catalog.register_table(f"{new_name}_back", oracle.metadata_location(java_name))
-    changed = oracle.rows(java_name, lineage=True)
+    java.sql(f"DELETE FROM h.{java_name} WHERE id % 10 = 1")
+    java.sql(f"UPDATE h.{java_name} SET ratio = 77 WHERE id = 20")
+    java.sql(f"MERGE INTO h.{java_name} t USING (SELECT 30L AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET price = 9.99")
+    prod.catalog.register_table(f"{new_name}_back", java.metadata_location(java_name))
+    changed = java.rows(java_name, lineage=True)
     assert_same_rows(_rows(spark, f"{new_name}_back"), changed)
 
     spark.sql(f"UPDATE prod.{new_name}_back SET ratio = ratio + 1 WHERE id > 20")
     spark.sql(f"DELETE FROM prod.{new_name}_back WHERE id = 40")
     spark.sql(f"ALTER TABLE prod.{new_name}_back RENAME COLUMN note TO remark")
     spark.sql(f"INSERT INTO prod.{new_name}_back (id, remark) VALUES (100, '{CANARY}')")
-    oracle.register(f"{java_name}_again", prod.catalog.load_table(f"{new_name}_back").metadata_location)
-    again = oracle.rows(f"{java_name}_again", lineage=True)
+    java.register(f"{java_name}_again", prod.catalog.load_table(f"{new_name}_back").metadata_location)
+    again = java.rows(f"{java_name}_again", lineage=True)
     assert_same_rows(_rows(spark, f"{new_name}_back"), again)
     assert again.num_rows == changed.num_rows
     assert dict(zip(again["id"].to_pylist(), again["_row_id"].to_pylist(), strict=True)).items() >= {

@@ -11,7 +11,7 @@ from tablecrypt.errors import ConfigurationError, MasterKeyRefusedError
 from tablecrypt.spark.sql.calls import Call
 from tablecrypt.spark.sql.key_procedures import PROCEDURES
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog
 
 
 @pytest.mark.parametrize("procedure", ["snapshot", "migrate"])

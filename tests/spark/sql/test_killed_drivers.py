@@ -21,11 +21,12 @@ from pyiceberg.table import Table
 
 from tablecrypt.maintenance import remove_orphan_files, verify
 from tests.spark.conftest import Lake
-from tests.spark.sql.test_write import SIMPLE, create, files, ids, stored
+from tests.spark.sql.test_write import SIMPLE, create, files, stored
 from tests.spark.sql.test_write_failures import SMALL_FILES, wait_until
 from tests.support.endless_sql_driver import ROWS_OF_BATCH
 from tests.support.plaintext import CANARY
 from tests.support.processes import command_line, with_descendants
+from tests.support.tables import ids
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,10 +122,10 @@ def test_tables_hold_what_was_committed_and_the_statements_run_again(
 
     assert tables.inserted.refresh().current_snapshot() is None
     assert tables.merged.refresh().metadata_location == tables.before
-    assert ids(tables.merged) == list(range(MERGED))
+    assert ids(tables.merged.refresh()) == list(range(MERGED))
     with pytest.raises(NoSuchTableError):
         prod.catalog.load_table(tables.made)
-    counted = ids(tables.counted)
+    counted = ids(tables.counted.refresh())
     assert counted == list(range(len(counted)))
     # The last batch may have been committed before anybody could say so.
     assert len(counted) in (said * ROWS_OF_BATCH, (said + 1) * ROWS_OF_BATCH)
@@ -138,8 +139,8 @@ def test_tables_hold_what_was_committed_and_the_statements_run_again(
         f"CREATE TABLE prod.{tables.made} TBLPROPERTIES ('encryption.key-id' = 'alias/orders') AS SELECT id, 'x' AS note FROM range(7)"
     )
     made = prod.catalog.load_table(tables.made)
-    assert ids(tables.inserted) == list(range(5)) and ids(made) == list(range(7))
-    assert ids(tables.merged) == [number for number in range(MERGED) if number != 3]
+    assert ids(tables.inserted.refresh()) == list(range(5)) and ids(made.refresh()) == list(range(7))
+    assert ids(tables.merged.refresh()) == [number for number in range(MERGED) if number != 3]
     for table in (tables.inserted, tables.merged, tables.counted, made):
         remove_leftovers(table)
 

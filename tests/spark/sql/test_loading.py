@@ -18,9 +18,8 @@ from tablecrypt.spark.sql.metadata_tables import NAMES
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.maintained_table import maintained_table
 from tests.support.plaintext_scan import unwatch
+from tests.support.tables import encrypted_sql_catalog, maintained_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

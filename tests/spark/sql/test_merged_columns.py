@@ -17,7 +17,7 @@ from tablecrypt.errors import ConfigurationError
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_plan import Asked
 from tests.support.aws import AwsServer
-from tests.support.protected_tables import metadata_of
+from tests.support.tables import metadata_of
 
 SCHEMA: Final = Schema(
     NestedField(1, "id", IntegerType(), required=True),

@@ -13,8 +13,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.calls import Call, moment_of
 from tablecrypt.spark.sql.procedures import PROCEDURES
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.key_tables import table_with_history
+from tests.support.tables import encrypted_sql_catalog, table_with_history
 
 MOMENTS: Final = sorted((name, each.name) for name, run in PROCEDURES.items() for each in run.parameters if each.type == "TIMESTAMP")
 SECOND: Final = 1_000_000

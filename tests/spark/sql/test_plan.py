@@ -8,9 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FixedType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError, FormatError
@@ -20,13 +18,13 @@ from tablecrypt.spark.sql.process import OPERATIONS
 from tablecrypt.spark.sql.scans.portable import portable_tasks, start_reading
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_path import KEY
+from tests.support.tables import BY_REGION
 
 SCHEMA: Final = Schema(
     NestedField(1, "id", LongType()),
     NestedField(2, "region", StringType()),
     NestedField(3, "s", StructType(NestedField(4, "x", LongType()), NestedField(5, "code", FixedType(2)))),
 )
-BY_REGION: Final = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
 ID: Final = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
 ONLY_ID: Final = {"type": "struct", "fields": [ID]}
 

@@ -15,12 +15,12 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, TimestamptzType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql import position_deletes as tested
 from tablecrypt.spark.sql.local_rows import local_rows
 from tablecrypt.spark.sql.metadata_tables import metadata_table
+from tablecrypt.spark.sql.position_deletes import position_deletes
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
@@ -89,11 +89,10 @@ def test_a_table_without_partitions_or_snapshots_has_no_such_column_or_row(aws: 
     assert "partition" not in metadata_table(table, "position_deletes", None).column_names
 
 
-def test_more_rows_than_the_driver_should_hold_are_refused(aws: AwsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_the_driver_should_hold_are_refused(aws: AwsServer, tmp_path: Path) -> None:
     table = create(aws, tmp_path, PartitionSpec())
     table.append(rows(1, 2, 3))
     table.delete("id >= 2")
-    monkeypatch.setattr(tested, "MOST_ROWS", 1)
 
     with pytest.raises(ConfigurationError, match="more than 1 deleted rows"):
-        metadata_table(table, "position_deletes", None)
+        position_deletes(table, most_rows=1)

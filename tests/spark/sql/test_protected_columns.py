@@ -18,7 +18,7 @@ from tests.spark.conftest import Lake
 from tests.spark.sql.test_plan import ID, ONLY_ID, Asked, call
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
-from tests.support.protected_tables import metadata_of
+from tests.support.tables import metadata_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

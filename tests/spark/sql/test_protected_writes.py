@@ -32,7 +32,8 @@ from tests.spark.sql.test_write_failures import wait_until
 from tests.spark.test_jvm_written_files import encrypted, sized
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
-from tests.support.protected_tables import counted_columns, metadata_of, opened_by_table_key
+from tests.support.protected_tables import counted_columns, opened_by_table_key
+from tests.support.tables import metadata_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

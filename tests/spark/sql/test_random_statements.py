@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-import pyspark
 import pytest
 from pyiceberg.catalog import load_catalog
 
@@ -22,8 +20,7 @@ from tests.spark.conftest import Lake
 from tests.spark.sql.partitionings import PARTITIONINGS
 from tests.spark.sql.proof import Proof
 from tests.spark.sql.table_model import MAIN, without_lineage
-from tests.support.aws import AwsServer
-from tests.support.java import JavaOracle
+from tests.support.java import RUNS_HERE, JavaOracle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,14 +31,10 @@ SEEDS: Final = range(100, 120)
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def oracle(java_runtime: None, aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaOracle | None]:
+@pytest.fixture
+def oracle(request: pytest.FixtureRequest) -> JavaOracle | None:
     """Iceberg Java; None on a release of Spark on which it does not run."""
-    if not pyspark.__version__.startswith("4.1."):
-        yield None
-        return
-    with JavaOracle(tmp_path_factory.mktemp("sql-oracle"), aws.endpoint) as running:
-        yield running
+    return request.getfixturevalue("java") if RUNS_HERE else None
 
 
 def prove(seed: int, steps: int, spark: SparkSession, lake: Lake, oracle: JavaOracle | None, *, replaces: bool) -> None:

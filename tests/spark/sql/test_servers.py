@@ -21,7 +21,7 @@ from tests.support.hadoop_s3 import s3a_jars
 from tests.support.rest_server import RestServer, new_namespace
 from tests.support.server_process import ServerProcess, free_port
 from tests.support.spark_connect import ConnectServer, spark_environment
-from tests.support.spark_jar import catalog_settings, options, spark_jar, write_jar
+from tests.support.spark_jar import catalog_settings, options, spark_jar
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 CLIENT = Path(__file__).parents[2] / "support" / "sql_connect_client.py"
@@ -281,8 +281,3 @@ def test_a_thrift_client_reads_and_writes(served: Lake, settings: dict[str, str]
     assert "2\tb" in run.stdout and "seen b" in run.stdout, run.stderr[-3000:]
     assert "has no snapshot 7" in run.stderr
     assert served.catalog.load_table("db.h").scan().to_arrow()["id"].to_pylist() == [2]
-
-
-def test_the_jar_has_the_same_bytes_each_time(java_runtime: None, tmp_path: Path) -> None:
-    write_jar(tmp_path / "again.jar")
-    assert (tmp_path / "again.jar").read_bytes() == spark_jar().read_bytes()

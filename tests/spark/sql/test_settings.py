@@ -11,6 +11,7 @@ import pytest
 import tablecrypt.spark as tcs
 from tablecrypt.spark.sql.session import CATALOG_CLASS
 from tests.spark.conftest import Lake
+from tests.support.tables import files_below
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,23 +52,19 @@ def configure(given: tuple[SparkSession, str, Lake], **properties: str) -> None:
         session.conf.set(f"spark.sql.catalog.{name}.{each}", value)
 
 
-def stored_below(folder: Path) -> set[Path]:
-    return {each for each in folder.rglob("*") if each.is_file()}
-
-
 @pytest.mark.parametrize("word", ["yes", "On", "1", "TRUE", "no", "OFF", "0", "False"])
 def test_eight_words_open_a_catalog_which_makes_no_plain_table(
     catalog_with: tuple[SparkSession, str, Lake], new_name: str, word: str
 ) -> None:
     session, name, lake = catalog_with
     configure(catalog_with, **{"encryption.required": word})
-    before = stored_below(lake.warehouse)
+    before = files_below(lake.warehouse)
 
     with pytest.raises(Exception, match=f"{new_name} would not be encrypted"):
         session.sql(f"CREATE TABLE {name}.{new_name} AS SELECT 1 AS id")
 
     assert session.sql(f"SHOW NAMESPACES IN {name}").collect() == []
-    assert stored_below(lake.warehouse) == before
+    assert files_below(lake.warehouse) == before
 
 
 @pytest.mark.parametrize(("setting", "value", "said"), WRONG, ids=lambda each: each or "nothing")
@@ -75,13 +72,13 @@ def test_a_setting_that_is_none_opens_no_catalog(
     catalog_with: tuple[SparkSession, str, Lake], new_name: str, setting: str, value: str, said: str
 ) -> None:
     session, name, lake = catalog_with
-    before = stored_below(lake.warehouse)
+    before = files_below(lake.warehouse)
 
     with pytest.raises(Exception, match=said):
         configure(catalog_with, **{setting: value})
         session.sql(f"CREATE TABLE {name}.{new_name} AS SELECT 1 AS id")
 
-    assert stored_below(lake.warehouse) == before
+    assert files_below(lake.warehouse) == before
 
 
 @pytest.mark.parametrize(
@@ -129,12 +126,12 @@ def test_an_option_that_is_none_writes_nothing(spark: SparkSession, prod: Lake, 
     spark.sql(
         f"CREATE TABLE prod.{new_name} (id BIGINT) {ENCRYPTED.format(', ' + repr('write.spark.accept-any-schema') + ' = ' + repr('yes'))}"
     )
-    before = stored_below(prod.warehouse)
+    before = files_below(prod.warehouse)
 
     with pytest.raises(Exception, match=said):
         spark.range(1).writeTo(f"prod.{new_name}").options(**options).append()
 
-    assert stored_below(prod.warehouse) == before
+    assert files_below(prod.warehouse) == before
     spark.range(1).writeTo(f"prod.{new_name}").option("check-ordering", "no").option("compression", "zstd").append()
 
 

@@ -18,9 +18,8 @@ from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_definitions import KEY, refusal
 from tests.support.aws import AwsServer
-from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.maintained_table import maintained_table, rows
 from tests.support.plaintext_scan import unwatch
+from tests.support.tables import encrypted_sql_catalog, maintained_table, team_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +108,7 @@ class TestReplacement:
         stage_replacement(transaction, Schema(NestedField(1, "id", LongType())), PartitionSpec(), {})
         with transaction.update_snapshot().replacement():
             pass
-        other.append(rows(500))
+        other.append(team_rows(500))
         transaction.commit_transaction()
         assert table.refresh().scan().count() == 0
 

@@ -13,10 +13,10 @@ from pyiceberg.schema import Schema
 
 from tablecrypt import spark as tcs
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY
 from tests.support.hive import HiveMetastore
 from tests.support.plaintext import CANARY
 from tests.support.rest_server import RestServer, new_namespace
+from tests.support.tables import MASTER_KEY
 from tests.support.version_2_server import Version2Server
 
 if TYPE_CHECKING:

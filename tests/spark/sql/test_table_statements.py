@@ -16,7 +16,7 @@ from tablecrypt.spark.sql.statements.tokens import Tokens
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
-from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.tables import MASTER_KEY, encrypted_sql_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -49,6 +49,7 @@ from tests.spark.conftest import Lake
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY
 from tests.support.spark_release import fills_columns
+from tests.support.tables import folder_of, ids, path_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,15 +133,11 @@ def create(
 
 
 def files(table: Table) -> list[Path]:
-    return sorted(Path(task.file.file_path.removeprefix("file://")) for task in table.refresh().scan().plan_files())
+    return sorted(path_of(task.file.file_path) for task in table.refresh().scan().plan_files())
 
 
 def stored(table: Table) -> list[Path]:
-    return sorted(path for path in Path(table.location().removeprefix("file://"), "data").rglob("*") if path.is_file())
-
-
-def ids(table: Table) -> list[int]:
-    return sorted(table.refresh().scan().to_arrow()["id"].to_pylist())
+    return sorted(path for path in (folder_of(table) / "data").rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("layout", SPECS)
@@ -181,20 +178,20 @@ def test_statements_and_writers_add_and_replace_rows(spark: SparkSession, prod: 
     spark.sql(f"INSERT INTO {name} VALUES (1, 'a'), (2, 'a'), (3, 'b'), (4, NULL)")
     spark.sql(f"INSERT INTO {name} (note, id) VALUES ('b', 5)")
     spark.sql(f"INSERT INTO {name} BY NAME SELECT 'c' AS note, 6L AS id")
-    assert ids(table) == [1, 2, 3, 4, 5, 6]
+    assert ids(table.refresh()) == [1, 2, 3, 4, 5, 6]
     spark.range(7, 8).selectExpr("id", "'c' as note").writeTo(name).option("snapshot-property.Who", "me").append()
-    assert ids(table) == [1, 2, 3, 4, 5, 6, 7]
+    assert ids(table.refresh()) == [1, 2, 3, 4, 5, 6, 7]
     head = table.metadata.current_snapshot()
     assert head is not None
     assert head.summary is not None
     assert (head.summary["Who"], head.summary["engine-name"]) == ("me", "spark")
 
     spark.range(20, 22).selectExpr("id", "if(id = 20, 'b', 'd') as note").writeTo(name).overwritePartitions()
-    assert ids(table) == [1, 2, 4, 6, 7, 20, 21]
+    assert ids(table.refresh()) == [1, 2, 4, 6, 7, 20, 21]
     with_setting(spark, "spark.sql.sources.partitionOverwriteMode", "dynamic", f"INSERT OVERWRITE {name} SELECT 30L, 'c'")
-    assert ids(table) == [1, 2, 4, 20, 21, 30]
+    assert ids(table.refresh()) == [1, 2, 4, 20, 21, 30]
     spark.sql(f"INSERT OVERWRITE {name} SELECT 40L, 'z'")
-    assert ids(table) == [40]
+    assert ids(table.refresh()) == [40]
     assert len(files(table)) == 1
 
 
@@ -204,7 +201,7 @@ def test_an_unpartitioned_table_is_one_partition_for_overwritepartitions(spark: 
 
     spark.range(5, 6).selectExpr("id", "'c' as note").writeTo(f"prod.{new_name}").overwritePartitions()
 
-    assert ids(table) == [5]
+    assert ids(table.refresh()) == [5]
 
 
 def with_setting(spark: SparkSession, name: str, value: str, statement: str) -> None:
@@ -224,7 +221,7 @@ def test_distribution_and_order_are_those_of_the_table(spark: SparkSession, prod
         table = create(prod, f"{new_name}_{mode}", SIMPLE, spec, order, {"write.distribution-mode": mode})
         shuffled.writeTo(f"prod.{new_name}_{mode}").append()
 
-        assert ids(table) == list(range(600))
+        assert ids(table.refresh()) == list(range(600))
         counts[mode] = len(files(table))
         for task in table.scan().plan_files():
             notes = notes_of(table, task)

@@ -16,10 +16,11 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 from tests.spark.conftest import Lake
-from tests.spark.sql.test_write import SIMPLE, create, files, ids, stored
+from tests.spark.sql.test_write import SIMPLE, create, files, stored
 from tests.spark.test_failing_tasks import failing
 from tests.support.plaintext import CANARY
 from tests.support.processes import command_line
+from tests.support.tables import ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,7 +86,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 def test_a_task_that_fails_once_leaves_exact_rows_and_its_files_go(spark: SparkSession, table: Table) -> None:
     failing(source(spark, 100_000), lambda context: context.attemptNumber() == 0).writeTo(name_of(table)).append()
 
-    assert ids(table) == list(range(100_000))
+    assert ids(table.refresh()) == list(range(100_000))
     assert len(files(table)) > 2
     assert stored(table) == files(table)
 
@@ -98,7 +99,7 @@ def test_a_task_that_always_fails_leaves_the_table_and_the_folder_as_they_were(s
         failing(source(spark, 100_000), lambda context: context.partitionId() == 1).writeTo(name_of(table)).overwritePartitions()
 
     assert (table.refresh().metadata_location, stored(table)) == before
-    assert ids(table) == [-1]
+    assert ids(table.refresh()) == [-1]
 
 
 @contextmanager
@@ -134,6 +135,7 @@ def test_a_write_that_is_cancelled_leaves_nothing(spark: SparkSession, table: Ta
     wait_until(lambda: not stored(table))
 
 
+@pytest.mark.first
 def test_a_planner_that_is_killed_in_a_write_leaves_nothing_and_the_session_goes_on(spark: SparkSession, table: Table) -> None:
     with endless_write(spark, table) as error_at_its_end:
         killed = planners(spark)
@@ -145,7 +147,7 @@ def test_a_planner_that_is_killed_in_a_write_leaves_nothing_and_the_session_goes
     wait_until(lambda: not stored(table))
 
     spark.sql(f"INSERT INTO {name_of(table)} VALUES (1, 'a')")
-    assert ids(table) == [1]
+    assert ids(table.refresh()) == [1]
     assert killed
     assert not set(killed) & set(planners(spark))
 
@@ -184,5 +186,5 @@ def test_writers_at_the_same_time_lose_no_row(spark: SparkSession, prod: Lake, t
         thread.join(300)
         assert not raised
 
-    assert ids(table) == [*range(2000), 5000]
+    assert ids(table.refresh()) == [*range(2000), 5000]
     assert stored(table) == files(table)

@@ -30,17 +30,9 @@ from tests.spark.sql.test_protected_writes import Write, rows_of
 from tests.support.aws import AwsServer
 from tests.support.driver_only_kms import for_this_process
 from tests.support.plaintext import CANARY
-from tests.support.protected_tables import (
-    SSN,
-    TABLE_KEY,
-    Clients,
-    clients,
-    commit_column_keys,
-    metadata_of,
-    opened_by_table_key,
-    write_only,
-)
+from tests.support.protected_tables import SSN, TABLE_KEY, Clients, commit_column_keys, opened_by_table_key, write_only
 from tests.support.spark_release import FILLS_COLUMNS
+from tests.support.tables import metadata_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,11 +49,6 @@ class Driver(Asked):
         self.planner = Planner()
         located = LocatedTable.of_table(cast("EncryptedTable", catalog.load_table("db.people")))
         self.table = self.planner.tables.add(LoadedTable(located, "prod", "main", None, is_writable=True))
-
-
-@pytest.fixture
-def both(tmp_path: Path) -> Clients:
-    return clients(tmp_path)
 
 
 @pytest.fixture
@@ -83,7 +70,7 @@ def run(write: Write, rows: pa.Table = ROWS) -> None:
 
 def keys(table: EncryptedTable) -> tuple[list[EncryptedKey], list[EncryptedKey]]:
     """The column keys that one process alone writes under, and those of everybody."""
-    ring = metadata_of(table.refresh()).key_ring  # type: ignore[arg-type]
+    ring = metadata_of(table.refresh()).key_ring
     return [key for key in ring.column_keys if key.is_write_only], [key for key in ring.column_keys if not key.is_write_only]
 
 

@@ -4,6 +4,7 @@ import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Iterator;
 import java.util.LinkedHashSet;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.Dependency;
 import org.apache.spark.api.python.PythonRDD;
@@ -142,13 +143,22 @@ class RowSources {
 
   /** Whether another engine's connector reads a table with protected columns, and gives stored masks as values. */
   private static boolean isProtected(Table table) {
-    Iterator names = table.properties().keySet().iterator();
+    Iterator names = properties(table).keySet().iterator();
     while (names.hasNext()) {
       if (((String) names.next()).startsWith(PROTECTED)) {
         return true;
       }
     }
     return false;
+  }
+
+  /** Since Spark 4.2 an interface that earlier releases lack declares the method. A class that was compiled there would need it here. */
+  private static Map properties(Table table) {
+    try {
+      return (Map) Table.class.getMethod("properties", new Class[0]).invoke(table, new Object[0]);
+    } catch (ReflectiveOperationException error) {
+      throw new IllegalStateException("the properties of " + table.name() + " cannot be read", error);
+    }
   }
 
   private void addProtected(ProtectedColumn[] known, Seq output) {

@@ -99,11 +99,11 @@ def _extreme(function: str, files: Sequence[DataFile], field: NestedField) -> An
     if not isinstance(field.field_type, _EXACT_BOUNDS):
         raise _UnknownError
     bounds, choose = _EXTREMES[function]
-    found = [_bound(file, field, getattr(file, bounds)) for file in files if _nulls(file, field) < file.record_count]
+    found = [_bound(field, getattr(file, bounds)) for file in files if _nulls(file, field) < file.record_count]
     return json_value(choose(found), field) if found else None
 
 
-def _bound(file: DataFile, field: NestedField, bounds: Mapping[int, bytes] | None) -> Any:
+def _bound(field: NestedField, bounds: Mapping[int, bytes] | None) -> Any:
     bound = (bounds or {}).get(field.field_id)
     if bound is None or not isinstance(field.field_type, PrimitiveType):
         raise _UnknownError

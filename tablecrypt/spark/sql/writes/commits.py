@@ -154,7 +154,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
     loaded = with_branch(loaded)
     mode, options = request.text("mode"), SqlWriteOptions.of(request.mapping("options"))
     command = request.optional_text("command")
-    replaced = _checked(loaded, mode, command, request.items("filter"), options)
+    replaced = _checked(loaded, mode, request.items("filter"), options)
     copy = _checked_copy(planner, loaded, options)
     given = _given(request, is_stream=query_id is not None)
     merged = loaded.located.table.metadata if given is None else merged_metadata(loaded, given)
@@ -300,7 +300,7 @@ def _loaded_now(loaded: LoadedTable) -> LoadedTable:
     return replace(loaded, located=replace(loaded.located, table=table), branch=branch)
 
 
-def _checked(loaded: LoadedTable, mode: str, command: str | None, predicates: list[Any], options: SqlWriteOptions) -> RowChange | None:
+def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: SqlWriteOptions) -> RowChange | None:
     """Check what can be known before rows are written. Return what an overwrite with a condition, or an isolation level, takes out."""
     located = loaded.located
     if mode not in _MODES:
