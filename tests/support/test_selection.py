@@ -25,11 +25,17 @@ def test_two():
     pytest.skip("not here")
 """
 JAVA_TEST = """
+from __future__ import annotations
+
 import os, pathlib, pytest
+
+@pytest.fixture
+def spark():
+    return None
 
 @pytest.mark.java
 @pytest.mark.parametrize("number", range(4))
-def test_java(number):
+def test_java(spark: SparkSession, number):
     with open(pathlib.Path(__file__).with_name("workers"), "a") as workers:
         workers.write(os.environ.get("PYTEST_XDIST_WORKER", "none") + " ")
 """
