@@ -36,6 +36,8 @@ ISSUE_FORMS := $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml
 FUZZ_TARGETS := $(filter-out fuzz/harness.py,$(wildcard fuzz/*.py))
 PYTEST := $(BIN)/python -m pytest
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# The environments beside .venv: uv fetches a package once and links it into each, which takes seconds and not minutes.
+UV_INTO = $(BIN)/uv pip install --quiet --python
 LOCK_DOCS := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --python-version 3.11 \
 	--custom-compile-command 'make lock'
 LOCK := $(LOCK_DOCS) pyproject.toml
@@ -150,10 +152,10 @@ test-all-lowest:
 # What a release changed of the names that we use without its promise comes first, as a table.
 test-pyiceberg: setup
 	@test -n "$(VERSION)$(PYICEBERG)" || { echo "which release? make test-pyiceberg VERSION=0.12.1"; exit 2; }
-	@test -x $(PYICEBERG_VENV)/bin/python || $(PYTHON) -m venv $(PYICEBERG_VENV)
-	$(PYICEBERG_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/dev.txt
-	$(PYICEBERG_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --force-reinstall "$(or $(PYICEBERG),pyiceberg==$(VERSION))"
-	$(PYICEBERG_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
+	@test -x $(PYICEBERG_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(PYICEBERG_VENV)
+	$(UV_INTO) $(PYICEBERG_VENV)/bin/python --require-hashes -r requirements/dev.txt
+	$(UV_INTO) $(PYICEBERG_VENV)/bin/python --no-deps --reinstall "$(or $(PYICEBERG),pyiceberg==$(VERSION))"
+	$(UV_INTO) $(PYICEBERG_VENV)/bin/python --no-deps --no-build-isolation --editable .
 	$(PYICEBERG_VENV)/bin/python -m tests.support.pyiceberg_surface --changes
 	$(PYICEBERG_VENV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup -m "not java and not slow and not campaign"
 
@@ -175,10 +177,10 @@ spark-venv: setup
 	@$(MAKE) --no-print-directory $(SPARK_STAMP)
 
 $(SPARK_STAMP): pyproject.toml requirements/dev.txt
-	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv $(SPARK_VENV)
-	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/dev.txt
-	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install "pyspark[connect]==$(VERSION)"
-	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
+	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(SPARK_VENV)
+	$(UV_INTO) $(SPARK_VENV)/bin/python --require-hashes -r requirements/dev.txt
+	$(UV_INTO) $(SPARK_VENV)/bin/python "pyspark[connect]==$(VERSION)"
+	$(UV_INTO) $(SPARK_VENV)/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # Pythons beside that of .venv. Buffers, tracebacks and the garbage collector differ between them, so that what reads and writes bytes runs
@@ -198,21 +200,19 @@ test-interpreter: $(OTHER_STAMP)
 test-lowest: $(LOWEST_STAMP)
 	$(LOWEST_VENV)/bin/python -m pytest -m "not slow and not java and not campaign and not releases" $(LOWEST_TESTS)
 
-# By uv, which resolved it: pip takes packages whose extras other packages ask for to have no hash.
 $(LOWEST_STAMP): pyproject.toml requirements/lowest.txt $(STAMP)
-	$(PIP) install --require-hashes -r requirements/packages.txt
-	@test -x $(LOWEST_VENV)/bin/python || $(PYTHON) -m venv $(LOWEST_VENV)
-	$(BIN)/uv pip install --quiet --python $(LOWEST_VENV)/bin/python --require-hashes -r requirements/lowest.txt
-	$(LOWEST_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
+	@test -x $(LOWEST_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(LOWEST_VENV)
+	$(UV_INTO) $(LOWEST_VENV)/bin/python --require-hashes -r requirements/lowest.txt
+	$(UV_INTO) $(LOWEST_VENV)/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(OTHER_STAMP): pyproject.toml requirements/dev.txt
-	@test -x $(OTHER_VENV)/bin/python || $(PYTHON) -m venv $(OTHER_VENV)
-	$(OTHER_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/dev.txt
-	$(OTHER_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
+$(OTHER_STAMP): pyproject.toml requirements/dev.txt $(STAMP)
+	@test -x $(OTHER_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(OTHER_VENV)
+	$(UV_INTO) $(OTHER_VENV)/bin/python --require-hashes -r requirements/dev.txt
+	$(UV_INTO) $(OTHER_VENV)/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Installs twine and uv by themselves: nothing else needs them. uv fetches each package once, so that an environment takes seconds.
+# Installs twine by itself: nothing else needs it.
 test-packages: setup
 	$(PIP) install --require-hashes -r requirements/packages.txt
 	@for version in $(OTHER_PYTHONS); do \
@@ -259,9 +259,9 @@ fuzz: setup
 	test -z "$$failed" || { echo "Failed:$$failed"; exit 1; }
 
 daft: setup
-	@test -x $(DAFT_VENV)/bin/python || $(BIN)/python -m venv $(DAFT_VENV)
-	$(DAFT_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/daft.txt
-	$(DAFT_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
+	@test -x $(DAFT_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(DAFT_VENV)
+	$(UV_INTO) $(DAFT_VENV)/bin/python --require-hashes -r requirements/daft.txt
+	$(UV_INTO) $(DAFT_VENV)/bin/python --no-deps --no-build-isolation --editable .
 	DAFT_PYTHON=$(CURDIR)/$(DAFT_VENV)/bin/python $(PYTEST) tests/engines
 
 # Installs mutmut by itself: nothing else needs it. Which modules, and by which tests, says [tool.mutmut] in pyproject.toml. It runs in a
@@ -283,9 +283,7 @@ $(DOCS_STAMP): requirements/docs.txt
 	$(DOCS_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/docs.txt
 	@touch $@
 
-# Installs uv by itself: nothing else needs it.
 lock: setup
-	$(PIP) install uv
 	$(LOCK) --output-file requirements/dev.txt --extra dev
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/runtime.txt $(RUNTIME_EXTRAS:%=--extra %)
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/fuzz.txt --extra fuzz

@@ -88,6 +88,7 @@ def spark_run(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
         "spark.eventLog.dir": event_log.as_uri(),
+        "spark.python.daemon.module": "tests.support.preloaded_daemon",
         "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")]),
     }
     builder = SparkSession.builder.master("local[2,2]").appName("tablecrypt-tests")
