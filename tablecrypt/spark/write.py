@@ -195,10 +195,12 @@ def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) ->
 
     Raises:
         ColumnKeyDeniedError: a column's key cannot be made or used.
-        ConfigurationError: rows hold masks, or a column, a partition column, a table property or the branch does not fit.
+        ConfigurationError: rows hold masks, are to be sorted by a protected column, or a column, a partition column, a table property or
+            the branch does not fit.
         ReadRestrictionError: rows would be replaced, and the catalog's server restricts which of them may be read.
     """
     table = located.table
+    check_sort_columns(table.metadata, options.sort_by or ())
     ensure_column_keys(table)
     check_values(schema, table)
     if options.mode != "append":
