@@ -62,6 +62,7 @@ from tablecrypt.spark.session import check_session
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
+from tablecrypt.table.protection.layout import check_sort_columns
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import upsert_mode
 from tablecrypt.table.table import EncryptedTable

@@ -1,8 +1,8 @@
 """Files whose partitions show a protected column, written again under the table's current partition spec.
 
-Their spec is from before the column was protected. A copy beside each, under fresh keys, would keep the partition's value in its folder, its
-manifest entry and the manifest list. So their rows are read and written anew, as a compaction does: into the partitions and folders of the
-current spec, without the rows that deletes apply to, with `_row_id` and `_last_updated_sequence_number` in the files.
+Their spec is from before the column was protected. A copy beside each, under fresh keys, would keep the partition's value in its folder,
+its manifest entry and the manifest list. So their rows are read and written anew, as a compaction does: into the partitions and folders of
+the current spec, without the rows that deletes apply to, with `_row_id` and `_last_updated_sequence_number` in the files.
 
     rewrite     new files in place of the old ones, one snapshot of operation "replace"; delete files that nothing needs any more go too
     clean       the manifests of that snapshot name the old files as deleted, with their partitions: one of the same files takes its place

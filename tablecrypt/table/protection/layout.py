@@ -22,6 +22,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.table.protection.policy import policy_of, protected_name
 
+
 def check_sort_columns(metadata: TableMetadata, columns: Iterable[str]) -> None:
     """Check names that rows are to be sorted by. They are compared without case, as Spark compares them; unknown names are passed over.
 
