@@ -25,6 +25,8 @@ from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.process import OPERATIONS
+from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.spark.write import WriteOptions, prepare
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_plan import Asked
@@ -414,3 +416,14 @@ def test_a_task_that_fails_and_those_that_are_killed_with_it_leave_no_file(
         spark.sql(f"INSERT INTO {name} SELECT id, IF(id = 40000, CAST(raise_error('no more rows') AS STRING), ssn) FROM ({rows})")
     wait_until(lambda: files_in(prod, new_name) == written)
     assert loaded(prod, new_name).metadata_location == before
+
+
+@pytest.mark.parametrize("name", ["ssn", "SSN"])
+def test_rows_that_a_data_frame_writes_are_not_sorted_by_a_protected_column(people: EncryptedTable, name: str) -> None:
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+    columns = StructType([StructField("id", LongType()), StructField("ssn", StringType()), StructField("note", StringType())])
+    before = people.metadata_location
+    with pytest.raises(ConfigurationError, match="cannot be sorted by"):
+        prepare(columns, LocatedTable.of_table(people), WriteOptions(sort_by=["note", name]))
+    assert people.refresh().metadata_location == before
