@@ -7,6 +7,7 @@ adversary has the table's key, or nothing but the storage.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -17,9 +18,11 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTra
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError
+from tablecrypt.maintenance._audit.partitions import partition_findings
+from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.table.protection.layout import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
-from tests.support.protected_tables import COLUMN_KEY, PEOPLE_SCHEMA, Clients, clients, protected_table
+from tests.support.protected_tables import COLUMN_KEY, PEOPLE_SCHEMA, SSN, Clients, clients, protected_table
 from tests.support.stored_text import readable_text
 from tests.support.tables import MERGE_ON_READ, data_files, folder_of, metadata_of
 
@@ -271,3 +274,21 @@ def test_a_dry_run_counts_these_files_and_changes_nothing(both: Clients) -> None
     done = m.reencrypt(table, out_of_line=True, dry_run=True)
     assert (done.data_files, done.in_line, done.snapshot_id) == (6, 6, None)
     assert _specs(table) == {1}
+
+
+def test_equality_deletes_by_a_protected_column_are_told_without_their_names(both: Clients) -> None:
+    table = protected_table(both.payroll)
+    values = ReachableFile("values-HIVPOSITIVE", FileKind.EQUALITY_DELETES, "PARQUET", None, 1, frozenset(), equality_ids=frozenset({SSN}))
+    others = replace(values, location="others", equality_ids=frozenset({1}))
+    (finding,) = partition_findings(metadata_of(table), [values, others])
+    assert (finding.kind, finding.where) == (m.FindingKind.COLUMN_IN_PARTITIONS, "ssn")
+    assert "1 equality delete file holds" in finding.message
+    assert "HIV" not in finding.message
+
+
+def test_a_file_of_another_spec_in_an_old_folder_is_told(both: Clients) -> None:
+    table = _partitioned(both)
+    _declare(table)
+    file = ReachableFile("file:///t/data/shown=HIV/a.parquet", FileKind.DATA, "PARQUET", None, 1, frozenset(), spec_id=table.spec().spec_id)
+    assert [finding.where for finding in partition_findings(metadata_of(table), [file])] == ["ssn"]
+    assert not list(partition_findings(metadata_of(table), [replace(file, location="file:///t/data/b.parquet")]))

@@ -21,9 +21,11 @@ from pyiceberg.exceptions import CommitFailedException
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError
+from tablecrypt.spark.sql.calls import Call
 from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.procedures import PROCEDURES
 from tablecrypt.spark.sql.process import OPERATIONS
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import WriteOptions, prepare
@@ -426,4 +428,13 @@ def test_rows_that_a_data_frame_writes_are_not_sorted_by_a_protected_column(peop
     before = people.metadata_location
     with pytest.raises(ConfigurationError, match="cannot be sorted by"):
         prepare(columns, LocatedTable.of_table(people), WriteOptions(sort_by=["note", name]))
+    assert people.refresh().metadata_location == before
+
+
+@pytest.mark.parametrize("order", ["ssn ASC", "id, `ssn` DESC NULLS LAST", "zorder(id, ssn)"])
+def test_rewrite_data_files_does_not_sort_by_a_protected_column(lake: Lake, people: EncryptedTable, order: str) -> None:
+    before = people.metadata_location
+    arguments = {"table": "db.people", "strategy": "sort", "sort_order": order, "options": {"rewrite-all": "true"}}
+    with pytest.raises(ConfigurationError, match="cannot be sorted by"):
+        list(PROCEDURES["rewrite_data_files"].run(Call(lake.catalog, "prod", (), arguments, None)))
     assert people.refresh().metadata_location == before
