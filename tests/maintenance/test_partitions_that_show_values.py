@@ -292,3 +292,12 @@ def test_a_file_of_another_spec_in_an_old_folder_is_told(both: Clients) -> None:
     file = ReachableFile("file:///t/data/shown=HIV/a.parquet", FileKind.DATA, "PARQUET", None, 1, frozenset(), spec_id=table.spec().spec_id)
     assert [finding.where for finding in partition_findings(metadata_of(table), [file])] == ["ssn"]
     assert not list(partition_findings(metadata_of(table), [replace(file, location="file:///t/data/b.parquet")]))
+
+
+def test_a_field_of_the_current_spec_with_the_name_of_an_old_one_shows_nothing(both: Clients) -> None:
+    table = _partitioned(both)
+    _declare(table)
+    with table.update_spec() as update:
+        update.add_field("note", IdentityTransform(), "shown")
+    assert m.reencrypt(table, out_of_line=True).in_line == 6
+    assert m.reencrypt(table, out_of_line=True).data_files == 0

@@ -69,6 +69,9 @@ class ShownPartitions:
             for field_name, column in _shown(spec, policy, metadata.schemas):
                 columns.setdefault(spec_id, column)
                 folders[f"{quote_plus(field_name, safe='')}="] = column
+        # A field of a spec that shows nothing may have the same name: its folders tell nothing then.
+        for field in (field for spec_id, spec in metadata.specs().items() if spec_id not in columns for field in spec.fields):
+            folders.pop(f"{quote_plus(field.name, safe='')}=", None)
         return cls(columns, folders)
 
     def __bool__(self) -> bool:
