@@ -15,6 +15,9 @@ Of each file:
     Parquet    module by module (see parquet/writing.py; columns/reencryption.py where columns are protected)
     Avro       AGS1 block by block
 
+A file whose partition shows a protected column is not copied: its rows are written again under the current partition spec, in snapshots of
+their own before the others (see columns/partitions.py). The journal does not hold these.
+
 The new file is another object in the same folder, or in the table's own data folder where the old one lies elsewhere, as one that
 `add_files` took in may. The old one stays as it was, for the snapshots that name it.
 
@@ -53,6 +56,7 @@ from tablecrypt.maintenance._tables import (
     table_io,
 )
 from tablecrypt.maintenance.columns.footers import look_at
+from tablecrypt.maintenance.columns.partitions import ShownFiles, not_among
 from tablecrypt.maintenance.columns.past import forget_past
 from tablecrypt.maintenance.columns.reencryption import (
     NewFile,
@@ -156,6 +160,7 @@ def reencrypt(
             them takes. Nothing is written then.
         TamperedFileError: a file differs from what was written. The next run keeps what is done so far; the table is unchanged.
         KmsError: the KMS refused the table's key.
+        ValidationException: others removed a file whose partition shows a protected column, or rows of it, while it was written again.
         CommitFailedException: other writers committed first, several times in a row; the next run continues.
     """
     table = require_encrypted(table, "`migrate` makes it one")
@@ -164,15 +169,18 @@ def reencrypt(
     table.refresh()
     refuse_restricted(table.io, "reencrypt")
     check_branch(table, branch)
-    plan = _planned(table, checked_filter(table, where), older_than, branch)
+    row_filter = checked_filter(table, where)
+    plan = _planned(table, row_filter, older_than, branch)
     protected = ProtectedFiles.among(table, plan.files.values(), runner)
-    changed = () if protected is None else tuple(each for each in plan.files if not protected.is_in_line(each))
+    moved = ShownFiles.among(table, branch, plan.files)
+    changed = () if protected is None else tuple(each for each in plan.files if each in moved.locations or not protected.is_in_line(each))
     if out_of_line:
         plan = plan.only(changed)
     if protected is not None:
         if not accept_masks:
             protected.refuse_masks(table, plan.files, plan.sequence_numbers, runner)
-        protected.open_all(plan.files)
+        protected.check_readable(sorted(moved.locations))
+        protected.open_all(not_among(plan.files, moved.locations))
     found = Reencrypted(
         name_of(table),
         dry_run,
@@ -184,6 +192,14 @@ def reencrypt(
     )
     if dry_run:
         return found
+    if protected is not None and (head := moved.rewrite(data_key_length, runner, progress)) is not None:
+        found = replace(found, snapshot_id=head)
+        remaining = not_among(plan.files, moved.locations)
+        plan = plan.only(remaining) if out_of_line else _planned(table, row_filter, older_than, branch, remaining)
+        # The commit loaded the table again, and with it what makes the column keys of the new files.
+        protected = ProtectedFiles.among(table, plan.files.values(), runner)
+        if protected is not None:
+            protected.open_all(plan.files)
     if plan.files:
         found = _carried_out(table, plan, protected, found, data_key_length, branch, runner, progress)
     if protected is not None and not changed:
@@ -279,7 +295,10 @@ def _usable(table: EncryptedTable, protected: ProtectedFiles | None, runner: Run
     return {old for old, new in swaps.items() if new.file_path not in looks or protected.is_usable(looks[new.file_path])}
 
 
-def _planned(table: EncryptedTable, where: BooleanExpression, older_than: dt.datetime | None, branch: str) -> _Plan:
+def _planned(
+    table: EncryptedTable, where: BooleanExpression, older_than: dt.datetime | None, branch: str, among: Collection[str] | None = None
+) -> _Plan:
+    """Plan the files that a filter and a moment leave, of the data files at these locations where they are given."""
     metadata = encrypted_metadata_of(table)
     snapshot = metadata.snapshot_by_name(branch)
     if snapshot is None:
@@ -287,7 +306,7 @@ def _planned(table: EncryptedTable, where: BooleanExpression, older_than: dt.dat
     manifests = snapshot.manifests(table.io)
     is_old = _age_filter(metadata, older_than)
     planner = ScanPlanner(metadata, table.io, where, options={"include_empty_files": "true"})
-    tasks = planner.plan_files(manifests, is_old)
+    tasks = [task for task in planner.plan_files(manifests, is_old) if among is None or task.file.file_path in among]
     data = {task.file.file_path: task.file for task in tasks}
     total = sum(
         (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)

@@ -60,6 +60,7 @@ from tablecrypt.table.parquet_options import target_file_size as target_file_siz
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.prefetch import prefetched
+from tablecrypt.table.protection.layout import check_sort_columns
 from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
@@ -152,7 +153,7 @@ def compact(
         workers: how many groups at once, without `runner`; by default one for each core.
 
     Raises:
-        ConfigurationError: the table is not encrypted, or an argument cannot be used.
+        ConfigurationError: the table is not encrypted, or an argument cannot be used, such as a protected column in `sort_by`.
         ValidationException: others removed files, or rows from them, while they were rewritten. Nothing was committed, and nothing is left.
             With `partial_progress` it is in the result instead, and other groups are committed.
         CommitFailedException: other writers committed first, several times in a row. Likewise.
@@ -202,6 +203,7 @@ class Compaction:
         selected: of these, those that `where` leaves.
         groups: what is to be rewritten.
         unused_deletes: delete files of that snapshot that apply to none of its data files, and are to go too.
+        data_key_length: bytes of the new DEKs; None for what the table's properties say.
     """
 
     table: EncryptedTable
@@ -213,6 +215,7 @@ class Compaction:
     unused_deletes: frozenset[DataFile] = frozenset()
     sort_by: tuple[SortKey, ...] = ()
     groups_per_commit: int | None = None
+    data_key_length: int | None = None
     _pending: Rewritten = field(default_factory=Rewritten)
     _committed: Rewritten = field(default_factory=Rewritten)
     _snapshot_ids: list[int] = field(default_factory=list)
@@ -234,6 +237,7 @@ class Compaction:
             raise ConfigurationError(f"partial_progress is {groups_per_commit}; it must be 1 or more groups")
         current = reload(table)
         refuse_restricted(current.io, "compact")
+        check_sort_columns(current.metadata, names_in(sort_by))
         unknown = [name for name in names_in(sort_by) if name not in {column.name for column in current.schema().fields}]
         if unknown:
             raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which {'.'.join(table.name())} does not have as columns")
@@ -241,17 +245,18 @@ class Compaction:
         row_filter = None if where is None else checked_filter(current, where)
         if branch not in current.metadata.refs:
             return cls(current, branch, None, [])
-        tasks = _tasks(current, branch, ALWAYS_TRUE)
-        selected = tasks if row_filter is None else _chosen(tasks, _tasks(current, branch, row_filter))
+        tasks = scan_tasks(current, branch, ALWAYS_TRUE)
+        selected = tasks if row_filter is None else _chosen(tasks, scan_tasks(current, branch, row_filter))
         snapshot = current.metadata.snapshot_by_name(branch)
-        unused = _unused_deletes(current, snapshot, tasks) if rules.apply_deletes else frozenset()
+        unused = unused_deletes(current, snapshot, tasks) if rules.apply_deletes else frozenset()
         return cls(current, branch, snapshot, tasks, selected, plan_groups(selected, rules), unused, tuple(sort_by), groups_per_commit)
 
     def run(self, runner: Runner, progress: ProgressListener) -> Compacted:
         """Rewrite every group by a runner and commit."""
         metadata = encrypted_metadata_of(self.table)
         codec = FileEntryCodec(metadata)
-        facts = RewriteFacts(metadata.without_history().model_dump_json(), self._io.manager.data_key_length, self.sort_by)
+        key_length = self.data_key_length or self._io.manager.data_key_length
+        facts = RewriteFacts(metadata.without_history().model_dump_json(), key_length, self.sort_by)
         works = [group_work(codec, group) for group in self.groups]
         done, total = 0, sum(len(group.tasks) for group in self.groups)
         try:
@@ -341,12 +346,20 @@ class Compaction:
         return producer.snapshot_id
 
 
-def _tasks(table: EncryptedTable, branch: str, row_filter: str | BooleanExpression) -> list[EncryptedFileScanTask]:
+def scan_tasks(table: EncryptedTable, branch: str, row_filter: str | BooleanExpression) -> list[EncryptedFileScanTask]:
+    """Plan the scan of a branch, files without rows included."""
     scan = table.scan(row_filter=row_filter, options={"include_empty_files": "true"}).use_ref(branch)
     return cast("list[EncryptedFileScanTask]", list(scan.plan_files()))
 
 
-def _unused_deletes(table: EncryptedTable, snapshot: Snapshot | None, tasks: Iterable[EncryptedFileScanTask]) -> frozenset[DataFile]:
+def unused_deletes(table: EncryptedTable, snapshot: Snapshot | None, tasks: Iterable[EncryptedFileScanTask]) -> frozenset[DataFile]:
+    """Return the delete files of a snapshot that apply to none of its data files.
+
+    Args:
+        table: the table.
+        snapshot: the snapshot; None for a branch without one.
+        tasks: all scan tasks of it.
+    """
     used = {EncryptedDataFile.of(file) for task in tasks for file in task.delete_files}
     manifests = [] if snapshot is None else snapshot.manifests(table.io)
     entries = (

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
@@ -86,6 +86,9 @@ class ReachableFile:
         added_by: id of the snapshot that added it.
         metrics: field ids of the columns that its manifest entry has sizes, counts or bounds of.
         sequence_number: its data sequence number; None for metadata.
+        spec_id: of the partition spec that it, or what a manifest names, was written under; None for a manifest list.
+        snapshots: of a manifest, the ids of those whose lists name it.
+        equality_ids: of an equality delete file, the field ids of the columns whose values it holds.
     """
 
     location: str
@@ -98,6 +101,9 @@ class ReachableFile:
     added_by: int | None = None
     metrics: frozenset[int] = frozenset()
     sequence_number: int | None = None
+    spec_id: int | None = None
+    snapshots: frozenset[int] = frozenset()
+    equality_ids: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -157,8 +163,9 @@ def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
                 found.keks_of_snapshots[snapshot.snapshot_id] = next(iter(opened.file.keks), None)
         manifests = _manifests_with_keks(lists)
         entries = _Entries(metadata, io)
+        naming = _snapshots_naming(lists)
         for (manifest, keks), result in zip(manifests, pool.map(lambda each: _attempt(entries.of, each[0]), manifests), strict=True):
-            _add_manifest(found, entries, manifest, keks, result)
+            _add_manifest(found, entries, manifest, keks, naming[manifest.manifest_path], result)
     return found
 
 
@@ -233,6 +240,16 @@ def _manifests_with_keks(lists: Iterable[_OpenedList]) -> list[tuple[ManifestFil
     return [(manifest, keks[path]) for path, manifest in manifests.items()]
 
 
+def _snapshots_naming(lists: Iterable[_OpenedList]) -> dict[str, frozenset[int]]:
+    """The ids of the snapshots whose lists name each manifest."""
+    naming: dict[str, frozenset[int]] = {}
+    for opened in lists:
+        for manifest in opened.manifests:
+            by = naming.get(manifest.manifest_path, frozenset())
+            naming[manifest.manifest_path] = by if opened.file.added_by is None else by | {opened.file.added_by}
+    return naming
+
+
 class _Entries:
     """Reads the live entries of manifests, encrypted or not."""
 
@@ -276,12 +293,18 @@ def _read_plainly(location: str, read: Callable[[], B]) -> B:
 
 
 def _add_manifest(
-    found: Reachable, entries: _Entries, manifest: ManifestFile, keks: frozenset[str], result: list[ManifestEntry] | Exception
+    found: Reachable,
+    entries: _Entries,
+    manifest: ManifestFile,
+    keks: frozenset[str],
+    snapshots: frozenset[int],
+    result: list[ManifestEntry] | Exception,
 ) -> None:
     key, problem = _attempt_key(manifest)
     avro = FileFormat.AVRO.value
     length, added_by = manifest.manifest_length, manifest.added_snapshot_id
-    _add(found, ReachableFile(manifest.manifest_path, FileKind.MANIFEST, avro, key, length, keks, added_by=added_by))
+    stored = ReachableFile(manifest.manifest_path, FileKind.MANIFEST, avro, key, length, keks, added_by=added_by)
+    _add(found, replace(stored, spec_id=manifest.partition_spec_id, snapshots=snapshots))
     error = problem or (result if isinstance(result, Exception) else None)
     if error is not None:
         found.unopened.append(Unopened(manifest.manifest_path, FileKind.MANIFEST, error))
@@ -292,7 +315,7 @@ def _add_manifest(
         added_by = manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id
         partition = entries.partition_of(file, manifest.partition_spec_id)
         sequence_number = manifest.sequence_number if entry.sequence_number is None else entry.sequence_number
-        _add_content(found, file, keks, partition, added_by, sequence_number)
+        _add_content(found, file, keks, partition, added_by, sequence_number, manifest.partition_spec_id)
 
 
 def _attempt_key(manifest: ManifestFile) -> tuple[StandardKeyMetadata | None, Exception | None]:
@@ -305,7 +328,13 @@ def _attempt_key(manifest: ManifestFile) -> tuple[StandardKeyMetadata | None, Ex
 
 
 def _add_content(
-    found: Reachable, file: DataFile, keks: frozenset[str], partition: str, added_by: int | None, sequence_number: int | None
+    found: Reachable,
+    file: DataFile,
+    keks: frozenset[str],
+    partition: str,
+    added_by: int | None,
+    sequence_number: int | None,
+    spec_id: int,
 ) -> None:
     kind, key = kind_of(file), None
     if file.key_metadata:
@@ -317,6 +346,8 @@ def _add_content(
     metrics = frozenset().union(*(getattr(file, name) or () for name in _METRICS))
     stored = ReachableFile(
         *(file.file_path, kind, file.file_format.value, key, length, keks, partition, added_by, metrics, sequence_number),
+        spec_id=spec_id,
+        equality_ids=frozenset(file.equality_ids or ()) if kind == FileKind.EQUALITY_DELETES else frozenset(),
     )
     _add(found, stored)
 

@@ -62,6 +62,7 @@ from tablecrypt.spark.session import check_session
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
+from tablecrypt.table.protection.layout import check_sort_columns
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import upsert_mode
 from tablecrypt.table.table import EncryptedTable
@@ -195,10 +196,12 @@ def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) ->
 
     Raises:
         ColumnKeyDeniedError: a column's key cannot be made or used.
-        ConfigurationError: rows hold masks, or a column, a partition column, a table property or the branch does not fit.
+        ConfigurationError: rows hold masks, are to be sorted by a protected column, or a column, a partition column, a table property or
+            the branch does not fit.
         ReadRestrictionError: rows would be replaced, and the catalog's server restricts which of them may be read.
     """
     table = located.table
+    check_sort_columns(table.metadata, options.sort_by or ())
     ensure_column_keys(table)
     check_values(schema, table)
     if options.mode != "append":

@@ -24,6 +24,7 @@ from typing import Any, cast
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import CHANGED_PARTITION_COUNT_PROP, Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
@@ -207,13 +208,19 @@ class EncryptedProducer(ProducerAdapter):
     ) -> ManifestWriterV3:
         return ManifestWriterV3(
             spec=spec,
-            schema=self.schema(),
+            schema=self._schema_of(spec),
             output_file=self.table_io.new_encrypted_output(self.next_manifest_location(NAME_ENDING if copied_files else "")),
             snapshot_id=self.snapshot_id,
             avro_compression=self.compression,
             content=content,
             further_fields=header_field(copied_files),
         )
+
+    def _schema_of(self, spec: PartitionSpec) -> Schema:
+        """Return the latest schema that has the columns which a spec is made of: values of a partition have the types of these."""
+        schemas = (self.schema(), *reversed(self.table_metadata.schemas))
+        sources = [field.source_id for field in spec.fields]
+        return next((each for each in schemas if all(each.find_column_name(source) is not None for source in sources)), self.schema())
 
     def _with_copied_files(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Write those new manifests again that are to remember files which rows were copied from, and do not."""

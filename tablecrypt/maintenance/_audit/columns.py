@@ -29,6 +29,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, key_id_in
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._audit.findings import AuditedColumnKek, Finding, FindingKind
+from tablecrypt.maintenance._audit.partitions import partition_findings
 from tablecrypt.maintenance.columns.masks import MaskWork, masked_columns, may_hold_masks
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.parquet.footer import read_checked_end
@@ -132,7 +133,9 @@ def column_findings(
         yield Finding(FindingKind.COLUMN_POLICY_CHANGED, "table properties", str(error))
         return
     yield from _key_findings(metadata, table_key_id, whole)
-    yield from _exposed(metadata, policy, list(files), columns)
+    files = list(files)
+    yield from _exposed(metadata, policy, files, columns)
+    yield from partition_findings(metadata, files)
     yield from _twin_findings(metadata, whole, columns)
     for name, value in changed_guard(metadata.properties, policy, metadata.schema()).items():
         is_metrics = name.removeprefix("write.metadata.metrics.column.") in metrics_names(policy, metadata.schema())

@@ -7,30 +7,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._audit.file_signatures import Signature
+from tablecrypt.maintenance._audit.severity import Severity
 from tablecrypt.printable import json_form
-
-
-class Severity(IntEnum):
-    """How severe a finding is; a greater value is more severe."""
-
-    INFO = 1
-    """Good to know."""
-    WARNING = 2
-    """Act in the coming weeks."""
-    ERROR = 3
-    """Something cannot be read, or is not what it should be."""
-    CRITICAL = 4
-    """Somebody can read, or may be able to read, rows that should be hidden from them."""
-
-    @property
-    def label(self) -> str:
-        """The name in lower case."""
-        return self.name.lower()
 
 
 class _Meaning(NamedTuple):
@@ -123,6 +106,12 @@ class FindingKind(Enum):
         Severity.CRITICAL,
         "Protected column under the table's key",
         "Reencrypt the table, then shred the snapshots that have the old files.",
+    )
+    COLUMN_IN_PARTITIONS = _Meaning(
+        "column-in-partitions",
+        Severity.CRITICAL,
+        "Values of a protected column in file names or manifests",
+        "Reencrypt each branch that has such files, then shred all snapshots but the heads, and delete the old files.",
     )
     COLUMN_MASKS_AS_VALUES = _Meaning(
         "column-masks-as-values",

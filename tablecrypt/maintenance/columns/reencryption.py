@@ -111,6 +111,29 @@ class ProtectedFiles:
         known = {entry.key_id for entry in self._metadata.key_ring.column_keys}
         return is_in_line(found, self.policy) and all(key_id_in(stored) in known for _, stored in found.keys if stored)
 
+    def check_readable(self, locations: Iterable[str]) -> None:
+        """Check that this user may read all protected columns of files whose rows are to be read and written again.
+
+        Raises:
+            ColumnKeyDeniedError: this user may not use a column's key.
+            KeyNotFoundError: a column was shredded, and the table has it still.
+        """
+        chosen = [location for location in locations if location in self._looks]
+        if not chosen:
+            return
+        schema, known = self._metadata.schema(), {entry.key_id for entry in self._metadata.key_ring.column_keys}
+        for location in chosen:
+            for field_id, stored in self._looks[location].keys:
+                # Its partitions show values of a column that nobody can read any more: they go with the column.
+                if stored and key_id_in(stored) not in known and (name := schema.find_column_name(field_id)) is not None:
+                    raise KeyNotFoundError(
+                        f"{location}: the keys of column {name!r} were shredded, and the file's rows have to be written again, since its "
+                        "partition shows a protected column. Drop the column, then reencrypt"
+                    )
+        twins = frozenset[int]().union(*(self._looks[location].protected for location in chosen))
+        wanted = twins | self.policy.columns.keys()
+        self._keys.check_readable(field_id for field_id in sorted(wanted) if schema.find_column_name(field_id) is not None)
+
     def open_all(self, files: Mapping[str, DataFile]) -> None:
         """Open the twins of files, and make sure that new ones can be made.
 

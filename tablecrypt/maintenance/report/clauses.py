@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from tablecrypt.maintenance._audit.findings import Audit, FindingKind, Severity
+from tablecrypt.maintenance._audit.findings import Audit, FindingKind
+from tablecrypt.maintenance._audit.severity import Severity
 from tablecrypt.maintenance.report.exposure import UNSEEN
 from tablecrypt.printable import counted
 
@@ -128,6 +129,7 @@ CLAUSES: Final = (
         "the table's properties, what this client has seen of them, and the ends of Parquet files",
         _FILES | _KEYS,
         _Kind.COLUMN_EXPOSED,
+        _Kind.COLUMN_IN_PARTITIONS,
         _Kind.COLUMN_MASKS_AS_VALUES,
         _Kind.COLUMN_POLICY_CHANGED,
         _Kind.COLUMN_KEY_MISSING,

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from tablecrypt.maintenance._audit.findings import AuditedFile, Coverage, Finding, FindingKind, Severity, TableAudit, by_severity
+from tablecrypt.maintenance._audit.findings import AuditedFile, Coverage, Finding, FindingKind, TableAudit, by_severity
+from tablecrypt.maintenance._audit.severity import Severity
 from tablecrypt.maintenance.report.exposure import has_open_key, is_readable
 from tablecrypt.maintenance.report.keys import short
 from tablecrypt.maintenance.report.overview import counts, share_shown

@@ -71,6 +71,13 @@ _BY_FINDING: Final = (
         FindingKind.COLUMN_EXPOSED,
     ),
     (
+        "Values of protected columns in file names and manifests",
+        "their values, or what a transform leaves of them; in names of files, to everyone who may list the storage",
+        "critical",
+        "column",
+        FindingKind.COLUMN_IN_PARTITIONS,
+    ),
+    (
         "Metadata from before encryption",
         "the old snapshots, and where their files were",
         "warning",

@@ -60,6 +60,13 @@ class ProducerAdapter(_SnapshotProducer[Any]):
         self._added_data_files = self._left
         return super()._process_manifests(self.finish_manifests(manifests))
 
+    def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
+        schema = self.schema()
+        if any(schema.find_column_name(field.source_id) is None for field in self.spec(spec_id).fields):
+            # Partitions of a column that was dropped have no type to compare by: such manifests are all looked into.
+            return lambda _: True
+        return super()._build_manifest_evaluator(spec_id)
+
     def check_concurrency(self) -> None:
         """Refuse this change where it conflicts with what others committed meanwhile, as the isolation level says; before each retry."""
         super()._validate_concurrency()

@@ -38,6 +38,7 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_M
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.new_blobs import wrap_unopened
 from tablecrypt.table.protection.guard import GUARD, METRICS_PREFIX, guard_properties, is_guarded
+from tablecrypt.table.protection.layout import ShownPartitions
 from tablecrypt.table.protection.tags import tagged_columns, tags_of
 
 logger = logging.getLogger(__name__)
@@ -324,3 +325,12 @@ def _log_unreached(metadata: TableMetadata, policy: ColumnPolicy) -> None:
         "earlier ones stay as they are: reencrypt brings the current ones in line, shredding the snapshots ends the others",
         *(metadata.location, ", ".join(names) or "no column", files, len(metadata.snapshots) - (current is not None)),
     )
+    if shown := ShownPartitions.of(metadata.model_copy(update={"properties": {**metadata.properties, **policy.to_properties()}})):
+        specs = metadata.specs()
+        logger.warning(
+            "%s: files of partition spec %s show values of %s in their names and in manifests, where nothing hides them: reencrypt writes "
+            "their rows again under the current spec, and shredding all snapshots but the heads ends the old ones",
+            metadata.location,
+            ", ".join(f"{spec_id} ({', '.join(field.name for field in specs[spec_id].fields)})" for spec_id in sorted(shown.columns)),
+            ", ".join(sorted(set(shown.columns.values()))),
+        )

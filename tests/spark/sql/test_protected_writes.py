@@ -21,10 +21,14 @@ from pyiceberg.exceptions import CommitFailedException
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError
+from tablecrypt.spark.sql.calls import Call
 from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.procedures import PROCEDURES
 from tablecrypt.spark.sql.process import OPERATIONS
+from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.spark.write import WriteOptions, prepare
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_plan import Asked
@@ -414,3 +418,23 @@ def test_a_task_that_fails_and_those_that_are_killed_with_it_leave_no_file(
         spark.sql(f"INSERT INTO {name} SELECT id, IF(id = 40000, CAST(raise_error('no more rows') AS STRING), ssn) FROM ({rows})")
     wait_until(lambda: files_in(prod, new_name) == written)
     assert loaded(prod, new_name).metadata_location == before
+
+
+@pytest.mark.parametrize("name", ["ssn", "SSN"])
+def test_rows_that_a_data_frame_writes_are_not_sorted_by_a_protected_column(people: EncryptedTable, name: str) -> None:
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+    columns = StructType([StructField("id", LongType()), StructField("ssn", StringType()), StructField("note", StringType())])
+    before = people.metadata_location
+    with pytest.raises(ConfigurationError, match="cannot be sorted by"):
+        prepare(columns, LocatedTable.of_table(people), WriteOptions(sort_by=["note", name]))
+    assert people.refresh().metadata_location == before
+
+
+@pytest.mark.parametrize("order", ["ssn ASC", "id, `ssn` DESC NULLS LAST", "zorder(id, ssn)"])
+def test_rewrite_data_files_does_not_sort_by_a_protected_column(lake: Lake, people: EncryptedTable, order: str) -> None:
+    before = people.metadata_location
+    arguments = {"table": "db.people", "strategy": "sort", "sort_order": order, "options": {"rewrite-all": "true"}}
+    with pytest.raises(ConfigurationError, match="cannot be sorted by"):
+        list(PROCEDURES["rewrite_data_files"].run(Call(lake.catalog, "prod", (), arguments, None)))
+    assert people.refresh().metadata_location == before

@@ -1,0 +1,64 @@
+"""What an audit says of values of protected columns outside of the columns: in partitions of earlier specs, and in equality deletes.
+
+    the spec of a data or delete file has a field of the column       its value is in the file's entry, and mostly in its name
+    the spec of a manifest has one                                    a summary in the manifest list, and entries of deleted files, have it
+    a folder of the file is named by such a field                     the name shows the value, whatever the file's spec is
+    an equality delete file deletes by the column                     it holds values under the table's key
+
+Messages name no file: its name would repeat the value.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.maintenance._audit.findings import Finding, FindingKind
+from tablecrypt.maintenance.reachable import FileKind, ReachableFile
+from tablecrypt.printable import counted
+from tablecrypt.table.protection.layout import ShownPartitions
+from tablecrypt.table.protection.policy import protected_name
+
+
+def partition_findings(metadata: TableMetadata, files: Iterable[ReachableFile]) -> Iterator[Finding]:
+    """Yield which protected columns show outside of their files' columns. Pure.
+
+    Args:
+        metadata: the table's, with usable properties.
+        files: that its snapshots lead to.
+    """
+    shown = ShownPartitions.of(metadata)
+    by_column: defaultdict[str, list[ReachableFile]] = defaultdict(list)
+    by_value: defaultdict[str, list[ReachableFile]] = defaultdict(list)
+    for file in files:
+        if (column := shown.column(file.spec_id, file.location)) is not None:
+            by_column[column].append(file)
+        if (column := _deleted_by(metadata, file.equality_ids)) is not None:
+            by_value[column].append(file)
+    for column, showing in sorted(by_column.items()):
+        yield Finding(FindingKind.COLUMN_IN_PARTITIONS, column, _message(metadata, showing))
+    for column, deletes in sorted(by_value.items()):
+        message = f"{counted(len(deletes), 'equality delete file holds', 'equality delete files hold')} its values under the table's key: "
+        yield Finding(FindingKind.COLUMN_IN_PARTITIONS, column, message + "compact with apply_deletes, then shred the snapshots before")
+
+
+def _deleted_by(metadata: TableMetadata, field_ids: Iterable[int]) -> str | None:
+    policy = ColumnPolicy.from_properties(metadata.properties)
+    named = (protected_name(policy, schema, field_id) for field_id in sorted(field_ids) for schema in reversed(metadata.schemas))
+    return next((name for name in named if name is not None), None)
+
+
+def _message(metadata: TableMetadata, showing: Iterable[ReachableFile]) -> str:
+    manifests = [file for file in showing if file.kind == FileKind.MANIFEST]
+    files = [file for file in showing if file.kind != FileKind.MANIFEST]
+    snapshots = frozenset[int]().union(*(file.snapshots for file in manifests))
+    refs = sorted(f"{ref.snapshot_ref_type.value} {name}" for name, ref in metadata.refs.items() if ref.snapshot_id in snapshots)
+    others = len(snapshots - {ref.snapshot_id for ref in metadata.refs.values()})
+    kept_by = [*refs, *([counted(others, "snapshot without a name", "snapshots without a name")] if others else [])]
+    return (
+        f"{counted(len(files), 'data or delete file', 'data and delete files')} and {counted(len(manifests), 'manifest', 'manifests')} "
+        f"of partition specs from before show it; they belong to {', '.join(kept_by) or 'current specs'}"
+    )

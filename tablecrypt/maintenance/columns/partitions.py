@@ -1,0 +1,106 @@
+"""Files whose partitions show a protected column, written again under the table's current partition spec.
+
+Their spec is from before the column was protected. A copy beside each, under fresh keys, would keep the partition's value in its folder,
+its manifest entry and the manifest list. So their rows are read and written anew, as a compaction does: into the partitions and folders of
+the current spec, without the rows that deletes apply to, with `_row_id` and `_last_updated_sequence_number` in the files.
+
+    rewrite     new files in place of the old ones, one snapshot of operation "replace"; delete files that nothing needs any more go too
+    clean       the manifests of that snapshot name the old files as deleted, with their partitions: one of the same files takes its place
+
+Shredding every snapshot but the heads then leaves no name, entry or summary with a value. The clean-up is also done where the rewriting was
+interrupted before it, or where others have removed the last such file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.table import ALWAYS_TRUE
+
+from tablecrypt.maintenance._shred import replace_head
+from tablecrypt.maintenance._tables import encrypted_metadata_of
+from tablecrypt.maintenance.compaction import Compaction, scan_tasks, unused_deletes
+from tablecrypt.maintenance.compaction_plan import CompactionRules, plan_groups
+from tablecrypt.maintenance.progress import ProgressListener
+from tablecrypt.maintenance.runner import Runner
+from tablecrypt.table.parquet_options import target_file_size
+from tablecrypt.table.protection.layout import ShownPartitions
+from tablecrypt.table.table import EncryptedTable
+
+
+@dataclass(frozen=True)
+class ShownFiles:
+    """Files of one branch whose partitions show a protected column.
+
+    Attributes:
+        table, branch: whose they are.
+        shown: the specs.
+        locations: of the data files that are to be written again.
+    """
+
+    table: EncryptedTable
+    branch: str
+    shown: ShownPartitions
+    locations: frozenset[str]
+
+    @classmethod
+    def among(cls, table: EncryptedTable, branch: str, files: Mapping[str, DataFile]) -> ShownFiles:
+        """Choose the data files among some of a branch, by their locations."""
+        shown = ShownPartitions.of(encrypted_metadata_of(table))
+        chosen = (
+            location
+            for location, file in files.items()
+            if file.content == DataFileContent.DATA and shown.column(file.spec_id, location) is not None
+        )
+        return cls(table, branch, shown, frozenset(chosen))
+
+    def rewrite(self, data_key_length: int | None, runner: Runner, progress: ProgressListener) -> int | None:
+        """Write the files again, commit, and return the branch's new head; None where there was nothing to do. The table is refreshed.
+
+        Raises:
+            ValidationException: others removed a file, or rows of one, meanwhile. Nothing was committed, and nothing is left.
+            CommitFailedException: other writers committed first, several times in a row. Likewise.
+            TamperedFileError, KeyNotFoundError, KmsError: a file does not open. Likewise.
+        """
+        if not self.shown or self.branch not in self.table.metadata.refs:
+            return None
+        compaction = self._planned(data_key_length)
+        if compaction.groups:
+            compaction.run(runner, progress)
+        else:
+            compaction.finish()
+        self.table.refresh()
+        return self._clean() or next(iter(compaction.result(dry_run=False).snapshot_ids), None)
+
+    def _planned(self, data_key_length: int | None) -> Compaction:
+        table, metadata = self.table, encrypted_metadata_of(self.table)
+        snapshot = metadata.snapshot_by_name(self.branch)
+        tasks = scan_tasks(table, self.branch, ALWAYS_TRUE)
+        selected = [task for task in tasks if task.file.file_path in self.locations]
+        rules = CompactionRules(target_file_size(metadata.properties), rewrite_all=True)
+        unused = {file for file in unused_deletes(table, snapshot, tasks) if self.shown.column(file.spec_id, file.file_path) is not None}
+        planned = Compaction(table, self.branch, snapshot, tasks, selected, plan_groups(selected, rules), frozenset(unused))
+        planned.data_key_length = data_key_length
+        return planned
+
+    def _clean(self) -> int | None:
+        """Put a snapshot in the place of the head if that names files of these specs as deleted, and return it."""
+        head = encrypted_metadata_of(self.table).snapshot_by_name(self.branch)
+        manifests = [] if head is None else head.manifests(self.table.io)
+        if head is None or not any(self._names_deleted(manifest.partition_spec_id, manifest.deleted_files_count) for manifest in manifests):
+            return None
+        replace_head(self.table, self.branch, head.snapshot_id)
+        self.table.refresh()
+        replaced = self.table.metadata.snapshot_by_name(self.branch)
+        return None if replaced is None else replaced.snapshot_id
+
+    def _names_deleted(self, spec_id: int, deleted: int | None) -> bool:
+        # A count may be missing: then there may be some.
+        return spec_id in self.shown.columns and deleted != 0
+
+
+def not_among(files: Mapping[str, DataFile], locations: Collection[str]) -> dict[str, DataFile]:
+    """Return the files that lie elsewhere."""
+    return {location: file for location, file in files.items() if location not in locations}
