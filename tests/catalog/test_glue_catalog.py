@@ -18,6 +18,7 @@ from pyiceberg.types import DoubleType
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
 from tablecrypt.maintenance import FindingKind, audit
 from tablecrypt.table.canonical_metadata import metadata_hash
+from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
@@ -275,3 +276,24 @@ def test_concurrent_modification_is_glues_own_error(catalog: EncryptedGlueCatalo
     set_parameters(catalog, table, entry["Parameters"])
     with pytest.raises(ClientError, match="ConcurrentModificationException"):
         catalog.glue.update_table(DatabaseName=table.name()[0], TableInput={"Name": table.name()[1]}, VersionId=entry["VersionId"])
+
+
+def test_rows_and_files_of_a_writer_from_before_a_declaration_do_not_stay_in_the_clear(
+    catalog: EncryptedGlueCatalog, table: Table, aws: AwsServer, bucket: str
+) -> None:
+    field_id = table.schema().find_field("text").field_id
+    staged = table.transaction()
+    staged.append(ROWS)
+    loaded = encrypted_glue_catalog(aws, bucket).load_table(table.name())
+    other = encrypted_glue_catalog(aws, bucket).load_table(table.name())
+    with other.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": f"{aws.new_key()}: text"})
+
+    with pytest.raises(StaleWriteError, match="column 'text' was declared protected since the rows were written"):
+        staged.commit_transaction()
+    assert catalog.load_table(table.name()).metadata_location == other.metadata_location
+    loaded.append(ROWS)
+
+    newest = max(catalog.load_table(table.name()).scan().plan_files(), key=lambda task: task.data_sequence_number or 0)
+    assert field_id not in (newest.file.lower_bounds or {})
+    assert catalog.load_table(table.name()).scan(masked="error").count() == 2 * ROWS.num_rows
