@@ -178,8 +178,8 @@ def _check_protection(known: EncryptedTableMetadata, sent: list[IcebergBaseModel
         added = update.snapshot
         if (what := WrittenUnder.of(known).differs_from(answer, added.sequence_number)) is not None:
             raise KeyIdChangedError(
-                f"{location}: {what} while snapshot {added.snapshot_id} was committed, and its files do not fit that. The commit stands: go "
-                f"back to snapshot {added.parent_snapshot_id}, shred snapshot {added.snapshot_id}, and write the rows again"
+                f"{location}: {what} while snapshot {added.snapshot_id} was committed, and its files do not fit that. The commit stands: "
+                f"go back to snapshot {added.parent_snapshot_id}, shred snapshot {added.snapshot_id}, and write the rows again"
             )
 
 

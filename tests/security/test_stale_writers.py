@@ -108,6 +108,12 @@ each_change = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 each_write = pytest.mark.parametrize("write", WRITES)
 
 
+def table_with_a_row(both: Clients) -> EncryptedTable:
+    table = protected_table(both.payroll, **{"encryption.column-mask.ssn": "truncate(3)"})
+    table.append(person(1, KEPT, "n"))
+    return table
+
+
 @pytest.fixture(params=["sql", "rest", "hive"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -124,9 +130,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> Clients:
 @pytest.fixture
 def people(both: Clients) -> EncryptedTable:
     """A table with a row, a column under a key with stored masks, and another column that is not protected."""
-    table = protected_table(both.payroll, **{"encryption.column-mask.ssn": "truncate(3)"})
-    table.append(person(1, KEPT, "n"))
-    return table
+    return table_with_a_row(both)
 
 
 @pytest.fixture
@@ -344,6 +348,33 @@ def test_a_declaration_that_began_before_another_writer_s_rows_does_not_make_the
 
     rows = loaded(both.payroll).scan(masked="error").to_arrow().to_pylist()
     assert {row["id"]: row["note"] for row in rows} == {1: "n", 2: NOTE}
+
+
+class SwappingSqlCatalog(EncryptedSqlCatalog):
+    """A catalog in which somebody else commits after a writer has compared, and before it swaps the metadata in."""
+
+    before_swap: Callable[[], object] | None = None
+
+    def swap_location(self, *arguments: Any) -> bool:
+        before, self.before_swap = self.before_swap, None
+        if before is not None:
+            before()
+        return super().swap_location(*arguments)
+
+
+@each_refused
+@pytest.mark.parametrize("catalog_class", [SwappingSqlCatalog, MemoryHiveCatalog])
+def test_what_is_compared_is_what_the_swap_replaces(tmp_path: Path, change: Change, catalog_class: Any) -> None:
+    both = clients(tmp_path, catalog_class=catalog_class)
+    other = catalog_class(both.payroll.name, **both.payroll.properties)
+    table_with_a_row(both)
+    writer = loaded(both.payroll)
+    swapping = both.payroll if catalog_class is SwappingSqlCatalog else MemoryHiveCatalog.metastores[both.payroll.properties["warehouse"]]
+    cast("Any", swapping).before_swap = lambda: change.make(loaded(other))
+
+    writer.append(person(2, SSN, NOTE))
+
+    check_rows(both, change, is_written=True)
 
 
 class ServerWithAWindow(RestrictingServer):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
@@ -31,6 +31,8 @@ class MemoryMetastore:
     """What a connection to a metastore offers."""
 
     def __init__(self) -> None:
+        self.before_swap: Callable[[], object] | None = None
+        """Called once, before the next entry is replaced."""
         self._databases: dict[str, Database] = {}
         self._tables: dict[tuple[str, str], HiveTable] = {}
 
@@ -53,6 +55,9 @@ class MemoryMetastore:
     def alter_table_with_environment_context(
         self, dbname: str, tbl_name: str, new_tbl: HiveTable, environment_context: EnvironmentContext
     ) -> None:
+        before, self.before_swap = self.before_swap, None
+        if before is not None:
+            before()
         expected, there = environment_context.properties or {}, self.get_table(dbname, tbl_name).parameters
         if EXPECTED_KEY in expected and there.get(expected[EXPECTED_KEY]) != expected[EXPECTED_VALUE]:
             raise MetaException("The table has been modified. The parameter value is another one")

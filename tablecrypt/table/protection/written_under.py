@@ -89,7 +89,7 @@ class WrittenUnder:
 
     def differs_from(self, metadata: TableMetadata, sequence_number: int | None) -> str | None:
         """Return what has changed so that files written so must not be in a table; None where nothing has. As `check`."""
-        if isinstance(metadata, EncryptedTableMetadata) and (gone := sorted(self._gone(metadata.key_ring))):
+        if gone := self._gone_from(metadata):
             return f"column key {gone[0]} was destroyed"
         schema = metadata.schema()
         for column in ColumnPolicy.from_properties(metadata.properties, schema).columns.values():
@@ -98,8 +98,11 @@ class WrittenUnder:
                 return f"column {name!r} {what}"
         return None
 
-    def _gone(self, ring: KeyRing) -> Iterable[str]:
-        return (key_id for key_id in self.column_keys if key_id not in ring)
+    def _gone_from(self, metadata: TableMetadata) -> list[str]:
+        if not self.column_keys or not isinstance(metadata, EncryptedTableMetadata):
+            return []
+        ring = metadata.key_ring
+        return sorted(key_id for key_id in self.column_keys if key_id not in ring)
 
     def _difference(self, now: ProtectedColumn, name: str, sequence_number: int | None) -> str | None:
         then = self.policy.columns.get(now.field_id)
