@@ -46,7 +46,14 @@ from tablecrypt.errors import (
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration, depends_on_protection
+from tablecrypt.table.updates import (
+    AddEncryptionKeyUpdate,
+    EncryptTableUpdate,
+    check_commit,
+    check_migration,
+    check_properties_keep_key_id,
+    depends_on_protection,
+)
 from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 from tablecrypt_catalog.new_table import NewTable
@@ -282,6 +289,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         answer = _parsed(LoadAnswer, self.request_table(table.name()), table.name())
         current = answer.metadata
         check_same_table(table.metadata, current, answer.metadata_location or "")
+        check_properties_keep_key_id(table.metadata.properties, current.properties)
         for requirement in requirements:
             requirement.validate(current)
         check_commit(current, update_table_metadata(current, updates))
