@@ -1,7 +1,8 @@
 """Encrypted tables on an Iceberg REST catalog server.
 
     load     GET  table        answer parsed with encryption-keys and key-id     PyIceberg's own models drop both
-    commit   POST table        {"identifier", "requirements", "updates": [add-encryption-key …, add-snapshot with key-id, …]}
+    commit   GET  table        the same, where the commit adds data files or declares columns: its rules are held against what is there now
+             POST table        {"identifier", "requirements", "updates": [add-encryption-key …, add-snapshot with key-id, …]}
 
 A commit is staged and checked here before it is sent, and the server's answer is checked before it is used. The server writes
 metadata.json; it never sees a key. Authentication, table configuration, vended credentials, prefix and headers are RestCatalog's own, and
@@ -45,13 +46,20 @@ from tablecrypt.errors import (
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
+from tablecrypt.table.updates import (
+    AddEncryptionKeyUpdate,
+    EncryptTableUpdate,
+    check_commit,
+    check_migration,
+    check_properties_keep_key_id,
+    depends_on_protection,
+)
 from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.record import TableVersion, creation, moves_of, table_version
-from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer
+from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer, check_same_table
 from tablecrypt_catalog.rest_views import RestViews
 from tablecrypt_catalog.table_encryption import check_metadata, check_updates, encrypted_table, is_encrypted, proof_of_heads
 
@@ -237,6 +245,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
 
         Raises:
             CommitFailedException: a requirement is not met, or another writer was first; nothing has changed.
+            StaleWriteError: columns are protected otherwise now than when the files of the commit were written; nothing has changed.
             CommitStateUnknownException: the server failed or did not answer; the commit may have landed.
             TamperedFileError, KeyIdChangedError, KeyNotFoundError, MetadataRollbackError: the server accepted the commit, but its answer
                 lacks what a reader of the table needs (see `check_answer`), or is of another table.
@@ -254,6 +263,8 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         else:
             check_commit(table.metadata, staged)
         assert isinstance(staged, EncryptedTableMetadata)
+        if depends_on_protection(updates) and not any(isinstance(each, AssertCreate) for each in requirements):
+            self._check_on_current(table, requirements, updates)
         pin_check = self.client_pins.begin_check(table.name())
         request = _request(table, requirements, _with_keks(updates, staged))
         answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
@@ -264,6 +275,24 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         check_answer(staged, updates, answer.metadata, answer.metadata_location)
         pin_check.record_commit(answer.metadata, answer.metadata_location, self._digest(answer.metadata), moves_of(updates))
         return answer
+
+    def _check_on_current(self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> None:
+        """Hold a commit against the table as the server has it now: the server applies it, and compares nothing of protected columns.
+
+        Whoever changes their protection after this and before the commit is found by the answer to the commit alone.
+
+        Raises:
+            CommitFailedException: a requirement is not met, or columns are protected otherwise now.
+            TamperedFileError: the server has another table.
+            ConfigurationError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError: a rule of commits does not hold.
+        """
+        answer = _parsed(LoadAnswer, self.request_table(table.name()), table.name())
+        current = answer.metadata
+        check_same_table(table.metadata, current, answer.metadata_location or "")
+        check_properties_keep_key_id(table.metadata.properties, current.properties)
+        for requirement in requirements:
+            requirement.validate(current)
+        check_commit(current, update_table_metadata(current, updates))
 
     def _requested(self, identifier: str | Identifier) -> tuple[LoadAnswer, str, TableVersion]:
         """The server's answer to loadTable, checked but not held against the pins: as a model, as text, and as what pins compare."""

@@ -14,6 +14,7 @@ Of a commit, a server that is not ours writes the metadata. It may add what othe
        that others may have given it meanwhile: a KEK that was rewrapped keeps its age and master key, a manifest-list key that was wrapped
        again is under another KEK.
     6. Every snapshot has a key-id, and its key and the KEK above are there.
+    7. The columns of data files that the commit adds are protected as they were when these were written, or more weakly.
 
 When a rule is broken the commit has landed in some form already: nobody may delete its files.
 
@@ -33,8 +34,9 @@ from tablecrypt.errors import KeyIdChangedError, KeyNotFoundError, MetadataRollb
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import check_restrictions, parse_restrictions
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog.pins.record import moved_refs, table_version
 from tablecrypt_catalog.table_encryption import is_encrypted
 
@@ -52,7 +54,7 @@ def check_answer(
 
     Raises:
         TamperedFileError: rules 1, 4 and 5, and a snapshot without key-id.
-        KeyIdChangedError: rule 2.
+        KeyIdChangedError: rules 2 and 7.
         MetadataRollbackError: rule 3.
         KeyNotFoundError: a key entry is missing (rules 5 and 6).
     """
@@ -64,6 +66,7 @@ def check_answer(
     _check_snapshots(staged, encrypted, location)
     _check_keys(staged, sent, encrypted, location)
     _check_every_snapshot_opens(encrypted, location)
+    _check_protection(staged, sent, encrypted, location)
     return encrypted
 
 
@@ -166,6 +169,18 @@ def _check_every_snapshot_opens(answer: EncryptedTableMetadata, location: str) -
             ring.chain(_key_id(snapshot))
         except KeyNotFoundError as error:
             raise KeyNotFoundError(f"{location}: the catalog answered with snapshot {snapshot.snapshot_id}, but: {error}") from error
+
+
+def _check_protection(known: EncryptedTableMetadata, sent: list[IcebergBaseModel], answer: EncryptedTableMetadata, location: str) -> None:
+    for update in sent:
+        if not isinstance(update, AddEncryptedSnapshotUpdate) or update.written_under is None:
+            continue
+        added = update.snapshot
+        if (what := WrittenUnder.of(known).differs_from(answer, added.sequence_number)) is not None:
+            raise KeyIdChangedError(
+                f"{location}: {what} while snapshot {added.snapshot_id} was committed, and its files do not fit that. The commit stands: "
+                f"go back to snapshot {added.parent_snapshot_id}, shred snapshot {added.snapshot_id}, and write the rows again"
+            )
 
 
 def _key_id(snapshot: EncryptedSnapshot) -> str:

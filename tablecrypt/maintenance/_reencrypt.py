@@ -77,6 +77,7 @@ from tablecrypt.parquet.writing import reencrypt as reencrypt_modules
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import ScanPlanner
+from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
@@ -220,6 +221,7 @@ def _carried_out(
 ) -> Reencrypted:
     """Write the new files and commit them."""
     io, metadata = table_io(table), encrypted_metadata_of(table)
+    written_under = WrittenUnder.of(metadata)
     key_length = data_key_length or io.manager.data_key_length
     journal = Journal(io, metadata, metadata.encryption_keys, metadata.head_key_id(branch), OPERATION)
     earlier = _earlier(journal, plan, key_length, partial(_usable, table, protected, runner))
@@ -233,7 +235,7 @@ def _carried_out(
             *(table, plan.files, swaps, runner, reencrypt_protected_file),
             *(lambda file: protected.work(work_of(file)), protected.entry, journal, OPERATION, progress),
         )
-    swapped, snapshot_id = _commit(table, swaps, branch)
+    swapped, snapshot_id = _commit(table, swaps, branch, written_under)
     journal.remove()
     gone = sorted(swaps.keys() - swapped)
     unused = (*earlier.unused, *(swaps[location].file_path for location in gone))
@@ -332,10 +334,13 @@ def _age_filter(metadata: EncryptedTableMetadata, older_than: dt.datetime | None
     return lambda entries: entries.numbers[Column.FILE_SEQUENCE_NUMBER] < first_young
 
 
-def _commit(table: EncryptedTable, swaps: Mapping[str, EncryptedDataFile], branch: str) -> tuple[set[str], int]:
+def _commit(
+    table: EncryptedTable, swaps: Mapping[str, EncryptedDataFile], branch: str, written_under: WrittenUnder
+) -> tuple[set[str], int]:
     transaction = table.transaction()
     with transaction:
-        producer = transaction.update_snapshot({}, branch).producer(EncryptedFileSwap, Operation.REPLACE, swaps=swaps)
+        producing = transaction.update_snapshot({}, branch)
+        producer = producing.producer(EncryptedFileSwap, Operation.REPLACE, swaps=swaps, written_under=written_under)
         producer.commit()
     return producer.swapped, producer.snapshot_id
 

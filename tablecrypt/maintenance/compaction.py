@@ -61,6 +61,7 @@ from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.layout import check_sort_columns
+from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
@@ -220,6 +221,10 @@ class Compaction:
     _committed: Rewritten = field(default_factory=Rewritten)
     _snapshot_ids: list[int] = field(default_factory=list)
     _conflicts: list[str] = field(default_factory=list)
+    _written_under: WrittenUnder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._written_under = WrittenUnder.of(self.table.metadata)
 
     @classmethod
     def plan(
@@ -338,6 +343,7 @@ class Compaction:
             self._dangling([*self._committed.replaced, *rewritten.replaced]),
             cast("int", snapshot.sequence_number),
             snapshot.snapshot_id,
+            self._written_under,
         )
         transaction = self.table.transaction()
         with transaction:

@@ -36,7 +36,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, column_shown
+from tablecrypt.errors import ColumnKeyDeniedError, KeyNotFoundError, KmsAccessDeniedError, column_shown
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker, mask_key_entry
 from tablecrypt.keys.column_keys import ColumnKey, ColumnKeys, ColumnPolicy, ancestors, key_id_in
@@ -287,21 +287,6 @@ def _lacks_keys(maker: ColumnKeyMaker, ring: KeyRing, policy: ColumnPolicy, unre
     if any(column.mask.needs_key or maker.own_key(ring, column.field_id, column.column_key_id) is None for column in own):
         return True
     return maker.lacks(ring, (column for column in policy.columns.values() if column.field_id not in unread))
-
-
-def check_protection_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -> None:
-    """Check that files which tasks wrote for `planned` hold protected columns as the table has them now.
-
-    Raises:
-        ConfigurationError: a column's protection was changed meanwhile, or a column key destroyed.
-    """
-    if not isinstance(planned, EncryptedTableMetadata) or not isinstance(current, EncryptedTableMetadata):
-        return
-    if policy_of(planned) != policy_of(current):
-        raise ConfigurationError(f"{name}: the protection of its columns was changed while the rows were written; nothing was committed")
-    ring = current.key_ring
-    if any(entry.key_id not in ring for entry in planned.key_ring.column_keys):
-        raise ConfigurationError(f"{name}: a column was shredded while the rows were written; nothing was committed. Write them again")
 
 
 def _readable(keys: ColumnKeys, policy: ColumnPolicy) -> frozenset[int]:

@@ -56,13 +56,14 @@ from tablecrypt.spark.layout import Distribution, laid_out
 from tablecrypt.spark.masked_columns import check_values
 from tablecrypt.spark.merge import checked_keys, merged_change
 from tablecrypt.spark.overwrite import stage_overwrite
-from tablecrypt.spark.protected_columns import check_protection_unchanged, ensure_column_keys
+from tablecrypt.spark.protected_columns import ensure_column_keys
 from tablecrypt.spark.read import Path
 from tablecrypt.spark.session import check_session
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.protection.layout import check_sort_columns
+from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import upsert_mode
 from tablecrypt.table.table import EncryptedTable
@@ -288,7 +289,12 @@ def _as_reader(given: pa.Schema, batches: Iterator[pa.RecordBatch], table: Schem
 
 
 def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -> None:
-    """Check that files written for `planned` still fit the table. ConfigurationError where it was changed meanwhile."""
+    """Check that files written for `planned` still fit the table.
+
+    Raises:
+        ConfigurationError: the table, its columns or its partitioning were changed meanwhile.
+        StaleWriteError: the protection of its columns was.
+    """
     for what, now, then in (
         ("table", current.table_uuid, planned.table_uuid),
         ("schema", current.current_schema_id, planned.current_schema_id),
@@ -296,7 +302,7 @@ def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -
     ):
         if now != then:
             raise ConfigurationError(f"{name}: its {what} was changed while the rows were written; nothing was committed")
-    check_protection_unchanged(name, planned, current)
+    WrittenUnder.of(planned).check(current, None)
 
 
 def _unchanged(located: LocatedTable) -> EncryptedTable:

@@ -53,6 +53,7 @@ from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.deletion_vectors import DeletionVector, puffin_location, write_deletion_vectors
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import DeleteIndex, EncryptedFileScanTask, ScanPlanner, only_path, sequence_number_of
+from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.snapshots import EncryptedOverwrite, EncryptedProducer, ObsoleteDeletes
 from tablecrypt.table.table_files import refuse_plaintext
 
@@ -67,6 +68,7 @@ class RewrittenFiles:
         dangling_deletes: delete files that apply to no other data file than the old ones.
         sequence_number: of the snapshot that was planned on.
         snapshot_id: of the same snapshot.
+        written_under: the protection that the new files were written under; None for that of the table as it is committed to.
     """
 
     replaced: Sequence[EncryptedFileScanTask]
@@ -74,6 +76,7 @@ class RewrittenFiles:
     dangling_deletes: frozenset[DataFile]
     sequence_number: int
     snapshot_id: int
+    written_under: WrittenUnder | None = None
 
 
 class EncryptedRewrite(EncryptedOverwrite):
@@ -89,6 +92,7 @@ class EncryptedRewrite(EncryptedOverwrite):
             refuse_plaintext(file)
         super().__init__(**options)
         self._rewritten = rewritten
+        self.written_under = rewritten.written_under or self.written_under
         for task in rewritten.replaced:
             self.delete_data_file(task.file)
 
@@ -164,6 +168,7 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
 
     Args:
         swaps: what takes the place of which file, by its location. A location that the branch does not have (any more) is passed over.
+        written_under: the protection that these were written under; None for that of the table as it is committed to.
 
     Attributes:
         swapped: the locations of the files that the last attempt replaced.
@@ -172,8 +177,9 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
     records_dropped: ClassVar[bool] = True
     """Whether manifests name the files that are not in the branch any more, as deleted."""
 
-    def __init__(self, *, swaps: Mapping[str, EncryptedDataFile], **options: Any) -> None:
+    def __init__(self, *, swaps: Mapping[str, EncryptedDataFile], written_under: WrittenUnder | None = None, **options: Any) -> None:
         super().__init__(**options)
+        self.written_under = written_under or self.written_under
         self._swaps = swaps
         self.swapped: set[str] = set()
         self._new_deletes: list[EncryptedDataFile] = []

@@ -51,6 +51,7 @@ from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
+from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate
@@ -80,6 +81,8 @@ class EncryptedProducer(ProducerAdapter):
         super().__init__(**options)
         self._dropped_delete_files: list[DataFile] = []
         self.copied_files: frozenset[bytes] = frozenset()
+        # Kept through every retry of the commit: the files stay what they are.
+        self.written_under = WrittenUnder.of(self.table_metadata)
         self.moves_rows = self.operation == Operation.REPLACE
 
     def append_data_file(self, data_file: DataFile) -> EncryptedProducer:
@@ -103,11 +106,14 @@ class EncryptedProducer(ProducerAdapter):
         Raises:
             ReadRestrictionError: rows would go or be replaced by somebody whom the catalog's server does not let see them all.
             KeyIdChangedError: the protection of a column was removed from the metadata, and not through tablecrypt.
+            StaleWriteError: columns are protected otherwise now than when the added files were written.
         """
         if self.operation != Operation.APPEND or self.deleted_data_files:
             refuse_restricted(self.io, "a commit that removes or replaces rows")
         self._dropped_delete_files = []
         metadata = self.encrypted_metadata
+        if self.added_data_files:
+            self.written_under.check(metadata, metadata.next_sequence_number())
         manifests = self._with_copied_files(self.collect_manifests())
         # No key of a file that was written so far is in the metadata: whatever they hold, nobody can open them where this refuses.
         self._check_protection(metadata)
@@ -340,7 +346,7 @@ class EncryptedProducer(ProducerAdapter):
     def _updates(self, snapshot: EncryptedSnapshot, new_key: NewManifestListKey, columns: Iterable[EncryptedKey]) -> UpdatesAndRequirements:
         updates: tuple[TableUpdate, ...] = (
             *(cast("TableUpdate", AddEncryptionKeyUpdate(key=key)) for key in (*new_key.added, *columns)),
-            AddEncryptedSnapshotUpdate(snapshot=snapshot),
+            AddEncryptedSnapshotUpdate(snapshot=snapshot, written_under=self.written_under if self.added_data_files else None),
         )
         if self.target_branch is None:
             return updates, ()

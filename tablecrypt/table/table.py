@@ -14,15 +14,15 @@ refused outside of this context too, so that a table opened in it is no way to w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.table import ALWAYS_TRUE, Table
+from pyiceberg.table import ALWAYS_TRUE, Table, UpsertResult
 from pyiceberg.table.inspect import InspectTable
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.maintenance import MaintenanceTable
@@ -46,6 +46,7 @@ from tablecrypt.table._pyiceberg.transactions import TableAdapter
 from tablecrypt.table.datasets.lazy_frame import scan_lazily
 from tablecrypt.table.foreign_engines import for_others, location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
 
     from tablecrypt.maintenance.table_maintenance import TableMaintenance
 
+R = TypeVar("R")
+_STALE_WRITES: Final = 4
+"""So many times a write is done again of itself; no more than PyIceberg tries a commit again."""
 _OPENED: Final[ContextVar[bool]] = ContextVar("tablecrypt-plain-tables", default=False)
 _KEY_METADATA: Final = "key_metadata"
 _DATA_FILE: Final = "data_file"
@@ -109,6 +113,71 @@ class EncryptedTable(TableAdapter):
     def transaction(self) -> EncryptedTransaction:
         """Return a transaction that stages changes and commits them together."""
         return EncryptedTransaction(self)
+
+    def append(
+        self, df: pa.Table | pa.RecordBatchReader, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
+    ) -> None:
+        """Append rows: see `EncryptedTransaction.append`. Columns are protected as the table has them at the commit."""
+        append = super().append
+        self._written(lambda: append(df, snapshot_properties, branch), df)
+
+    def overwrite(
+        self,
+        df: pa.Table | pa.RecordBatchReader,
+        overwrite_filter: BooleanExpression | str = ALWAYS_TRUE,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
+        """Replace the rows that match a filter by others: see `EncryptedTransaction.overwrite`."""
+        overwrite = super().overwrite
+        self._written(lambda: overwrite(df, overwrite_filter, snapshot_properties, case_sensitive, branch), df)
+
+    def dynamic_partition_overwrite(
+        self, df: pa.Table, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
+    ) -> None:
+        """Replace partitions: see `EncryptedTransaction.dynamic_partition_overwrite`."""
+        overwrite = super().dynamic_partition_overwrite
+        self._written(lambda: overwrite(df, snapshot_properties, branch), df)
+
+    def delete(
+        self,
+        delete_filter: BooleanExpression | str = ALWAYS_TRUE,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
+        """Delete rows: see `EncryptedTransaction.delete`."""
+        delete = super().delete
+        self._written(lambda: delete(delete_filter, snapshot_properties, case_sensitive, branch))
+
+    def upsert(
+        self,
+        df: pa.Table,
+        join_cols: list[str] | None = None,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN_BRANCH,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+    ) -> UpsertResult:
+        """Update and insert rows: see `EncryptedTransaction.upsert`."""
+        upsert, clauses = super().upsert, (when_matched_update_all, when_not_matched_insert_all)
+        return self._written(lambda: upsert(df, join_cols, *clauses, case_sensitive, branch, snapshot_properties), df)
+
+    def _written(self, write: Callable[[], R], rows: object = None) -> R:
+        """Write rows and commit them, as often as columns have come to be protected otherwise in between.
+
+        A stream has been read by then, and other columns may have the names that the rows have: what the rows are now only the caller says.
+        """
+        schema = self.metadata.schema()
+        for _ in range(_STALE_WRITES):
+            try:
+                return write()
+            except StaleWriteError:
+                if isinstance(rows, pa.RecordBatchReader) or self.refresh().schema() != schema:
+                    raise
+        return write()
 
     def scan(
         self,

@@ -65,6 +65,7 @@ from tablecrypt.table.protection.declaration import (
 )
 from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
+from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import (
     RowDelete,
@@ -104,6 +105,8 @@ class UpdateSchemaInVersion3(UpdateSchema):
 
 class EncryptedTransaction(TransactionAdapter):
     """A transaction on an encrypted table."""
+
+    gives_up_on = StaleWriteError
 
     @property
     def encrypted_metadata(self) -> EncryptedTableMetadata:

@@ -26,25 +26,27 @@ Iceberg REST catalog specification, "TableUpdate".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SkipValidation
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.name_mapping import parse_mapping_from_json
-from pyiceberg.table.update import AddSnapshotUpdate, UpgradeFormatVersionUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, SetPropertiesUpdate, UpgradeFormatVersionUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
 from tablecrypt.iceberg_properties import check_of_tables
+from tablecrypt.keys.column_keys import COLUMN_PREFIX
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.protection.policy import check_policy
+from tablecrypt.table.protection.written_under import WrittenUnder
 
 
 class AddEncryptionKeyUpdate(IcebergBaseModel):
@@ -69,9 +71,13 @@ class RemoveMetadataLogEntriesUpdate(IcebergBaseModel):
 
 
 class AddEncryptedSnapshotUpdate(AddSnapshotUpdate):
-    """Adds a snapshot that keeps its key-id."""
+    """Adds a snapshot that keeps its key-id.
+
+    `written_under` is the protection that its new files were written under, never sent to a server; None where it has no new data files.
+    """
 
     snapshot: EncryptedSnapshot
+    written_under: SkipValidation[WrittenUnder | None] = Field(default=None, exclude=True, repr=False)
 
 
 class UpgradeToVersion3Update(UpgradeFormatVersionUpdate):
@@ -138,6 +144,9 @@ def _add_encrypted_snapshot(
     snapshot = update.snapshot
     if snapshot.sequence_number is None or snapshot.first_row_id is None or snapshot.added_rows is None:
         raise FormatError(f"snapshot {snapshot.snapshot_id} lacks sequence-number, first-row-id or added-rows, which version 3 requires")
+    if update.written_under is not None:
+        # The base is what the catalog has, with what this commit changes before the snapshot: nobody's change of keys goes unnoticed.
+        update.written_under.check(base, snapshot.sequence_number)
     has_moved = snapshot.first_row_id < (base.next_row_id or 0) or (
         snapshot.parent_snapshot_id is not None and snapshot.sequence_number <= base.last_sequence_number
     )
@@ -215,6 +224,16 @@ def check_name_mapping(table_properties: Mapping[str, object]) -> None:
         raise ConfigurationError(
             f"the property {name} is not a name mapping ({type(error).__name__}): {str(mapping)[:80]!r}. Set it again, or remove it"
         ) from None
+
+
+def depends_on_protection(updates: Iterable[IcebergBaseModel]) -> bool:
+    """Whether a commit adds files that were written under the protection of that moment, or changes the protection of columns."""
+    for update in updates:
+        if isinstance(update, AddEncryptedSnapshotUpdate) and update.written_under is not None:
+            return True
+        if isinstance(update, SetPropertiesUpdate) and any(name.startswith(COLUMN_PREFIX) for name in update.updates):
+            return True
+    return False
 
 
 def check_commit(before: TableMetadata, after: TableMetadata) -> None:

@@ -18,12 +18,13 @@ from pyiceberg.types import DoubleType
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
 from tablecrypt.maintenance import FindingKind, audit
 from tablecrypt.table.canonical_metadata import metadata_hash
+from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.glue import check_version_ids, encrypted_glue_catalog
 from tests.support.plaintext_scan import unwatch
-from tests.support.tables import MASTER_KEY, ROWS, new_table
+from tests.support.tables import MASTER_KEY, ROWS, data_files, encrypted_table, new_table
 
 pytestmark = pytest.mark.slow
 
@@ -275,3 +276,24 @@ def test_concurrent_modification_is_glues_own_error(catalog: EncryptedGlueCatalo
     set_parameters(catalog, table, entry["Parameters"])
     with pytest.raises(ClientError, match="ConcurrentModificationException"):
         catalog.glue.update_table(DatabaseName=table.name()[0], TableInput={"Name": table.name()[1]}, VersionId=entry["VersionId"])
+
+
+def test_rows_and_files_of_a_writer_from_before_a_declaration_do_not_stay_in_the_clear(
+    catalog: EncryptedGlueCatalog, table: Table, aws: AwsServer, bucket: str
+) -> None:
+    field_id = table.schema().find_field("text").field_id
+    staged = table.transaction()
+    staged.append(ROWS)
+    loaded = encrypted_glue_catalog(aws, bucket).load_table(table.name())
+    other = encrypted_glue_catalog(aws, bucket).load_table(table.name())
+    with other.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": f"{aws.new_key()}: text"})
+
+    with pytest.raises(StaleWriteError, match="column 'text' was declared protected since the rows were written"):
+        staged.commit_transaction()
+    assert catalog.load_table(table.name()).metadata_location == other.metadata_location
+    loaded.append(ROWS)
+
+    written = catalog.load_table(table.name())
+    assert [field_id in (file.lower_bounds or {}) for file in data_files(written)].count(True) == 1
+    assert encrypted_table(written).scan(masked="error").count() == 2 * ROWS.num_rows

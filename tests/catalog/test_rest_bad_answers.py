@@ -86,15 +86,20 @@ def times(number: int) -> Counter[int]:
 
 
 def test_lost_keys_in_an_answer_are_an_error_and_the_commit_stands(case: Case) -> None:
-    case.proxy.behave(edit_metadata(lambda metadata: metadata.pop("encryption-keys")))
+    case.proxy.behave(edit_metadata(lambda metadata: metadata.pop("encryption-keys"), when=to_a_commit))
     with pytest.raises(KeyNotFoundError):
         case.table.append(ROWS)
     assert case.rows() == times(3)
+    case.proxy.behave(edit_metadata(lambda metadata: metadata.pop("encryption-keys")))
     with pytest.raises(KeyNotFoundError):
         case.catalog.load_table(case.name).scan().to_arrow()
     case.proxy.behave(honest)
     case.table.refresh().append(ROWS)
     assert case.rows() == times(4)
+
+
+def to_a_commit(request: Request) -> bool:
+    return request.is_commit
 
 
 def lose_keys(metadata: dict[str, Any], keep_keks: bool) -> None:
@@ -156,13 +161,23 @@ EDITS: dict[
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_answer_that_was_edited_is_refused_and_the_commit_stands(case: Case, edit: str) -> None:
     change, error, said, reads = EDITS[edit]
-    case.proxy.behave(edit_metadata(change))
+    case.proxy.behave(edit_metadata(change, when=to_a_commit))
     with pytest.raises(error, match=said):
         case.table.append(ROWS)
     assert case.rows() == times(3)
+    case.proxy.behave(edit_metadata(change))
     for read, refused in reads:
         with pytest.raises(refused, match=said if refused is error else ""):
             read(case)
+
+
+@pytest.mark.parametrize("edit", sorted(EDITS.keys() - {"a changed key", "a snapshot with another's key id"}))
+def test_a_table_that_was_edited_before_a_commit_keeps_the_commit_from_being_sent(case: Case, edit: str) -> None:
+    change, *_ = EDITS[edit]
+    case.proxy.behave(edit_metadata(change, when=lambda request: request.is_load))
+    with pytest.raises((TablecryptError, CommitFailedException)):
+        case.table.append(ROWS)
+    assert case.rows() == times(2)
 
 
 def test_a_server_that_does_not_take_key_updates_is_found_out_by_the_first_commit(case: Case) -> None:
@@ -218,6 +233,9 @@ def test_another_tables_metadata_is_refused(case: Case) -> None:
     answers: list[dict[str, Any]] = []
     case.proxy.behave(edit_answer(answers.append))
     case.catalog.load_table(other.name())
+    case.proxy.behave(edit_answer(lambda content: content.update(answers[0]), when=to_a_commit))
+    with pytest.raises(TamperedFileError, match="with table"):
+        case.table.append(ROWS)
     case.proxy.behave(edit_answer(lambda content: content.update(answers[0])))
     with pytest.raises(TamperedFileError, match="with table"):
         case.table.append(ROWS)
@@ -304,13 +322,18 @@ def test_a_failing_server_leaves_the_state_unknown_and_deletes_nothing(case: Cas
 
 
 def test_an_answer_that_is_no_metadata_leaves_the_files(case: Case) -> None:
+    is_for_loads: list[bool] = []
+
     def nonsense(request: Request, forward: Forward) -> Answer | None:
-        forward(request)
+        answer = forward(request)
+        if request.is_load and not is_for_loads:
+            return answer
         return Answer(200, b'{"metadata": {"format-version": 3}, "config": ["a-secret"]}')
 
     case.proxy.behave(nonsense)
     with pytest.raises(FormatError, match=r"\.t: the catalog's answer"):
         case.table.append(ROWS)
+    is_for_loads.append(True)
     with pytest.raises(FormatError, match="config") as error:
         case.catalog.load_table(case.name)
     assert "a-secret" not in "".join(traceback.format_exception(error.value))

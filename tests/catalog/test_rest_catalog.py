@@ -184,9 +184,9 @@ def test_a_token_that_has_expired_is_renewed_and_the_commit_sent_once_more(proxy
     proxy.seen.clear()
     proxy.behave(failing_commits(419, times=1))
     table.append(ROWS)
-    commits_and_renewals = [request.is_commit for request in proxy.seen]
-    assert commits_and_renewals == [True, False, True]
-    assert proxy.seen[1].path == "/v1/oauth/tokens"
+    commits_and_renewals = [request for request in proxy.seen if not request.is_load]
+    assert [request.is_commit for request in commits_and_renewals] == [True, False, True]
+    assert commits_and_renewals[1].path == "/v1/oauth/tokens"
     assert ids(table.refresh()) == [1, 2, 3]
 
 

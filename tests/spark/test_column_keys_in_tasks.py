@@ -14,13 +14,15 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt import maintenance
-from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError, KmsAccessDeniedError
+from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKeys
-from tablecrypt.spark.protected_columns import JobColumns, JobFileIO, check_protection_unchanged, ensure_column_keys, protected_among
+from tablecrypt.spark.protected_columns import JobColumns, JobFileIO, ensure_column_keys, protected_among
 from tablecrypt.spark.tables import readable_columns
+from tablecrypt.spark.write import check_unchanged
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.policy import column_keys
+from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -203,17 +205,17 @@ def test_column_key_metadata_of_another_file_or_column_opens_in_no_task(people: 
 
 def test_what_tasks_wrote_is_refused_where_protection_changed_meanwhile(both: Clients, people: EncryptedTable) -> None:
     planned = as_seen_by(both.payroll).metadata
-    check_protection_unchanged("db.people", planned, as_seen_by(both.payroll).metadata)
+    check_unchanged("db.people", planned, as_seen_by(both.payroll).metadata)
 
     with as_seen_by(both.payroll).transaction() as transaction:
         transaction.set_properties({"encryption.column-keys": "pii: ssn, person.email; fin: salary"})
-    with pytest.raises(ConfigurationError, match="protection of its columns was changed"):
-        check_protection_unchanged("db.people", planned, as_seen_by(both.payroll).metadata)
+    with pytest.raises(StaleWriteError, match="column 'salary' was declared protected"):
+        check_unchanged("db.people", planned, as_seen_by(both.payroll).metadata)
 
     planned = as_seen_by(both.payroll).metadata
     maintenance.shred_column(as_seen_by(both.payroll), "ssn", delete_below=[people.location()])
-    with pytest.raises(ConfigurationError, match="a column was shredded"):
-        check_protection_unchanged("db.people", planned, as_seen_by(both.payroll).metadata)
+    with pytest.raises(StaleWriteError, match="was destroyed since the rows were written"):
+        check_unchanged("db.people", planned, as_seen_by(both.payroll).metadata)
 
 
 def test_spark_s_own_reader_is_not_for_protected_columns_or_what_contains_them(people: EncryptedTable) -> None:

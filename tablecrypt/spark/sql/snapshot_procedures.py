@@ -30,6 +30,8 @@ from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
 from tablecrypt.spark.sql.branches_and_tags import LIMITS, check_is_new, drop, head_of, point, ref_of, snapshot_of
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
 from tablecrypt.spark.sql.writes.write_audit_publish import STAGED_ID
+from tablecrypt.table.metadata import EncryptedSnapshot
+from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.table import EncryptedTable
 
 _SNAPSHOT: Final = Parameter("snapshot_id", "BIGINT", is_required=True)
@@ -157,6 +159,7 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
     with transaction:
         producer = transaction.update_snapshot(published).fast_append()
         producer.copied_files = copied
+        producer.written_under = _written_under(table, source)
         for file in _appended_by(table, source):
             producer.append_data_file(file)
         producer.commit()
@@ -207,6 +210,12 @@ def _appended_by(table: EncryptedTable, source: Snapshot) -> Iterator[EncryptedD
                 # Its rows get ids of the commit that appends them.
                 file[FIRST_ROW_ID] = None
                 yield file
+
+
+def _written_under(table: EncryptedTable, source: Snapshot) -> WrittenUnder:
+    """Return the protection of a snapshot's files: appended again, they are as young as the commit, and may lack none that columns have."""
+    twins = source.known_header(table.io).protected_columns if isinstance(source, EncryptedSnapshot) else ()
+    return WrittenUnder.with_twins_of(twins, table.metadata)
 
 
 def _manifests_of(table: EncryptedTable, source: Snapshot) -> list[ManifestFile]:

@@ -48,6 +48,8 @@ class TransactionAdapter(Transaction):
 
     _staged: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
     _checks: tuple[Callable[[TableMetadata], None], ...] = ()
+    gives_up_on: type[CommitFailedException] | None = None
+    """The failures that no retry of a commit ends, as the same files would be committed again."""
 
     @property
     def table_metadata(self) -> TableMetadata:
@@ -73,7 +75,7 @@ class TransactionAdapter(Transaction):
         try:
             return super().commit_transaction()
         except CommitFailedException as error:
-            if not self._snapshot_producers:
+            if not self._snapshot_producers or (self.gives_up_on is not None and isinstance(error, self.gives_up_on)):
                 raise
             raise CommitFailedException(
                 f"{error}. The commit was tried again as often as the table allows: write again, or set its property "

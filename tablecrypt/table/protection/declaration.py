@@ -13,8 +13,8 @@ A master key's id may hold colons: the last one of a group ends it. Removing pro
 which files from before are still read; `reencrypt` removes it once no snapshot has such a file, with the column keys that opened these. A
 column that was dropped keeps its protection for the snapshots that have it.
 
-New files follow the properties of the moment that they are written in; files from before do not change. What a declaration does not reach
-is logged, and `reencrypt` brings it in line.
+New files follow the properties of the moment that they are committed in (written_under.py); files from before do not change. What a
+declaration does not reach is logged, and `reencrypt` brings it in line.
 
 Raises ConfigurationError: a column is unknown or named twice, the text cannot be read, or a property by field id is set by hand.
 """

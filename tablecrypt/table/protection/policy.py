@@ -11,7 +11,9 @@ The rules, held for every commit:
     3. A column that takes the name of a protected one which was dropped is protected too, or that one's protection was removed first.
     4. What the manifest list of the snapshot before says was protected is protected, or was declared otherwise since. The list is encrypted
        and authenticated, properties and `encryption-keys` are neither: whoever removes both cannot remove this. Each list says so anew.
-    5. A column is not under the table's own master key, and its mask fits its type.
+    5. A column that becomes protected says by `since` that all snapshots so far may have files without it. A declaration that was staged
+       before another writer's commit does not: readers would refuse that writer's rows.
+    6. A column is not under the table's own master key, and its mask fits its type.
 
 Raises ConfigurationError, or KeyIdChangedError where properties were removed that tablecrypt does not remove.
 """
@@ -21,12 +23,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError
-from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors, is_from_before
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.table_column_keys import check_protected
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -94,7 +97,7 @@ def refuse_protected(metadata: TableMetadata, what: str) -> None:
 
 
 def check_layout(policy: ColumnPolicy, metadata: TableMetadata) -> None:
-    """Check that a table's current schema, partition spec and sort order keep to rules 1 and 5.
+    """Check that a table's current schema, partition spec and sort order keep to rules 1 and 6.
 
     Raises:
         ConfigurationError: they do not.
@@ -139,6 +142,7 @@ def check_policy(before: TableMetadata, after: TableMetadata) -> None:
 
     Raises:
         ConfigurationError, KeyIdChangedError: a rule does not hold.
+        CommitFailedException: rule 5 does not; the declaration, made again, keeps it.
     """
     earlier = ColumnPolicy.from_properties(before.properties)
     policy = policy_of(after)
@@ -146,12 +150,23 @@ def check_policy(before: TableMetadata, after: TableMetadata) -> None:
     for field_id in earlier.columns:
         if not whole.master_keys(field_id) and (name := after.schema().find_column_name(field_id)) is not None:
             raise KeyIdChangedError(f"the protection of column {name!r} was removed from the properties, and not through tablecrypt")
+    _check_since(earlier, policy, before)
     if whole:
         check_layout(policy, after)
         for name, dropped in _taken_names(whole, after):
             raise ConfigurationError(
                 f"column {name!r} has the name of the protected column {dropped} that was dropped, and is not protected itself. Declare it "
                 f"in the same transaction (encryption.column-keys), or remove encryption.column.{dropped}.key-id if it is to be readable"
+            )
+
+
+def _check_since(earlier: ColumnPolicy, policy: ColumnPolicy, before: TableMetadata) -> None:
+    newest = max((snapshot.sequence_number or 0 for snapshot in before.snapshots), default=None)
+    for field_id in policy.columns.keys() - earlier.columns.keys():
+        if newest is not None and not is_from_before(policy.columns[field_id].since, newest):
+            raise CommitFailedException(
+                f"{before.location}: rows were committed since the protection of column {before.schema().find_column_name(field_id)!r} was "
+                "declared; nothing was committed. Load the table and declare it again"
             )
 
 

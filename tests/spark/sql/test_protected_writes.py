@@ -9,7 +9,7 @@ import base64
 import json
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -29,6 +29,7 @@ from tablecrypt.spark.sql.procedures import PROCEDURES
 from tablecrypt.spark.sql.process import OPERATIONS
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import WriteOptions, prepare
+from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_plan import Asked
@@ -294,11 +295,27 @@ def test_a_write_for_which_keys_are_made_while_others_commit_is_to_be_run_again(
         Write(payroll, "overwrite")
 
 
-def test_rows_under_a_key_that_was_shredded_meanwhile_are_not_committed(payroll: Asked, people: EncryptedTable, lake: Lake) -> None:
-    write = Write(payroll)
+def declare(people: EncryptedTable, **properties: str) -> None:
+    with people.refresh().transaction() as transaction:
+        transaction.set_properties({f"encryption.{name.replace('_', '-')}": value for name, value in properties.items()})
+
+
+CHANGES: Final[dict[str, Callable[[EncryptedTable, AwsServer], object]]] = {
+    "a column was declared": lambda people, aws: declare(people, column_keys=f"{aws.new_key()}: ssn; {aws.new_key()}: note"),
+    "another master key": lambda people, aws: declare(people, column_keys=f"{aws.new_key()}: ssn"),
+    "a column was shredded": lambda people, aws: maintenance.shred_column(people.refresh(), "ssn", delete_below=[people.location()]),
+}
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_rows_that_tasks_wrote_before_columns_were_protected_otherwise_are_not_committed(
+    payroll: Asked, people: EncryptedTable, lake: Lake, aws: AwsServer, change: Callable[[EncryptedTable, AwsServer], object], mode: str
+) -> None:
+    write = Write(payroll, mode)
     write.write(write.start(), ROWS)
-    maintenance.shred_column(people.refresh(), "ssn", delete_below=[people.location()])
-    with pytest.raises(ConfigurationError, match="a column was shredded"):
+    change(people, aws)
+    with pytest.raises(StaleWriteError, match="since the rows were written; nothing was committed"):
         write.commit()
     assert not people.refresh().metadata.snapshots
     assert not files_in(lake)

@@ -16,6 +16,7 @@ from tablecrypt.maintenance import remove_orphan_files
 from tablecrypt.manifests.copied_files import AlreadyAddedError, CopiedFiles, copied_files_of
 from tablecrypt.spark.sql.calls import Call
 from tablecrypt.spark.sql.snapshot_procedures import PROCEDURES
+from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.transaction import EncryptedTransaction
 from tests.support.aws import AwsServer
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
@@ -136,3 +137,22 @@ def test_what_was_added_again_on_purpose_is_published_and_remembered(table: Tabl
     assert ids(table.refresh()) == [0, 1, 1, 5]
     snapshot = table.current_snapshot()
     assert snapshot is not None and copied_files_of(table.io, snapshot.manifests(table.io)) == COPIED
+
+
+@pytest.mark.parametrize("procedure", ["publish_changes", "cherrypick_snapshot"])
+def test_rows_that_were_staged_before_a_column_was_declared_are_not_published_as_if_they_were_younger(
+    table: Table, aws: AwsServer, procedure: str
+) -> None:
+    snapshot_id = staged(table, 1, "load-7")
+    table.append(rows(5))
+    with table.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": f"{aws.new_key()}: note"})
+    before = table.refresh().metadata_location
+
+    with pytest.raises(StaleWriteError, match="column 'note' was declared protected since the rows were written"):
+        call(table, procedure, **({"wap_id": "load-7"} if procedure == "publish_changes" else {"snapshot_id": snapshot_id}))
+
+    assert table.refresh().metadata_location == before
+    staged(table, 2, "load-8")
+    call(table, "publish_changes", wap_id="load-8")
+    assert sorted(ids(table.refresh())) == [0, 2, 5]
