@@ -323,12 +323,20 @@ class PageHeader:
     COMPRESSED_PAGE_SIZE: Final = 3
     CRC: Final = 4
     DATA_PAGE_HEADER: Final = 5
+    DATA_PAGE_HEADER_V2: Final = 8
 
 
 class DataPageHeader:
     """Of a data page of version 1."""
 
     ENCODING: Final = 2
+    STATISTICS: Final = 5
+
+
+class DataPageHeaderV2:
+    """Of a data page of version 2."""
+
+    STATISTICS: Final = 8
 
 
 class Encoding:

@@ -230,6 +230,11 @@ class TwinView(FileView):
             encoded[cover] = self._opened(chunks[cover], chunks[values]).encode()
         copy = group.copy()
         copy.set(RowGroup.COLUMNS, thrift.LIST, encoded)
+        # The footer leaves twins out of it, and how much is read ahead follows from it.
+        opened = [
+            chunks[twin].metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) for cover, twin in replaced.items() if twin != cover
+        ]
+        copy.set(RowGroup.TOTAL_BYTE_SIZE, thrift.I64, group.integer(RowGroup.TOTAL_BYTE_SIZE) + sum(opened))
         return copy
 
     def _opened(self, cover: Chunk, values: Chunk) -> Struct:

@@ -6,8 +6,9 @@
     a cover and a twin   the column unprotected      (no twin)                       the twin's
     another column       that column                 (no twin)                       its own
 
-Pages go from the old file into the new one as they are: decrypted, so authenticated, and encrypted under the key of the column that they
-become part of. Values are decoded for a cover that is made, of its column alone and one row group at a time.
+Pages go from the old file into the new one as they are, those of twins without the statistics in their headers: decrypted, so
+authenticated, and encrypted under the key of the column that they become part of. Indexes and bloom filters go with all but twins. Values
+are decoded for a cover that is made, of its column alone and one row group at a time.
 
     old    ssn     | note              │ __protected__.4        salary unprotected, ssn protected so far
            cover   | column            │ twin
@@ -52,9 +53,11 @@ from tablecrypt.parquet.twins import (
     Twin,
     check_twin_keys,
     end_of,
+    field_of_twin,
     leaves_of,
     narrowed,
     no_column_key,
+    pages_of_twin,
     schema_of_field,
     subtree,
     twin_name,
@@ -290,6 +293,11 @@ class _Rewriting:
         made: dict[int, Iterator[PlacedChunk]] = {}
         placed: list[PlacedChunk] = []
         for column in self._columns:
+            if field_of_twin(column.path[0]) is not None:
+                # An index and a bloom filter tell of lengths and counts by their own length, as statistics in page headers do.
+                chunk = chunks[column.source]
+                placed.append(PlacedChunk(chunk, column.path, pages_of_twin(chunk), has_pages_alone=True, is_hidden=True))
+                continue
             if column.cover_of is None:
                 placed.append(PlacedChunk(chunks[column.source], column.path))
                 continue

@@ -35,7 +35,7 @@ from tablecrypt.parquet.modules import ModuleOrdinals
 from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnMetaData, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.twin_columns import Replacement, covered, path_to, twin_column, twin_field
-from tablecrypt.parquet.twins import check_names, leaves_of, twin_name, twin_schemas, twins_among
+from tablecrypt.parquet.twins import check_names, leaves_of, pages_of_twin, twin_name, twin_schemas, twins_among
 from tablecrypt.parquet.uniform import UniformParquetWriter
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class TwinParquetWriter:
                 write_pages(
                     sink,
                     self._encryption.cipher(chunk.path),
-                    PlacedChunk(chunk, chunk.path),
+                    PlacedChunk(chunk, chunk.path, pages_of_twin(chunk)),
                     ModuleOrdinals(row_group, twin.twin, self._path(twin.twin)),
                 )
                 for twin, chunk in pairs
@@ -193,11 +193,9 @@ class TwinParquetWriter:
         for chunk in twins:
             self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.path)
             chunks.append(chunk.struct.encode())
-        for total, of_a_chunk in (
-            (RowGroup.TOTAL_BYTE_SIZE, ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE),
-            (RowGroup.TOTAL_COMPRESSED_SIZE, ColumnMetaData.TOTAL_COMPRESSED_SIZE),
-        ):
-            copy.set(total, thrift.I64, group.integer(total) + sum(chunk.metadata.integer(of_a_chunk) for chunk in twins))
+        # Where twins end is seen anyway. How long their values are before compression is not: total_byte_size stays that of the others.
+        stored = sum(chunk.metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE) for chunk in twins)
+        copy.set(RowGroup.TOTAL_COMPRESSED_SIZE, thrift.I64, group.integer(RowGroup.TOTAL_COMPRESSED_SIZE) + stored)
         copy.set(RowGroup.COLUMNS, thrift.LIST, chunks)
         return copy
 

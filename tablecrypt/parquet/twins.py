@@ -22,16 +22,26 @@ Specification: Apache Parquet, "Parquet Modular Encryption", section 5; parquet.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.keys.twin_schemas import REQUIRED, TwinNode, TwinSchema
 from tablecrypt.parquet import thrift, thrift_reader
-from tablecrypt.parquet.layout import FileLayout, leaf_paths
-from tablecrypt.parquet.thrift import LOGICAL_TYPE_SHAPE, LogicalType, SchemaElement, Struct
+from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
+from tablecrypt.parquet.layout import Chunk, FileLayout, leaf_paths
+from tablecrypt.parquet.thrift import (
+    FLAT,
+    LOGICAL_TYPE_SHAPE,
+    DataPageHeader,
+    DataPageHeaderV2,
+    LogicalType,
+    PageHeader,
+    SchemaElement,
+    Struct,
+)
 
 TWIN_PREFIX: Final = "__protected__."
 _TWIN: Final = re.compile(re.escape(TWIN_PREFIX) + "([1-9][0-9]{0,9})")
@@ -48,6 +58,10 @@ _CONVERTED: Final = {
     10: "TIMESTAMP(MICROS, UTC)",
     17: "INTEGER(32, signed)",
     18: "INTEGER(64, signed)",
+}
+_STATISTICS: Final = {
+    PageHeader.DATA_PAGE_HEADER: DataPageHeader.STATISTICS,
+    PageHeader.DATA_PAGE_HEADER_V2: DataPageHeaderV2.STATISTICS,
 }
 _CONVERTED_DECIMAL: Final = 5
 _FIXED_LENGTH: Final = 7
@@ -264,6 +278,19 @@ def twin_under_key(path: Sequence[str], key_metadata: bytes | None, location: st
 def no_column_key(path: Sequence[str], location: str) -> TamperedFileError:
     """Return the error for a column with a key of its own that no column key opens."""
     return TamperedFileError(location, f"column {'.'.join(path)} is encrypted with a key that is no column key")
+
+
+def pages_of_twin(chunk: Chunk) -> Iterator[Page]:
+    """Yield the pages that a twin has of a chunk: without statistics in their headers, whose length would tell that of single values.
+
+    Those of the whole chunk are in its metadata, by which readers leave out row groups.
+    """
+    for page in read_pages(chunk):
+        header = thrift_reader.decode(page.header.encoded, {PageHeader.DATA_PAGE_HEADER: FLAT, PageHeader.DATA_PAGE_HEADER_V2: FLAT})
+        for kind, statistics in _STATISTICS.items():
+            if (of_data := header.optional_struct(kind)) is not None:
+                of_data.remove(statistics)
+        yield replace(page, header=StoredHeader.decode_at(header.encode()))
 
 
 def check_names(names: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ from tests.support.tables import encrypted_sql_catalog
 
 pytestmark = pytest.mark.java
 
-ROWS: Final = 400
+ROWS: Final = 4000
 NAME: Final = "kept.protected_people"
 
 
@@ -54,7 +54,7 @@ def test_java_answers_about_other_columns_and_fails_loudly_for_protected_ones(wa
     properties = {
         "encryption.key-id": aws.kms_key_id("alias/orders"),
         "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, person.email, phones",
-        "write.parquet.row-group-limit": "150",
+        "write.parquet.row-group-limit": "1500",
     }
     table = cast("EncryptedTable", catalog.create_table("db.people", PEOPLE_SCHEMA, properties=properties))
     table.append(_rows())
@@ -106,11 +106,11 @@ def test_java_reads_a_file_in_which_rows_were_blanked_without_the_column_keys(wa
     properties = {
         "encryption.key-id": aws.kms_key_id("alias/orders"),
         "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, person.email, phones",
-        "write.parquet.row-group-limit": "50",
+        "write.parquet.row-group-limit": "1000",
     }
     table = cast("EncryptedTable", catalog.create_table("db.blanked", PEOPLE_SCHEMA, properties=properties))
     table.append(_rows())
-    blanked = [0, 7, 49, 50, 399]
+    blanked = [0, 7, 999, 1000, 3999]
 
     (task,) = table.refresh().scan().plan_files()
     swaps = {task.file.file_path: blanked_file(table, task.file, blanked)}

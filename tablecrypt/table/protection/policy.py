@@ -11,7 +11,8 @@ The rules, held for every commit:
     3. A column that takes the name of a protected one which was dropped is protected too, or that one's protection was removed first.
     4. What the manifest list of the snapshot before says was protected is protected, or was declared otherwise since. The list is encrypted
        and authenticated, properties and `encryption-keys` are neither: whoever removes both cannot remove this. Each list says so anew.
-    5. A column is not under the table's own master key, and its mask fits its type.
+    5. Pages, row groups and files are not set to few rows: sizes.py.
+    6. A column is not under the table's own master key, and its mask fits its type.
 
 Raises ConfigurationError, or KeyIdChangedError where properties were removed that tablecrypt does not remove.
 """
@@ -30,6 +31,7 @@ from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.table_column_keys import check_protected
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.sizes import check_changed_sizes
 from tablecrypt.table.table_files import OpensColumnKeys
 
 WHERE: Final = "docs/column-keys.md"
@@ -94,7 +96,7 @@ def refuse_protected(metadata: TableMetadata, what: str) -> None:
 
 
 def check_layout(policy: ColumnPolicy, metadata: TableMetadata) -> None:
-    """Check that a table's current schema, partition spec and sort order keep to rules 1 and 5.
+    """Check that a table's current schema, partition spec and sort order keep to rules 1 and 6.
 
     Raises:
         ConfigurationError: they do not.
@@ -147,6 +149,7 @@ def check_policy(before: TableMetadata, after: TableMetadata) -> None:
         if not whole.master_keys(field_id) and (name := after.schema().find_column_name(field_id)) is not None:
             raise KeyIdChangedError(f"the protection of column {name!r} was removed from the properties, and not through tablecrypt")
     if whole:
+        check_changed_sizes(before.properties, after.properties)
         check_layout(policy, after)
         for name, dropped in _taken_names(whole, after):
             raise ConfigurationError(
