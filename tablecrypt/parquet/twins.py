@@ -240,16 +240,19 @@ def end_of(elements: Sequence[Struct], at: int) -> int:
 
 def narrowed(elements: Sequence[Struct], field_id: int) -> list[Struct]:
     """Return a column with one field in it and nothing beside that; no node if the field is not there."""
-    if elements[0].optional_integer(SchemaElement.FIELD_ID) == field_id:
-        return list(elements)
-    at = 1
-    while at < len(elements):
-        end = end_of(elements, at)
-        if inner := narrowed(elements[at:end], field_id):
-            around = elements[0].copy()
-            around.set(SchemaElement.NUM_CHILDREN, thrift.I32, 1)
-            return [around, *inner]
-        at = end
+    # The nodes around the next one, and how many of their children are still to come. No recursion: a footer may nest them as it likes.
+    around: list[tuple[Struct, int]] = []
+    for at, element in enumerate(elements):
+        if element.optional_integer(SchemaElement.FIELD_ID) == field_id:
+            outer = [each.copy() for each, _ in around]
+            for each in outer:
+                each.set(SchemaElement.NUM_CHILDREN, thrift.I32, 1)
+            return [*outer, *elements[at : end_of(elements, at)]]
+        around.append((element, element.optional_integer(SchemaElement.NUM_CHILDREN) or 0))
+        while around and around[-1][1] == 0:
+            around.pop()
+            if around:
+                around[-1] = (around[-1][0], around[-1][1] - 1)
     return []
 
 

@@ -63,7 +63,7 @@ def test_java_answers_about_other_columns_and_fails_loudly_for_protected_ones(wa
     assert _one(java, "SELECT count(*) FROM TABLE") == [(ROWS,)]
     assert _one(java, "SELECT id, note FROM TABLE WHERE id = 305") == [(305, "note 4")]
     assert _one(java, "SELECT count(*) FROM TABLE WHERE note = 'note 3' AND id < 100") == [(14,)]
-    assert _one(java, "SELECT note, count(*), max(id) FROM TABLE GROUP BY note ORDER BY note LIMIT 1") == [("note 0", 58, 399)]
+    assert _one(java, "SELECT note, count(*), max(id) FROM TABLE GROUP BY note ORDER BY note LIMIT 1") == [("note 0", 572, 3997)]
     assert _one(java, "SELECT count(*) FROM TABLE a JOIN TABLE b ON a.id = b.id + 1 WHERE b.id >= 390") == [(9,)]
     assert _one(java, "SELECT person.age FROM TABLE WHERE id = 91") == [(1,)]
     assert _one(java, "SELECT count(*) FROM TABLE WHERE upper(note) = 'NOTE 0' AND _row_id IS NOT NULL") == [(58,)]
@@ -125,7 +125,7 @@ def test_java_reads_a_file_in_which_rows_were_blanked_without_the_column_keys(wa
     assert len(answer) == ROWS
     assert sorted(row["id"] for row in rows) == [each for each in range(ROWS) if each not in blanked]
     assert all((row["note"], row["age"]) == (f"note {row['id'] % 7}", row["id"] % 90) for row in rows)
-    counted = java.sql("SELECT count(*) AS rows FROM h.kept.blanked WHERE id = 399 OR id = 0")
+    counted = java.sql("SELECT count(*) AS rows FROM h.kept.blanked WHERE id = 3999 OR id = 0")
     assert counted is not None and counted.to_pylist() == [{"rows": 0}]
 
 

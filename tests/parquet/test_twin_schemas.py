@@ -35,14 +35,14 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tablecrypt.errors import TablecryptError
+from tablecrypt.errors import FormatError, TablecryptError
 from tablecrypt.keys.twin_schemas import TwinSchema
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.covers import empty_values
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import FileMetaData, SchemaElement, Struct
 from tablecrypt.parquet.twin_rewriting import TwinLayout
-from tablecrypt.parquet.twins import field_of_twin
+from tablecrypt.parquet.twins import end_of, field_of_twin, narrowed
 from tests.support.twin_files import ProtectedFile
 
 INNER: Final = 5
@@ -233,6 +233,19 @@ def test_fields_of_a_protected_struct_do_not_change_places() -> None:
     ):
         with pytest.raises(TablecryptError, match=r"does not have the shape|another type|is that of another file"):
             file.read(["person"], INNER, stored=stored)
+
+
+def test_structs_that_are_nested_without_end_are_no_recursion() -> None:
+    def node(children: int) -> Struct:
+        return Struct({SchemaElement.NUM_CHILDREN: thrift.Field(thrift.I32, children)})
+
+    inner = node(0)
+    inner.set(SchemaElement.FIELD_ID, thrift.I32, INNER)
+    schema = [*(node(1) for _ in range(50_000)), inner]
+    assert len(narrowed(schema, INNER)) == len(schema)
+    assert narrowed(schema, OUTER) == []
+    with pytest.raises(FormatError, match="no tree"):
+        end_of([node(2), inner], 0)
 
 
 def test_other_names_in_cover_and_twin_alike_change_nothing() -> None:
