@@ -321,7 +321,7 @@ def _schema_of_twin(cover: Sequence[Struct], twin: Sequence[Struct], field_id: i
     column = narrowed(cover, field_id)
     # What is bound is the cover's. The twin has nothing that could say otherwise: not even where a part of a struct belongs.
     alike = len(column) == len(twin) and all(
-        _encoded(one, _NOT_OF_A_TWIN) == _encoded(other, (SchemaElement.NAME,)) and (depth == 0 or _name(one) == _name(other))
+        _is_twin_of(one, other) and (depth == 0 or _name(one) == _name(other))
         for depth, (one, other) in enumerate(zip(column, twin, strict=True))
     )
     if not alike:
@@ -329,8 +329,23 @@ def _schema_of_twin(cover: Sequence[Struct], twin: Sequence[Struct], field_id: i
     return _twin_schema(column, location)
 
 
+def _is_twin_of(cover: Struct, twin: Struct) -> bool:
+    """Whether a node says the same of a twin as of its cover, whose field id it lacks."""
+    shown, hidden = cover.copy(without=_NOT_OF_A_TWIN), twin.copy(without=(SchemaElement.NAME,))
+    return shown.fields == hidden.fields or _encoded(shown) == _encoded(hidden)
+
+
 def _twin_schema(column: Sequence[Struct], location: str) -> TwinSchema:
-    return TwinSchema(tuple(map(_node, column)), tuple(_encoded(element, (SchemaElement.NAME,)) for element in column), location)
+    stored = tuple(tuple((field_id, field.kind, field.value) for field_id, field in element.fields.items()) for element in column)
+    nodes, encoded = _read_nodes(stored)
+    return TwinSchema(nodes, encoded, location)
+
+
+@lru_cache(maxsize=256)
+def _read_nodes(stored: tuple[tuple[tuple[int, int, thrift.Value], ...], ...]) -> tuple[tuple[TwinNode, ...], tuple[bytes, ...]]:
+    """Return what is bound of a column, by all that the footer says of it: the files of a table say the same."""
+    column = [Struct({field_id: thrift.Field(kind, value) for field_id, kind, value in fields}) for fields in stored]
+    return tuple(map(_node, column)), tuple(_encoded(element, (SchemaElement.NAME,)) for element in column)
 
 
 def _name(element: Struct) -> bytes:
