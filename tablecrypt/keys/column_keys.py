@@ -20,10 +20,14 @@ What a user writes, by name, and what a table's catalog turns into the above:
 
 The key metadata of a protected column in a Parquet file (ColumnCryptoMetaData), inside the encrypted footer:
 
-    version (1 byte) = 1 | length of the column key's id (1 byte) | id (UTF-8) | nonce (12) | DEK encrypted (16, 24 or 32) | tag (16)
+    version (1 byte) = 2 | length of the column key's id (1 byte) | id (UTF-8) | nonce (12) | DEK encrypted (16, 24 or 32) | tag (16)
 
-    key: the column key; AAD: "tablecrypt column DEK" | version (1) | length of the id (1) | id | field id (4, big endian) | the file's AAD
-    prefix. So the DEK of another file, of another column or of another table does not open in its place.
+    key: the column key; AAD: "tablecrypt column DEK" | version (1) | length of the id (1) | id | field id (4, big endian) | schema (32) |
+    the file's AAD prefix, where schema is the SHA-256 of the column's nodes in the footer: twin_schemas.py. So the DEK of another file, of
+    another column or of another table does not open in its place, nor beside a footer that says another type.
+
+    Version 1 is read and no longer written: its AAD has no schema. What the footer says of such a column is compared with the table's
+    schemas before the DEK is opened. The version is in the AAD, so that nobody makes one version of the other.
 
 Masks:
 
@@ -54,12 +58,15 @@ from pyiceberg.types import BinaryType, FixedType, IcebergType, ListType, MapTyp
 from tablecrypt._bytes import ByteReader
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, OVERHEAD, AesGcm
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, TamperedFileError
+from tablecrypt.keys.twin_schemas import FieldsOf, TwinSchema
 
 COLUMN_PREFIX: Final = "encryption.column."
 DECLARED_KEYS: Final = "encryption.column-keys"
 DECLARED_MASK_PREFIX: Final = "encryption.column-mask."
-LAYOUT_VERSION: Final = 1
+LAYOUT_VERSION: Final = 2
+UNBOUND_VERSION: Final = 1
+"""Of files from before version 2, which does not bind the column's schema."""
 
 _KEY_ID: Final = "key-id"
 _FORMER: Final = "former-key-id"
@@ -345,12 +352,14 @@ class ColumnKey:
     Attributes:
         field_id: the column's.
         secret: the DEK, 16, 24 or 32 bytes. Not in the repr; the object refuses to be pickled.
-        key_metadata: what the file's footer stores of it, as above.
+        column_key_id: of the column key that it is wrapped under.
+        key_metadata: returns what the footer of a file with this schema of the column stores of it, as above.
     """
 
     field_id: int
     secret: bytes = field(repr=False)
-    key_metadata: bytes
+    column_key_id: str
+    key_metadata: Callable[[TwinSchema], bytes] = field(repr=False)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ColumnKey is never pickled: it holds a key in the clear")
@@ -369,13 +378,14 @@ class ColumnKeys(Protocol):
         """
         ...
 
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
-        """Return the DEK of a column in the file with this AAD prefix.
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema) -> bytes:
+        """Return the DEK of a column in the file with this AAD prefix, whose footer says this of the column.
 
         Raises:
             ColumnKeyDeniedError: the KMS does not let this user use the column's master key.
             KeyNotFoundError: the table has no such column key: the column was shredded, or somebody removed the entry.
-            AuthenticationError, FormatError: it is another column's or file's, or was changed.
+            TamperedFileError: it is another column's or file's, or was changed; or the footer says another type than was written.
+            AuthenticationError, FormatError: an entry of encryption-keys was changed, or the bytes are no key metadata.
             KmsError: the KMS failed.
         """
         ...
@@ -398,9 +408,9 @@ def key_id_in(key_metadata: bytes) -> str:
     """Return the id of the column key under which a file's column key is.
 
     Raises:
-        FormatError: the bytes are no key metadata of a column of this version.
+        FormatError: the bytes are no key metadata of a column of a version that this release reads.
     """
-    return _split(key_metadata)[0]
+    return _split(key_metadata)[1]
 
 
 def wrap_dek(key_id: str, column_key: Secret, field_id: int, aad_prefix: bytes, dek: Secret, random: Callable[[int], bytes]) -> ColumnKey:
@@ -412,47 +422,72 @@ def wrap_dek(key_id: str, column_key: Secret, field_id: int, aad_prefix: bytes, 
         field_id: the column's.
         aad_prefix: the file's, never empty: nothing else tells one file from another.
         dek: fresh.
-        random: the source of the nonce.
+        random: the source of nonces.
     """
     if not aad_prefix:
         raise ConfigurationError("a file with protected columns needs an AAD prefix")
-    wrapped = AesGcm(column_key).encrypt(random(NONCE_LENGTH), dek.reveal(), _aad(key_id, field_id, aad_prefix))
-    return ColumnKey(field_id, dek.reveal(), _header(key_id) + wrapped)
+    header = _header(LAYOUT_VERSION, key_id)
+
+    def key_metadata(schema: TwinSchema) -> bytes:
+        return header + AesGcm(column_key).encrypt(random(NONCE_LENGTH), dek.reveal(), _aad(header, field_id, schema.digest(), aad_prefix))
+
+    return ColumnKey(field_id, dek.reveal(), key_id, key_metadata)
 
 
-def unwrap_dek(column_key: Secret, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
+def unwrap_dek(
+    column_key: Secret, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema, fields_of: FieldsOf = lambda field_id: ()
+) -> bytes:
     """Return the DEK that `wrap_dek` was given.
 
+    Args:
+        column_key: the key that it is under.
+        field_id: the column's.
+        key_metadata: what the footer stores.
+        aad_prefix: the file's.
+        schema: what the footer says of the column.
+        fields_of: what the table says, for version 1.
+
     Raises:
-        AuthenticationError: it is another column's or file's, or another key's, or was changed.
+        TamperedFileError: it is another column's or file's, or another key's, or was changed; or the footer says another type.
         FormatError: the bytes are no key metadata of a column.
     """
-    key_id, wrapped = _split(key_metadata)
+    version, key_id, wrapped = _split(key_metadata)
+    bound = schema.digest() if version == LAYOUT_VERSION else b""
+    # Nothing authenticates the schema of version 1: only what the table's own schemas would be written as is taken for true.
+    if version == UNBOUND_VERSION and not schema.is_of(fields_of):
+        raise TamperedFileError(
+            schema.location,
+            f"its footer says another type of the column with field id {field_id} than the table's schemas say",
+        )
     try:
-        return AesGcm(column_key).decrypt(wrapped, _aad(key_id, field_id, aad_prefix))
+        return AesGcm(column_key).decrypt(wrapped, _aad(_header(version, key_id), field_id, bound, aad_prefix))
     except AuthenticationError as error:
-        raise AuthenticationError(
+        raise TamperedFileError(
+            schema.location,
             f"the key of the column with field id {field_id} does not open under column key {key_id}: it is that of another file or "
-            "column, or was changed"
+            "column, or it was changed, or the type of the column in the footer",
         ) from error
 
 
-def _header(key_id: str) -> bytes:
+def _header(version: int, key_id: str) -> bytes:
     encoded = key_id.encode()
     if not 0 < len(encoded) <= _LONGEST_ID:
         raise FormatError(f"a column key's id has 1 to {_LONGEST_ID} bytes, not {len(encoded)}")
-    return bytes([LAYOUT_VERSION, len(encoded)]) + encoded
+    return bytes([version, len(encoded)]) + encoded
 
 
-def _aad(key_id: str, field_id: int, aad_prefix: bytes) -> bytes:
-    return _AAD + _header(key_id) + struct.pack(">I", field_id) + aad_prefix
+def _aad(header: bytes, field_id: int, bound: bytes, aad_prefix: bytes) -> bytes:
+    return _AAD + header + struct.pack(">I", field_id) + bound + aad_prefix
 
 
-def _split(key_metadata: bytes) -> tuple[str, bytes]:
+def _split(key_metadata: bytes) -> tuple[int, str, bytes]:
+    """Return the version, the column key's id, and the wrapped DEK."""
     reader = ByteReader(key_metadata, "a column's key metadata")
     version = reader.number(1)
-    if version != LAYOUT_VERSION:
-        raise FormatError(f"a column's key metadata has layout version {version}; this release reads version {LAYOUT_VERSION}")
+    if version not in (LAYOUT_VERSION, UNBOUND_VERSION):
+        raise FormatError(
+            f"a column's key metadata has layout version {version}; this release reads versions {UNBOUND_VERSION} and {LAYOUT_VERSION}"
+        )
     try:
         key_id = reader.take(reader.number(1)).decode()
     except UnicodeDecodeError as error:
@@ -460,4 +495,4 @@ def _split(key_metadata: bytes) -> tuple[str, bytes]:
     wrapped = reader.rest()
     if not key_id or len(wrapped) - OVERHEAD not in KEY_LENGTHS:
         raise FormatError(f"a column's key metadata ends with {len(wrapped)} bytes, which are no wrapped key")
-    return key_id, wrapped
+    return version, key_id, wrapped

@@ -48,6 +48,7 @@ from pydantic import Field
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt.errors import FormatError, KeyNotFoundError, column_shown
+from tablecrypt.keys.twin_schemas import FieldsOf
 
 KEY_TIMESTAMP: Final = "KEY_TIMESTAMP"
 COLUMN_KEK: Final = "tablecrypt.column-kek"
@@ -179,11 +180,18 @@ class KeyRing:
     Args:
         entries: those of the metadata.
         name_of: returns a column's name by its field id, for messages.
+        fields_of: returns what a column is, and was in earlier schemas, by its field id: for files that do not bind it themselves.
     """
 
-    def __init__(self, entries: Iterable[EncryptedKey] = (), name_of: Callable[[int], str | None] = lambda field_id: None) -> None:
+    def __init__(
+        self,
+        entries: Iterable[EncryptedKey] = (),
+        name_of: Callable[[int], str | None] = lambda field_id: None,
+        fields_of: FieldsOf = lambda field_id: (),
+    ) -> None:
         self._entries = {entry.key_id: entry for entry in entries}
         self.name_of = name_of
+        self.fields_of = fields_of
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -208,7 +216,7 @@ class KeyRing:
 
     def with_others(self, entries: Iterable[EncryptedKey]) -> KeyRing:
         """Return a ring that has these entries too, where it has none of their ids."""
-        return KeyRing(({entry.key_id: entry for entry in entries} | self._entries).values(), self.name_of)
+        return KeyRing(({entry.key_id: entry for entry in entries} | self._entries).values(), self.name_of, self.fields_of)
 
     def column(self, field_id: int) -> str:
         """Return how messages name a column."""

@@ -18,6 +18,7 @@ from tablecrypt.errors import ConfigurationError, KeyIdChangedError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, ProtectedColumn, key_id_in, unwrap_dek, wrap_dek
 from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.twin_schemas import TwinSchema
 
 _MASK_KEY_OF: Final = b"tablecrypt column mask 1"
 
@@ -41,11 +42,11 @@ class TableColumnKeys:
         """Return a fresh key for each of these columns in the file with this AAD prefix."""
         return {field_id: self._generated(field_id, aad_prefix) for field_id in field_ids}
 
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
-        """Return the DEK of a column in the file with this AAD prefix."""
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema) -> bytes:
+        """Return the DEK of a column in the file with this AAD prefix and this schema of the column."""
         named = self._policy.master_keys(field_id)
         key = self._maker.column_key(self._ring, key_id_in(key_metadata), field_id, named)
-        return unwrap_dek(key, field_id, key_metadata, aad_prefix)
+        return unwrap_dek(key, field_id, key_metadata, aad_prefix, schema, self._ring.fields_of)
 
     def check_readable(self, field_ids: Iterable[int]) -> None:
         """Return if this user may open the column keys of all these columns. Of one without keys a new one tells, which is not kept."""

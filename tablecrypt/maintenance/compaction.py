@@ -29,7 +29,7 @@ from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, ManifestContent
-from pyiceberg.table import ALWAYS_TRUE, Table
+from pyiceberg.table import ALWAYS_TRUE, Table, TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
@@ -61,6 +61,7 @@ from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.layout import check_sort_columns
+from tablecrypt.table.protection.sizes import check_size
 from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
@@ -166,6 +167,9 @@ def compact(
     if sorter is not None and partial_progress is not None:
         raise ConfigurationError("partial_progress commits group by group, and sort_by orders rows across groups: leave one of them out")
     size = target_file_size_of(table.metadata.properties) if target_file_size is None else target_file_size
+    check_size(
+        TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, {**table.metadata.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: size}
+    )
     rules = CompactionRules(size, min_input_files, delete_ratio, rewrite_all, apply_deletes)
     compaction = Compaction.plan(table, where, branch, rules, order, partial_progress)
     if dry_run:

@@ -187,6 +187,7 @@ class PlacedChunk:
         path: of the column that it becomes.
         pages: of the chunk, where they are to be written otherwise than the source has them.
         left_out: fields of its ColumnMetaData.
+        is_hidden: whether the footer, which others open, says nothing of its length before compression.
         has_pages_alone: whether it has no bloom filter and no index, so that its source is needed no more once its pages are written.
     """
 
@@ -195,6 +196,7 @@ class PlacedChunk:
     pages: Iterable[Page] | None = None
     left_out: tuple[int, ...] = ()
     has_pages_alone: bool = False
+    is_hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +321,7 @@ class ModularWriter:
             start = self._sink.position
             self.group_starts.append(start)
             chunks = [self._write_pages(each, column) for column, each in enumerate(placed)]
-            self._groups.append(self._row_group(old_group, chunks, Span(start, self._sink.position - start)))
+            self._groups.append(self._row_group(old_group, placed, chunks, Span(start, self._sink.position - start)))
             for each, chunk in zip(placed, chunks, strict=True):
                 if each.has_pages_alone:
                     self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.path)
@@ -344,10 +346,11 @@ class ModularWriter:
         ordinals = ModuleOrdinals(len(self._groups), column, ".".join(placed.path))
         return write_pages(self._sink, self._encryption.cipher(placed.path), placed, ordinals)
 
-    def _row_group(self, old: Struct, chunks: list[NewChunk], span: Span) -> Struct:
+    def _row_group(self, old: Struct, placed: Sequence[PlacedChunk], chunks: list[NewChunk], span: Span) -> Struct:
         group = old.copy()
         group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.struct for chunk in chunks])
-        uncompressed = sum(chunk.metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) for chunk in chunks)
+        shown = [chunk for each, chunk in zip(placed, chunks, strict=True) if not each.is_hidden]
+        uncompressed = sum(chunk.metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) for chunk in shown)
         group.set(RowGroup.TOTAL_BYTE_SIZE, thrift.I64, uncompressed)
         group.set(RowGroup.FILE_OFFSET, thrift.I64, span.start)
         group.set(RowGroup.TOTAL_COMPRESSED_SIZE, thrift.I64, span.length)

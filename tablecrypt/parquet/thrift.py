@@ -229,10 +229,29 @@ class FileMetaData:
 class SchemaElement:
     """A node of the schema, which is a tree written depth first."""
 
+    TYPE: Final = 1
+    TYPE_LENGTH: Final = 2
     REPETITION_TYPE: Final = 3
     NAME: Final = 4
     NUM_CHILDREN: Final = 5
+    CONVERTED_TYPE: Final = 6
+    SCALE: Final = 7
+    PRECISION: Final = 8
     FIELD_ID: Final = 9
+    LOGICAL_TYPE: Final = 10
+
+
+class LogicalType:
+    """What the values of a column mean: one of these, each a struct."""
+
+    STRING: Final = 1
+    DECIMAL: Final = 5
+    DATE: Final = 6
+    TIME: Final = 7
+    TIMESTAMP: Final = 8
+    INTEGER: Final = 10
+    UNKNOWN: Final = 11
+    UUID: Final = 14
 
 
 class RowGroup:
@@ -304,12 +323,20 @@ class PageHeader:
     COMPRESSED_PAGE_SIZE: Final = 3
     CRC: Final = 4
     DATA_PAGE_HEADER: Final = 5
+    DATA_PAGE_HEADER_V2: Final = 8
 
 
 class DataPageHeader:
     """Of a data page of version 1."""
 
     ENCODING: Final = 2
+    STATISTICS: Final = 5
+
+
+class DataPageHeaderV2:
+    """Of a data page of version 2."""
+
+    STATISTICS: Final = 8
 
 
 class Encoding:
@@ -384,4 +411,9 @@ FILE_META_DATA_SHAPE: Final[Shape] = {
 }
 FOOTER_CRYPTO_SHAPE: Final[Shape] = {FileMetaData.ENCRYPTION_ALGORITHM: ALGORITHM_SHAPE}
 """Of a footer that is not authenticated yet: only what authenticating it takes."""
+LOGICAL_TYPE_SHAPE: Final[Shape] = {
+    **dict.fromkeys(range(1, 32), FLAT),
+    LogicalType.TIME: {2: dict.fromkeys(range(1, 4), FLAT)},
+    LogicalType.TIMESTAMP: {2: dict.fromkeys(range(1, 4), FLAT)},
+}
 OFFSET_INDEX_SHAPE: Final[Shape] = {OffsetIndex.PAGE_LOCATIONS: FLAT}

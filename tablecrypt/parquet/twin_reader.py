@@ -14,7 +14,8 @@ What is checked of a file before any of it is read:
 
     each twin has the shape of a column with its field id, and every leaf of a protected column has its twin (twins.py)
     each twin is under a key of its own, and everything else under the file's
-    the key metadata of a twin opens for this file and this field: whoever puts a twin of another file or field there is found out here
+    the key metadata of a twin opens for this file, this field and its schema in the footer: whoever puts a twin of another file or field
+    there, or says that its bytes are of another type, is found out here
 
 Raises TamperedFileError, FormatError; KeyNotFoundError, AuthenticationError and KMS errors from the column keys.
 
@@ -36,6 +37,7 @@ import pyarrow as pa
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.keys.twin_schemas import TwinSchema
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.covers import is_error_cover, nulls_of_error_cover
@@ -45,8 +47,8 @@ from tablecrypt.parquet.layout import Chunk, FileCiphers, FileLayout, RowGroupLa
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.one_key import counted_keys
 from tablecrypt.parquet.storage import FileView, Sink, Source
-from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
-from tablecrypt.parquet.twins import Twin, check_twin_keys, leaves_of, twin_under_key, twins_among
+from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
+from tablecrypt.parquet.twins import Twin, check_twin_keys, leaves_of, twin_schemas, twin_under_key, twins_among
 
 _NOT_IN_A_COVER: Final = (
     ColumnChunk.OFFSET_INDEX_OFFSET,
@@ -69,13 +71,13 @@ class TwinAccess:
         protected: field ids of all of them.
         opened: of those whose values are wanted, and may be had.
         hidden: of those that are wanted, and whose covers are read.
-        unwrap: returns the DEK of a twin: field id, key metadata, AAD prefix of the file.
+        unwrap: returns the DEK of a twin: field id, key metadata, AAD prefix of the file, what its footer says of the column.
     """
 
     protected: frozenset[int]
     opened: frozenset[int]
     hidden: frozenset[int]
-    unwrap: Callable[[int, bytes, bytes], bytes]
+    unwrap: Callable[[int, bytes, bytes, TwinSchema], bytes]
 
 
 class TwinFile:
@@ -104,6 +106,8 @@ class TwinFile:
         with described(footer.location, "the schema in the footer"):
             leaves = leaves_of(self.layout.metadata.structs(FileMetaData.SCHEMA))
         self.twins = twins_among(leaves, footer.location)
+        with described(footer.location, "the schema in the footer"):
+            self._schemas = twin_schemas(self.layout.metadata.structs(FileMetaData.SCHEMA), self.twins, footer.location)
         self.protected = frozenset(twin.field_id for twin in self.twins)
         self._check_keys(len(leaves))
         self.masks = frozenset(twin.field_id for twin in self.twins if twin.field_id in access.hidden and not self._is_error_cover(twin))
@@ -136,7 +140,7 @@ class TwinFile:
         twin = twin_under_key(path, key_metadata, self.layout.location)
         known = self._known.get(twin)
         if known is None:
-            known = Secret(self._access.unwrap(*twin, self._key_metadata.aad_prefix))
+            known = Secret(self._access.unwrap(*twin, self._key_metadata.aad_prefix, self._schemas[twin[0]]))
             self._known[twin] = known
         return known
 
@@ -176,6 +180,9 @@ class TwinView(FileView):
         # A reader that takes a chunk in pieces has it decrypted once.
         self._last: tuple[_Space, memoryview] | None = None
         self.first_bytes = [group[0].pages.start for group in layout.row_groups]
+        elements = layout.metadata.structs(FileMetaData.SCHEMA)
+        leaves = [element for element in elements[1:] if not element.optional_integer(SchemaElement.NUM_CHILDREN)]
+        self._types = [element.optional_integer(SchemaElement.TYPE) for element in leaves]
         groups = zip(layout.metadata.structs(FileMetaData.ROW_GROUPS), layout.row_groups, strict=True)
         metadata = layout.metadata.copy()
         metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, [self._row_group(group, chunks, replaced) for group, chunks in groups])
@@ -223,6 +230,11 @@ class TwinView(FileView):
             encoded[cover] = self._opened(chunks[cover], chunks[values]).encode()
         copy = group.copy()
         copy.set(RowGroup.COLUMNS, thrift.LIST, encoded)
+        # The footer leaves twins out of it, and how much is read ahead follows from it.
+        opened = [
+            chunks[twin].metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) for cover, twin in replaced.items() if twin != cover
+        ]
+        copy.set(RowGroup.TOTAL_BYTE_SIZE, thrift.I64, group.integer(RowGroup.TOTAL_BYTE_SIZE) + sum(opened))
         return copy
 
     def _opened(self, cover: Chunk, values: Chunk) -> Struct:
@@ -230,9 +242,10 @@ class TwinView(FileView):
         metadata = values.metadata.copy(without=_NOT_IN_METADATA)
         with described(values.location, f"the metadata of {values.ordinals}"):
             covered = cover.metadata
-            same = metadata.integer(ColumnMetaData.TYPE) == covered.integer(ColumnMetaData.TYPE)
-        if not same:
-            raise TamperedFileError(values.location, f"{values.ordinals} is of another type than its cover")
+            # The schema's, too: key metadata binds what it says, and Arrow decodes pages by it.
+            kinds = {metadata.integer(ColumnMetaData.TYPE), covered.integer(ColumnMetaData.TYPE), self._types[cover.ordinals.column]}
+        if len(kinds) != 1:
+            raise TamperedFileError(values.location, f"{values.ordinals} is of another type than its cover, or than the schema says")
         span = Span(max(self._end, self._file.length) + _GAP, values.pages.length)
         self._spaces.append(_Space(span, partial(nulls_of_error_cover if values is cover else decrypt_chunk, values)))
         self._end = span.end

@@ -6,8 +6,9 @@
     a cover and a twin   the column unprotected      (no twin)                       the twin's
     another column       that column                 (no twin)                       its own
 
-Pages go from the old file into the new one as they are: decrypted, so authenticated, and encrypted under the key of the column that they
-become part of. Values are decoded for a cover that is made, of its column alone and one row group at a time.
+Pages go from the old file into the new one as they are, those of twins without the statistics in their headers: decrypted, so
+authenticated, and encrypted under the key of the column that they become part of. Indexes and bloom filters go with all but twins. Values
+are decoded for a cover that is made, of its column alone and one row group at a time.
 
     old    ssn     | note              │ __protected__.4        salary unprotected, ssn protected so far
            cover   | column            │ twin
@@ -37,6 +38,7 @@ import pyarrow.parquet as pq
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError
+from tablecrypt.keys.twin_schemas import TwinSchema
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.covers import error_cover_pages, is_error_cover, placeholder
 from tablecrypt.parquet.footer import described
@@ -46,7 +48,23 @@ from tablecrypt.parquet.module_writer import STRIPPED, FileEncryption, ModularWr
 from tablecrypt.parquet.storage import Sink, Source, source_of
 from tablecrypt.parquet.thrift import FLAT, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
 from tablecrypt.parquet.twin_columns import Replacement, covered, path_to
-from tablecrypt.parquet.twins import Leaf, Twin, check_twin_keys, leaves_of, no_column_key, twin_name, twin_under_key, twins_among
+from tablecrypt.parquet.twins import (
+    Leaf,
+    Twin,
+    check_twin_keys,
+    end_of,
+    field_of_twin,
+    leaves_of,
+    narrowed,
+    no_column_key,
+    pages_of_twin,
+    schema_of_field,
+    subtree,
+    twin_name,
+    twin_schemas,
+    twin_under_key,
+    twins_among,
+)
 
 TwinKeyOf = Callable[[int, bytes], Secret]
 """Returns the DEK of a twin: field id, key metadata. Raises what its key service raises."""
@@ -64,11 +82,13 @@ class StoredTwins:
         columns: the field ids in its schema.
         keys: the twins that it has: field id and key metadata, each once. Those of a file without rows have none.
         masked: the field ids of those whose covers hold masked values.
+        schemas: by field id, what key metadata binds of the columns with twins, and of those that were asked for.
     """
 
     columns: frozenset[int]
     keys: tuple[tuple[int, bytes], ...]
     masked: frozenset[int]
+    schemas: Mapping[int, TwinSchema]
 
     @property
     def protected(self) -> frozenset[int]:
@@ -96,6 +116,7 @@ class TwinLayout:
         file: its layout.
         leaves: its columns.
         twins: those that are twins.
+        schemas: by field id, what key metadata binds of them.
     """
 
     def __init__(self, source: Source, key_metadata: StandardKeyMetadata, twin_key: TwinKeyOf | None = None) -> None:
@@ -105,17 +126,27 @@ class TwinLayout:
         with described(source.location, "the schema in the footer"):
             self.leaves = leaves_of(self.schema)
         self.twins = twins_among(self.leaves, source.location)
+        with described(source.location, "the schema in the footer"):
+            self.schemas = twin_schemas(self.schema, self.twins, source.location)
         check_twin_keys(self.file, self.twins)
 
-    def stored(self) -> StoredTwins:
-        """Return what the file says of protected columns."""
+    def stored(self, wanted: Collection[int] = ()) -> StoredTwins:
+        """Return what the file says of protected columns.
+
+        Args:
+            wanted: field ids of columns that are to have twins.
+        """
         keys = dict.fromkeys(
             (twin.field_id, chunks[twin.twin].key_metadata or b"") for twin in self.twins for chunks in self.file.row_groups
         )
         without_rows = {(twin.field_id, b""): None for twin in self.twins if not self.file.row_groups}
         columns = frozenset(each for leaf in self.leaves for each in leaf.field_ids)
         masked = frozenset(twin.field_id for twin in self.twins if self.has_masks(twin))
-        return StoredTwins(columns, tuple({**keys, **without_rows}), masked)
+        return StoredTwins(columns, tuple({**keys, **without_rows}), masked, {**self._schemas_of(wanted), **self.schemas})
+
+    def _schemas_of(self, wanted: Collection[int]) -> dict[int, TwinSchema]:
+        tops = {each: leaf.path[0] for leaf in self.leaves if leaf.twin_of is None for each in leaf.field_ids if each in wanted}
+        return {each: schema_of_field(self.schema, top, each, self.file.location) for each, top in tops.items() if each not in self.schemas}
 
     def has_masks(self, twin: Twin) -> bool:
         """Whether the cover holds masked values."""
@@ -184,7 +215,7 @@ def decoded_columns(old: TwinLayout, group: Struct, chunks: RowGroupLayout, top:
         ordinals: of the leaves.
     """
     leaves = iter([ordinal for ordinal, leaf in enumerate(old.leaves) if leaf.path[0] == top])
-    schema = _with_leaves(_subtree(old.schema, top), leaves, frozenset(ordinals))
+    schema = _with_leaves(subtree(old.schema, top), leaves, frozenset(ordinals))
     return _decoded(old, group, schema, [PlacedChunk(chunks[ordinal], chunks[ordinal].path, has_pages_alone=True) for ordinal in ordinals])
 
 
@@ -192,7 +223,7 @@ def footer_of(old: TwinLayout, shown: Sequence[int]) -> Struct:
     """Return the footer of a file with some of its columns, whole top-level ones, and without row groups."""
     tops = dict.fromkeys(old.leaves[ordinal].path[0] for ordinal in shown)
     footer = old.file.metadata.copy(without=(FileMetaData.COLUMN_ORDERS, FileMetaData.ROW_GROUPS))
-    footer.set(FileMetaData.SCHEMA, thrift.LIST, [_root(old, len(tops)), *(each for top in tops for each in _subtree(old.schema, top))])
+    footer.set(FileMetaData.SCHEMA, thrift.LIST, [_root(old, len(tops)), *(each for top in tops for each in subtree(old.schema, top))])
     with described(old.file.location, "the footer"):
         orders = _structs(old.file.metadata, FileMetaData.COLUMN_ORDERS)
     if len(orders) == len(old.leaves):
@@ -262,6 +293,11 @@ class _Rewriting:
         made: dict[int, Iterator[PlacedChunk]] = {}
         placed: list[PlacedChunk] = []
         for column in self._columns:
+            if field_of_twin(column.path[0]) is not None:
+                # An index and a bloom filter tell of lengths and counts by their own length, as statistics in page headers do.
+                chunk = chunks[column.source]
+                placed.append(PlacedChunk(chunk, column.path, pages_of_twin(chunk), has_pages_alone=True, is_hidden=True))
+                continue
             if column.cover_of is None:
                 placed.append(PlacedChunk(chunks[column.source], column.path))
                 continue
@@ -296,7 +332,7 @@ class _Rewriting:
 
     def _decoded(self, field_id: int, group: Struct, columns: Sequence[PlacedChunk]) -> pa.Table:
         """Return the values of a field in one row group, and of its siblings nothing."""
-        return _decoded(self._old, group, _narrowed(_subtree(self._old.schema, columns[0].path[0]), field_id), columns)
+        return _decoded(self._old, group, narrowed(subtree(self._old.schema, columns[0].path[0]), field_id), columns)
 
     def _footer(self) -> Struct:
         old = self._old
@@ -304,10 +340,10 @@ class _Rewriting:
         if [column.path for column in self._columns] == [leaf.path for leaf in old.leaves]:
             return footer
         tops = dict.fromkeys(old.leaves[ordinal].path[0] for ordinal in self._shown)
-        elements = [element for top in tops for element in _subtree(old.schema, top)]
+        elements = [element for top in tops for element in subtree(old.schema, top)]
         for field_id in self._covers:
             top = old.leaves[self._leaves_of(field_id)[0]].path[0]
-            elements += _as_twin(_narrowed(_subtree(old.schema, top), field_id), field_id)
+            elements += _as_twin(narrowed(subtree(old.schema, top), field_id), field_id)
         footer.set(FileMetaData.SCHEMA, thrift.LIST, [_root(old, len(tops) + len(self._covers)), *elements])
         with described(old.file.location, "the footer"):
             self._describe(footer)
@@ -351,48 +387,13 @@ def _structs(footer: Struct, field_id: int) -> list[Struct]:
     return thrift_reader.decode(Struct({field_id: footer.fields[field_id]}).encode(), {field_id: FLAT}).structs(field_id)
 
 
-def _subtree(elements: Sequence[Struct], top: str) -> list[Struct]:
-    """Return the nodes of a top-level column."""
-    at = 1
-    while at < len(elements):
-        end = _end(elements, at)
-        if elements[at].binary(SchemaElement.NAME) == top.encode():
-            return list(elements[at:end])
-        at = end
-    raise FormatError(f"its schema has no column {top}")
-
-
-def _end(elements: Sequence[Struct], at: int) -> int:
-    """Return where the nodes of a column end that begins at a position."""
-    left = 1
-    while left:
-        left += (elements[at].optional_integer(SchemaElement.NUM_CHILDREN) or 0) - 1
-        at += 1
-    return at
-
-
-def _narrowed(elements: Sequence[Struct], field_id: int) -> list[Struct]:
-    """Return a column with one field in it and nothing beside that; no node if the field is not there."""
-    if elements[0].optional_integer(SchemaElement.FIELD_ID) == field_id:
-        return list(elements)
-    at = 1
-    while at < len(elements):
-        end = _end(elements, at)
-        if inner := _narrowed(elements[at:end], field_id):
-            around = elements[0].copy()
-            around.set(SchemaElement.NUM_CHILDREN, thrift.I32, 1)
-            return [around, *inner]
-        at = end
-    return []
-
-
 def _with_leaves(elements: Sequence[Struct], leaves: Iterator[int], kept: Collection[int]) -> list[Struct]:
     """Return a column with some of its leaves; no node if it has none of them. `leaves` yields the ordinals of all, in their order."""
     if not elements[0].optional_integer(SchemaElement.NUM_CHILDREN):
         return list(elements) if next(leaves) in kept else []
     at, children = 1, []
     while at < len(elements):
-        end = _end(elements, at)
+        end = end_of(elements, at)
         children.append(_with_leaves(elements[at:end], leaves, kept))
         at = end
     there = [child for child in children if child]

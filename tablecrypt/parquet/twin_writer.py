@@ -14,7 +14,7 @@ Raises what UniformParquetWriter raises, and ConfigurationError for a protected 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from tablecrypt._bytes import flat_view
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
+from tablecrypt.keys.twin_schemas import TwinSchema
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.covers import error_cover_chunk, make_error_covers, placeholder
 from tablecrypt.parquet.footer import TAIL_LENGTH, encrypted_footer
@@ -34,7 +35,7 @@ from tablecrypt.parquet.modules import ModuleOrdinals
 from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnMetaData, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.twin_columns import Replacement, covered, path_to, twin_column, twin_field
-from tablecrypt.parquet.twins import check_names, leaves_of, twin_name, twins_among
+from tablecrypt.parquet.twins import check_names, leaves_of, pages_of_twin, twin_name, twin_schemas, twins_among
 from tablecrypt.parquet.uniform import UniformParquetWriter
 
 if TYPE_CHECKING:
@@ -51,13 +52,13 @@ class ProtectedField:
     Attributes:
         field_id: in the metadata of the Arrow schema.
         key: of the twin, 16, 24 or 32 bytes.
-        key_metadata: what the footer stores of the key.
+        key_metadata: returns what the footer stores of the key, which binds the schema of the column.
         mask: makes what the cover holds; None for an error cover.
     """
 
     field_id: int
     key: Secret
-    key_metadata: bytes
+    key_metadata: Callable[[TwinSchema], bytes]
     mask: Replacement | None = None
 
 
@@ -88,6 +89,7 @@ class TwinParquetWriter:
         self._described = self._empty_file(schema)
         self._leaves = leaves_of(self._described.structs(FileMetaData.SCHEMA))
         self._twins = twins_among(self._leaves, _LOCATION)
+        schemas = twin_schemas(self._described.structs(FileMetaData.SCHEMA), self._twins, _LOCATION)
         self._error_covers = sorted(twin.cover for twin in self._twins if self._fields[twin.field_id].mask is None)
         with_dictionary, self._twin_options = self._dictionaries(options.get("use_dictionary", True))
         self._uniform = UniformParquetWriter(self._sink, schema, key_metadata, **{**options, "use_dictionary": with_dictionary})
@@ -97,7 +99,7 @@ class TwinParquetWriter:
                 key_metadata.encryption_key,
                 {twin_name(field.field_id): field.key for field in fields},
                 key_metadata.aad_prefix,
-                column_key_metadata={twin_name(field.field_id): field.key_metadata for field in fields},
+                column_key_metadata={twin_name(field.field_id): field.key_metadata(schemas[field.field_id]) for field in fields},
             ),
             _LOCATION,
             secrets.token_bytes,
@@ -151,7 +153,7 @@ class TwinParquetWriter:
                 write_pages(
                     sink,
                     self._encryption.cipher(chunk.path),
-                    PlacedChunk(chunk, chunk.path),
+                    PlacedChunk(chunk, chunk.path, pages_of_twin(chunk)),
                     ModuleOrdinals(row_group, twin.twin, self._path(twin.twin)),
                 )
                 for twin, chunk in pairs
@@ -191,11 +193,9 @@ class TwinParquetWriter:
         for chunk in twins:
             self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.path)
             chunks.append(chunk.struct.encode())
-        for total, of_a_chunk in (
-            (RowGroup.TOTAL_BYTE_SIZE, ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE),
-            (RowGroup.TOTAL_COMPRESSED_SIZE, ColumnMetaData.TOTAL_COMPRESSED_SIZE),
-        ):
-            copy.set(total, thrift.I64, group.integer(total) + sum(chunk.metadata.integer(of_a_chunk) for chunk in twins))
+        # Where twins end is seen anyway. How long their values are before compression is not: total_byte_size stays that of the others.
+        stored = sum(chunk.metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE) for chunk in twins)
+        copy.set(RowGroup.TOTAL_COMPRESSED_SIZE, thrift.I64, group.integer(RowGroup.TOTAL_COMPRESSED_SIZE) + stored)
         copy.set(RowGroup.COLUMNS, thrift.LIST, chunks)
         return copy
 

@@ -13,7 +13,8 @@ under a column key, as the specification has it:
 So a reader that knows nothing of this reads, filters and counts every other column: it skips a column without a field id, and asks nothing
 of one that it skips. A twin has the levels of its cover, which is why its pages can be read in the cover's place (twin_reader.py).
 
-A twin is bound to the file and the field by its key metadata, and to row group and column by the AAD of its modules.
+A twin is bound to the file, the field and its own schema by its key metadata, and to row group and column by the AAD of its modules. The
+nodes of a twin in the schema are those of its cover, but for field ids and the first name: `twin_schemas` compares them.
 
 Specification: Apache Parquet, "Parquet Modular Encryption", section 5; parquet.thrift, SchemaElement.
 """
@@ -21,18 +22,50 @@ Specification: Apache Parquet, "Parquet Modular Encryption", section 5; parquet.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.parquet.layout import FileLayout, leaf_paths
-from tablecrypt.parquet.thrift import SchemaElement, Struct
+from tablecrypt.keys.twin_schemas import REQUIRED, TwinNode, TwinSchema
+from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
+from tablecrypt.parquet.layout import Chunk, FileLayout, leaf_paths
+from tablecrypt.parquet.thrift import (
+    FLAT,
+    LOGICAL_TYPE_SHAPE,
+    DataPageHeader,
+    DataPageHeaderV2,
+    LogicalType,
+    PageHeader,
+    SchemaElement,
+    Struct,
+)
 
 TWIN_PREFIX: Final = "__protected__."
 _TWIN: Final = re.compile(re.escape(TWIN_PREFIX) + "([1-9][0-9]{0,9})")
 _OPTIONAL: Final = 1
 _REPEATED: Final = 2
+_UNITS: Final = {1: "MILLIS", 2: "MICROS", 3: "NANOS"}
+_LOGICAL: Final = {LogicalType.STRING: "STRING", LogicalType.DATE: "DATE", LogicalType.UNKNOWN: "UNKNOWN", LogicalType.UUID: "UUID"}
+_CONVERTED: Final = {
+    0: "STRING",
+    6: "DATE",
+    7: "TIME(MILLIS)",
+    8: "TIME(MICROS)",
+    9: "TIMESTAMP(MILLIS, UTC)",
+    10: "TIMESTAMP(MICROS, UTC)",
+    17: "INTEGER(32, signed)",
+    18: "INTEGER(64, signed)",
+}
+_STATISTICS: Final = {
+    PageHeader.DATA_PAGE_HEADER: DataPageHeader.STATISTICS,
+    PageHeader.DATA_PAGE_HEADER_V2: DataPageHeaderV2.STATISTICS,
+}
+_CONVERTED_DECIMAL: Final = 5
+_FIXED_LENGTH: Final = 7
+_NOT_OF_A_TWIN: Final = (SchemaElement.NAME, SchemaElement.FIELD_ID)
 
 
 def twin_name(field_id: int) -> str:
@@ -153,6 +186,76 @@ def twins_among(leaves: Sequence[Leaf], location: str) -> list[Twin]:
     return twins
 
 
+def twin_schemas(elements: Sequence[Struct], twins: Iterable[Twin], location: str) -> dict[int, TwinSchema]:
+    """Return what a footer says of the columns with twins, by field id: what their key metadata binds.
+
+    Args:
+        elements: the schema, which is a tree.
+        twins: as `twins_among` found them.
+        location: names the file in errors.
+
+    Raises:
+        TamperedFileError: it says something else of a twin than of its cover.
+    """
+    first = {twin.field_id: twin for twin in reversed(list(twins))}
+    if not first:
+        return {}
+    tops = _top_of_each_leaf(elements)
+    return {field_id: _schema_of_twin(tops[twin.cover], tops[twin.twin], field_id, location) for field_id, twin in first.items()}
+
+
+def schema_of_field(elements: Sequence[Struct], top: str, field_id: int, location: str) -> TwinSchema:
+    """Return what key metadata is to bind of a column that is to have a twin.
+
+    Args:
+        elements: the schema, which is a tree.
+        top: the top-level column that the field is, or lies in.
+        field_id: of the field.
+        location: names the file in errors.
+    """
+    return _twin_schema(narrowed(subtree(elements, top), field_id), location)
+
+
+def subtree(elements: Sequence[Struct], top: str) -> list[Struct]:
+    """Return the nodes of a top-level column."""
+    at = 1
+    while at < len(elements):
+        end = end_of(elements, at)
+        if elements[at].binary(SchemaElement.NAME) == top.encode():
+            return list(elements[at:end])
+        at = end
+    raise FormatError(f"its schema has no column {top}")
+
+
+def end_of(elements: Sequence[Struct], at: int) -> int:
+    """Return where the nodes of a column end that begins at a position. FormatError where the schema ends before."""
+    left = 1
+    while left:
+        if at >= len(elements):
+            raise FormatError("its schema is no tree")
+        left += (elements[at].optional_integer(SchemaElement.NUM_CHILDREN) or 0) - 1
+        at += 1
+    return at
+
+
+def narrowed(elements: Sequence[Struct], field_id: int) -> list[Struct]:
+    """Return a column with one field in it and nothing beside that; no node if the field is not there."""
+    # The nodes around the next one, and how many of their children are still to come. No recursion: a footer may nest them as it likes.
+    around: list[tuple[Struct, int]] = []
+    for at, element in enumerate(elements):
+        if element.optional_integer(SchemaElement.FIELD_ID) == field_id:
+            outer = [each.copy() for each, _ in around]
+            for each in outer:
+                each.set(SchemaElement.NUM_CHILDREN, thrift.I32, 1)
+            return [*outer, *elements[at : end_of(elements, at)]]
+        around.append((element, element.optional_integer(SchemaElement.NUM_CHILDREN) or 0))
+        while around and around[-1][1] == 0:
+            around.pop()
+            if around:
+                around[-1] = (around[-1][0], around[-1][1] - 1)
+    return []
+
+
 def check_twin_keys(layout: FileLayout, twins: Collection[Twin]) -> None:
     """Check that each twin is under a key of its own, and everything else under the file's.
 
@@ -180,6 +283,19 @@ def no_column_key(path: Sequence[str], location: str) -> TamperedFileError:
     return TamperedFileError(location, f"column {'.'.join(path)} is encrypted with a key that is no column key")
 
 
+def pages_of_twin(chunk: Chunk) -> Iterator[Page]:
+    """Yield the pages that a twin has of a chunk: without statistics in their headers, whose length would tell that of single values.
+
+    Those of the whole chunk are in its metadata, by which readers leave out row groups.
+    """
+    for page in read_pages(chunk):
+        header = thrift_reader.decode(page.header.encoded, {PageHeader.DATA_PAGE_HEADER: FLAT, PageHeader.DATA_PAGE_HEADER_V2: FLAT})
+        for kind, statistics in _STATISTICS.items():
+            if (of_data := header.optional_struct(kind)) is not None:
+                of_data.remove(statistics)
+        yield replace(page, header=StoredHeader.decode_at(header.encode()))
+
+
 def check_names(names: Sequence[str]) -> None:
     """FormatError for a column whose name is that of a twin."""
     for name in names:
@@ -187,6 +303,127 @@ def check_names(names: Sequence[str]) -> None:
             raise FormatError(
                 f"no column can be called {name!r}: names that begin with {TWIN_PREFIX!r} are those of protected columns' values"
             )
+
+
+def _top_of_each_leaf(elements: Sequence[Struct]) -> list[Sequence[Struct]]:
+    """Return the nodes of the top-level column that each leaf is, or lies in."""
+    tops: list[Sequence[Struct]] = []
+    at = 1
+    while at < len(elements):
+        end = end_of(elements, at)
+        top = elements[at:end]
+        tops += [top] * sum(not element.optional_integer(SchemaElement.NUM_CHILDREN) for element in top)
+        at = end
+    return tops
+
+
+def _schema_of_twin(cover: Sequence[Struct], twin: Sequence[Struct], field_id: int, location: str) -> TwinSchema:
+    column = narrowed(cover, field_id)
+    # What is bound is the cover's. The twin has nothing that could say otherwise: not even where a part of a struct belongs.
+    alike = len(column) == len(twin) and all(
+        _is_twin_of(one, other) and (depth == 0 or _name(one) == _name(other))
+        for depth, (one, other) in enumerate(zip(column, twin, strict=True))
+    )
+    if not alike:
+        raise TamperedFileError(location, f"the hidden column of field id {field_id} has another type than the column with this field id")
+    return _twin_schema(column, location)
+
+
+def _is_twin_of(cover: Struct, twin: Struct) -> bool:
+    """Whether a node says the same of a twin as of its cover, whose field id it lacks."""
+    shown, hidden = cover.copy(without=_NOT_OF_A_TWIN), twin.copy(without=(SchemaElement.NAME,))
+    return shown.fields == hidden.fields or _encoded(shown) == _encoded(hidden)
+
+
+def _twin_schema(column: Sequence[Struct], location: str) -> TwinSchema:
+    stored = tuple(tuple((field_id, field.kind, field.value) for field_id, field in element.fields.items()) for element in column)
+    nodes, encoded = _read_nodes(stored)
+    return TwinSchema(nodes, encoded, location)
+
+
+@lru_cache(maxsize=256)
+def _read_nodes(stored: tuple[tuple[tuple[int, int, thrift.Value], ...], ...]) -> tuple[tuple[TwinNode, ...], tuple[bytes, ...]]:
+    """Return what is bound of a column, by all that the footer says of it: the files of a table say the same."""
+    column = [Struct({field_id: thrift.Field(kind, value) for field_id, kind, value in fields}) for fields in stored]
+    return tuple(map(_node, column)), tuple(_encoded(element, (SchemaElement.NAME,)) for element in column)
+
+
+def _name(element: Struct) -> bytes:
+    return element.binary(SchemaElement.NAME)
+
+
+def _encoded(struct: Struct, without: tuple[int, ...] = ()) -> bytes:
+    """Return a struct as `keys/twin_schemas.py` says."""
+    kept = sorted(field_id for field_id in struct.fields if field_id not in without)
+    return b"".join((len(kept).to_bytes(2, "big"), *(_encoded_field(field_id, struct.fields[field_id]) for field_id in kept)))
+
+
+def _encoded_field(field_id: int, field: thrift.Field) -> bytes:
+    head, value = field_id.to_bytes(2, "big") + bytes([field.kind]), field.value
+    if isinstance(value, bool):
+        return head
+    if isinstance(value, int):
+        return head + value.to_bytes(8, "big", signed=True)
+    if isinstance(value, Struct):
+        return head + _encoded(value)
+    assert isinstance(value, bytes), "no list in a schema is decoded"
+    # Thrift writes one struct in several ways: whether the bytes differ says nothing.
+    if field_id == SchemaElement.LOGICAL_TYPE and field.kind == thrift.STRUCT:
+        return head + _encoded(_logical_type(value))
+    return head + len(value).to_bytes(4, "big") + value
+
+
+@lru_cache(maxsize=256)
+def _logical_type(stored: bytes) -> Struct:
+    return thrift_reader.decode(stored, LOGICAL_TYPE_SHAPE)
+
+
+def _node(element: Struct) -> TwinNode:
+    physical = element.optional_integer(SchemaElement.TYPE)
+    length = element.optional_integer(SchemaElement.TYPE_LENGTH) or 0 if physical == _FIXED_LENGTH else 0
+    repetition = element.optional_integer(SchemaElement.REPETITION_TYPE)
+    return TwinNode(
+        element.optional_integer(SchemaElement.FIELD_ID),
+        not element.optional_integer(SchemaElement.NUM_CHILDREN),
+        REQUIRED if repetition is None else repetition,
+        physical,
+        length,
+        _meaning(element),
+    )
+
+
+def _meaning(element: Struct) -> str:
+    """Return what values mean: by the logical type, as Arrow has it, and by the older converted type where there is none."""
+    field = element.fields.get(SchemaElement.LOGICAL_TYPE)
+    if field is not None:
+        return _meaning_of(field.value) if isinstance(field.value, bytes) else "another"
+    converted = element.optional_integer(SchemaElement.CONVERTED_TYPE)
+    if converted == _CONVERTED_DECIMAL:
+        scale = element.optional_integer(SchemaElement.SCALE) or 0
+        return f"DECIMAL({element.optional_integer(SchemaElement.PRECISION)}, {scale})"
+    return "" if converted is None else _CONVERTED.get(converted, "another")
+
+
+@lru_cache(maxsize=256)
+def _meaning_of(stored: bytes) -> str:
+    logical = _logical_type(stored)
+    if len(logical.fields) != 1:
+        return "another"
+    ((kind, field),) = logical.fields.items()
+    if kind in _LOGICAL or not isinstance(field.value, Struct):
+        return _LOGICAL.get(kind, "another")
+    details = field.value
+    if kind == LogicalType.DECIMAL:
+        return f"DECIMAL({details.integer(2)}, {details.integer(1)})"
+    if kind == LogicalType.INTEGER:
+        width = details.fields[1].value if 1 in details else b""
+        return f"INTEGER({width[0] if isinstance(width, bytes) and width else 0}, {'signed' if details.flag(2) else 'unsigned'})"
+    if kind in (LogicalType.TIME, LogicalType.TIMESTAMP):
+        unit = next((name for number, name in _UNITS.items() if number in details.struct(2)), "another")
+        # Arrow reads times of day alike, whether UTC or not.
+        in_utc = ", UTC" if kind == LogicalType.TIMESTAMP and details.flag(1) else ""
+        return f"{'TIME' if kind == LogicalType.TIME else 'TIMESTAMP'}({unit}{in_utc})"
+    return "another"
 
 
 def _have_the_same_levels(one: Leaf, other: Leaf) -> bool:

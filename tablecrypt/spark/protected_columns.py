@@ -39,9 +39,10 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ColumnKeyDeniedError, KeyNotFoundError, KmsAccessDeniedError, column_shown
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker, mask_key_entry
-from tablecrypt.keys.column_keys import ColumnKey, ColumnKeys, ColumnPolicy, ancestors, key_id_in
+from tablecrypt.keys.column_keys import ColumnKey, ColumnKeys, ColumnPolicy, ancestors
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.table_column_keys import TableColumnKeys
+from tablecrypt.keys.twin_schemas import TwinSchema
 from tablecrypt.keys.write_only_keys import own_keys
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.factory import shared_kms
@@ -179,15 +180,15 @@ class _TaskColumnKeys:
             self._check_mask(field_id)
         made = self._keys.generate(wanted, aad_prefix)
         for key in made.values():
-            if key_id_in(key.key_metadata) not in self._ring:
+            if key.column_key_id not in self._ring:
                 raise _nothing_to_commit(self._ring.column(key.field_id), "column key that new values may go under")
         return made
 
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
-        """Return the DEK of a column in the file with this AAD prefix."""
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema) -> bytes:
+        """Return the DEK of a column in the file with this AAD prefix and this schema of the column."""
         self._check([field_id])
         try:
-            return self._keys.unwrap(field_id, key_metadata, aad_prefix)
+            return self._keys.unwrap(field_id, key_metadata, aad_prefix, schema)
         except ColumnKeyDeniedError as denied:
             raise _executor_denied(denied) from denied
 

@@ -212,6 +212,9 @@ class UnfinishedDataFile:
                 else UniformParquetWriter(self._sink, table.schema, self._key_metadata, **options)
             )
         groups = max(1, round(table.nbytes / self._writer.row_group_bytes))
+        if self._protected:
+            # Alike in size, so that no few rows are left over for one of their own: its length would tell of each.
+            groups = max(groups, -(-table.num_rows // self._writer.row_group_size))
         self._parquet.write(table, max(1, min(self._writer.row_group_size, -(-table.num_rows // groups))))
 
     def finish(self) -> DataFile:

@@ -51,6 +51,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMeta
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot
 from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.types import NestedField
 
 from tablecrypt import properties
 from tablecrypt._parsed_json import ParsedJson
@@ -211,12 +212,16 @@ class EncryptedTableMetadata(TableMetadataV3):
     @property
     def key_ring(self) -> KeyRing:
         """The keys of this version of the metadata."""
-        return KeyRing(self.encryption_keys, self._name_of)
+        return KeyRing(self.encryption_keys, self._name_of, self._fields_of)
 
     def _name_of(self, field_id: int) -> str | None:
         """Return a column's name in the current schema, else in the newest that has it."""
         schemas = (self.schema(), *reversed(self.schemas))
         return next((name for schema in schemas if (name := schema.find_column_name(field_id)) is not None), None)
+
+    def _fields_of(self, field_id: int) -> list[NestedField]:
+        """Return what a column is in each schema that has it."""
+        return [schema.find_field(field_id) for schema in self.schemas if schema.find_column_name(field_id) is not None]
 
     @property
     def stated_layout(self) -> StatedLayout:

@@ -58,6 +58,7 @@ from tablecrypt.iceberg_properties import BLOOM_FILTERS
 from tablecrypt.setting_kinds import truth
 from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
 from tablecrypt.table.protection.guard import is_guard_format
+from tablecrypt.table.protection.sizes import check_size, check_sizes, least_file_size
 
 M = TypeVar("M", bound=TableMetadataCommonFields)
 PAGE_VERSION: Final = "write.parquet.page-version"
@@ -79,8 +80,10 @@ def parquet_writer_options(properties: Properties) -> dict[str, Any]:
     """Return the writer's options for a table.
 
     Raises:
-        ConfigurationError: a property asks for another format than Parquet, for data page version 2, or for bloom filters.
+        ConfigurationError: a property asks for another format than Parquet, for data page version 2, or for bloom filters; or for pages,
+            row groups or files of few rows in a table with protected columns (protection/sizes.py).
     """
+    check_sizes(properties)
     _check_format(properties)
     _check_page_version(properties)
     _check_bloom_filters(properties)
@@ -94,11 +97,13 @@ def row_group_limit(properties: Properties) -> int:
 
 def target_file_size(properties: Properties) -> int:
     """Return `write.target-file-size-bytes`: of an Arrow table bytes in memory, as for PyIceberg; of a stream stored bytes, as for Java."""
+    check_size(TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, properties)
     return positive(properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)
 
 
 def with_target_file_size(metadata: M, size: int) -> M:
     """Return table metadata whose data files end at `size` bytes. For writing files only, never to be committed."""
+    size = least_file_size(metadata.properties, size)
     return metadata.model_copy(update={"properties": {**metadata.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(size)}})
 
 

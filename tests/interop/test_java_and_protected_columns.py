@@ -23,7 +23,7 @@ from tests.support.tables import encrypted_sql_catalog
 
 pytestmark = pytest.mark.java
 
-ROWS: Final = 400
+ROWS: Final = 4000
 NAME: Final = "kept.protected_people"
 
 
@@ -54,7 +54,7 @@ def test_java_answers_about_other_columns_and_fails_loudly_for_protected_ones(wa
     properties = {
         "encryption.key-id": aws.kms_key_id("alias/orders"),
         "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, person.email, phones",
-        "write.parquet.row-group-limit": "150",
+        "write.parquet.row-group-limit": "1500",
     }
     table = cast("EncryptedTable", catalog.create_table("db.people", PEOPLE_SCHEMA, properties=properties))
     table.append(_rows())
@@ -63,10 +63,10 @@ def test_java_answers_about_other_columns_and_fails_loudly_for_protected_ones(wa
     assert _one(java, "SELECT count(*) FROM TABLE") == [(ROWS,)]
     assert _one(java, "SELECT id, note FROM TABLE WHERE id = 305") == [(305, "note 4")]
     assert _one(java, "SELECT count(*) FROM TABLE WHERE note = 'note 3' AND id < 100") == [(14,)]
-    assert _one(java, "SELECT note, count(*), max(id) FROM TABLE GROUP BY note ORDER BY note LIMIT 1") == [("note 0", 58, 399)]
-    assert _one(java, "SELECT count(*) FROM TABLE a JOIN TABLE b ON a.id = b.id + 1 WHERE b.id >= 390") == [(9,)]
+    assert _one(java, "SELECT note, count(*), max(id) FROM TABLE GROUP BY note ORDER BY note LIMIT 1") == [("note 0", 572, 3997)]
+    assert _one(java, "SELECT count(*) FROM TABLE a JOIN TABLE b ON a.id = b.id + 1 WHERE b.id >= 3990") == [(9,)]
     assert _one(java, "SELECT person.age FROM TABLE WHERE id = 91") == [(1,)]
-    assert _one(java, "SELECT count(*) FROM TABLE WHERE upper(note) = 'NOTE 0' AND _row_id IS NOT NULL") == [(58,)]
+    assert _one(java, "SELECT count(*) FROM TABLE WHERE upper(note) = 'NOTE 0' AND _row_id IS NOT NULL") == [(572,)]
 
     for query in (
         "SELECT ssn FROM TABLE",
@@ -106,11 +106,11 @@ def test_java_reads_a_file_in_which_rows_were_blanked_without_the_column_keys(wa
     properties = {
         "encryption.key-id": aws.kms_key_id("alias/orders"),
         "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, person.email, phones",
-        "write.parquet.row-group-limit": "50",
+        "write.parquet.row-group-limit": "1000",
     }
     table = cast("EncryptedTable", catalog.create_table("db.blanked", PEOPLE_SCHEMA, properties=properties))
     table.append(_rows())
-    blanked = [0, 7, 49, 50, 399]
+    blanked = [0, 7, 999, 1000, 3999]
 
     (task,) = table.refresh().scan().plan_files()
     swaps = {task.file.file_path: blanked_file(table, task.file, blanked)}
@@ -125,7 +125,7 @@ def test_java_reads_a_file_in_which_rows_were_blanked_without_the_column_keys(wa
     assert len(answer) == ROWS
     assert sorted(row["id"] for row in rows) == [each for each in range(ROWS) if each not in blanked]
     assert all((row["note"], row["age"]) == (f"note {row['id'] % 7}", row["id"] % 90) for row in rows)
-    counted = java.sql("SELECT count(*) AS rows FROM h.kept.blanked WHERE id = 399 OR id = 0")
+    counted = java.sql("SELECT count(*) AS rows FROM h.kept.blanked WHERE id = 3999 OR id = 0")
     assert counted is not None and counted.to_pylist() == [{"rows": 0}]
 
 

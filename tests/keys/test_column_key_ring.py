@@ -29,6 +29,7 @@ from tablecrypt.keys.refusals import REFUSAL_SECONDS, refusals
 from tablecrypt.keys.table_column_keys import TableColumnKeys, check_protected
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
+from tests.support.twin_schemas import OF_TEXT
 
 START_MS = 1_700_000_000_000
 SSN, SALARY = 2, 3
@@ -78,7 +79,7 @@ def written() -> tuple[KeyRing, bytes]:
     """A ring, and the key metadata of ssn in a file whose commit brought the ring's entries."""
     made = maker()
     key = TableColumnKeys(made, POLICY, KeyRing()).generate([SSN], PREFIX)[SSN]
-    return committed(made), key.key_metadata
+    return committed(made), key.key_metadata(OF_TEXT)
 
 
 def test_what_one_process_wraps_another_opens() -> None:
@@ -86,7 +87,7 @@ def test_what_one_process_wraps_another_opens() -> None:
     keys = TableColumnKeys(made, POLICY, KeyRing()).generate([SSN, SALARY], PREFIX)
     ring = committed(made)
     reader = TableColumnKeys(maker(client()), POLICY, ring)
-    assert {field_id: reader.unwrap(field_id, key.key_metadata, PREFIX) for field_id, key in keys.items()} == {
+    assert {field_id: reader.unwrap(field_id, key.key_metadata(OF_TEXT), PREFIX, OF_TEXT) for field_id, key in keys.items()} == {
         field_id: key.secret for field_id, key in keys.items()
     }
     assert len({key.secret for key in keys.values()}) == 2
@@ -123,7 +124,7 @@ def test_the_key_service_is_asked_once_an_hour_for_each_master_key(written: tupl
         now[0] = minute * 60.0
         keys = TableColumnKeys(maker(kms), POLICY, ring)
         keys.check_readable([SSN, SALARY])
-        assert keys.unwrap(SSN, key_metadata, PREFIX)
+        assert keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
     assert kms.calls == {"unwrap_key": 3}
 
 
@@ -134,13 +135,13 @@ def test_a_refusal_is_asked_once_a_minute_and_counted(written: tuple[KeyRing, by
     before = refusals().asked["pii"], refusals().remembered["pii"]
     for _ in range(50):
         with pytest.raises(ColumnKeyDeniedError, match="column with field id 2 is protected by master key 'pii'") as error:
-            keys.unwrap(SSN, key_metadata, PREFIX)
+            keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
         assert (error.value.field_id, error.value.column_key_id) == (SSN, "pii")
     assert kms.calls == {"unwrap_key": 1}
     assert (refusals().asked["pii"] - before[0], refusals().remembered["pii"] - before[1]) == (1, 49)
     now[0] += REFUSAL_SECONDS
     with pytest.raises(ColumnKeyDeniedError):
-        keys.unwrap(SSN, key_metadata, PREFIX)
+        keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
     assert kms.calls == {"unwrap_key": 2}
 
 
@@ -159,8 +160,10 @@ def test_whether_columns_are_readable_is_known_without_a_file(written: tuple[Key
 def test_a_refusal_of_one_client_is_none_of_another(written: tuple[KeyRing, bytes]) -> None:
     ring, key_metadata = written
     with pytest.raises(ColumnKeyDeniedError):
-        TableColumnKeys(maker(client("column-keys-denied", {"orders": KEYS["orders"]})), POLICY, ring).unwrap(SSN, key_metadata, PREFIX)
-    assert TableColumnKeys(maker(), POLICY, ring).unwrap(SSN, key_metadata, PREFIX)
+        TableColumnKeys(maker(client("column-keys-denied", {"orders": KEYS["orders"]})), POLICY, ring).unwrap(
+            SSN, key_metadata, PREFIX, OF_TEXT
+        )
+    assert TableColumnKeys(maker(), POLICY, ring).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
 
 
 def test_a_kms_that_fails_is_no_refusal(written: tuple[KeyRing, bytes]) -> None:
@@ -168,8 +171,8 @@ def test_a_kms_that_fails_is_no_refusal(written: tuple[KeyRing, bytes]) -> None:
     kms = UnreachableOnce({"kms.memory.name": "column-keys"}, KEYS)
     keys = TableColumnKeys(ColumnKeyMaker(kms, "orders", 16, 1, lambda: 0, secrets.token_bytes), POLICY, ring)
     with pytest.raises(KmsUnavailableError):
-        keys.unwrap(SSN, key_metadata, PREFIX)
-    assert keys.unwrap(SSN, key_metadata, PREFIX)
+        keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+    assert keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
 
 
 @pytest.mark.parametrize("field_id", [SALARY, 99])
@@ -177,7 +180,7 @@ def test_a_columns_key_opens_no_other_column(written: tuple[KeyRing, bytes], fie
     ring, key_metadata = written
     policy = ColumnPolicy.of([*POLICY.columns.values(), ProtectedColumn(99, "pii")])
     with pytest.raises(AuthenticationError, match="that of the column with field id 2"):
-        TableColumnKeys(maker(), policy, ring).unwrap(field_id, key_metadata, PREFIX)
+        TableColumnKeys(maker(), policy, ring).unwrap(field_id, key_metadata, PREFIX, OF_TEXT)
 
 
 def test_an_entry_that_is_relabelled_for_another_column_does_not_open(written: tuple[KeyRing, bytes]) -> None:
@@ -185,7 +188,7 @@ def test_an_entry_that_is_relabelled_for_another_column_does_not_open(written: t
     (entry,) = ring.column_keys
     relabelled = edited(ring, entry.key_id, properties={COLUMN_KEY: str(SALARY)})
     with pytest.raises(AuthenticationError, match="does not open under column KEK"):
-        TableColumnKeys(maker(), POLICY, relabelled).unwrap(SALARY, key_metadata, PREFIX)
+        TableColumnKeys(maker(), POLICY, relabelled).unwrap(SALARY, key_metadata, PREFIX, OF_TEXT)
 
 
 def test_an_entry_of_another_table_does_not_open_this_tables_files(written: tuple[KeyRing, bytes]) -> None:
@@ -195,18 +198,18 @@ def test_an_entry_of_another_table_does_not_open_this_tables_files(written: tupl
     (entry,), (foreign,) = ring.column_keys, committed(other).column_keys
     exchanged = edited(ring, entry.key_id, encrypted_key_metadata=foreign.encrypted_key_metadata)
     with pytest.raises(AuthenticationError, match="was changed"):
-        TableColumnKeys(maker(), POLICY, exchanged).unwrap(SSN, key_metadata, PREFIX)
+        TableColumnKeys(maker(), POLICY, exchanged).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
     swapped = KeyRing([*committed(other).column_keks, foreign.model_copy(update={"key_id": entry.key_id})])
     with pytest.raises(AuthenticationError):
-        TableColumnKeys(maker(), POLICY, swapped).unwrap(SSN, key_metadata, PREFIX)
+        TableColumnKeys(maker(), POLICY, swapped).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
 
 
 def test_an_entry_that_is_gone_is_said_to_be_shredded_or_removed(written: tuple[KeyRing, bytes]) -> None:
     ring, key_metadata = written
     with pytest.raises(KeyNotFoundError, match="shredded, or somebody removed"):
-        TableColumnKeys(maker(), POLICY, KeyRing(ring.column_keks)).unwrap(SSN, key_metadata, PREFIX)
+        TableColumnKeys(maker(), POLICY, KeyRing(ring.column_keks)).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
     with pytest.raises(KeyNotFoundError):
-        TableColumnKeys(maker(), POLICY, KeyRing(ring.column_keys)).unwrap(SSN, key_metadata, PREFIX)
+        TableColumnKeys(maker(), POLICY, KeyRing(ring.column_keys)).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
 
 
 def test_no_column_key_is_accepted_under_the_tables_own_master_key(written: tuple[KeyRing, bytes]) -> None:
@@ -215,7 +218,7 @@ def test_no_column_key_is_accepted_under_the_tables_own_master_key(written: tupl
     downgraded = edited(ring, kek.key_id, encrypted_by_id="orders")
     policy = ColumnPolicy.of([ProtectedColumn(SSN, "orders")])
     with pytest.raises(KeyIdChangedError, match="table's own master key"):
-        TableColumnKeys(maker(), policy, downgraded).unwrap(SSN, key_metadata, PREFIX)
+        TableColumnKeys(maker(), policy, downgraded).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
     with pytest.raises((ConfigurationError, ColumnKeyDeniedError), match="own master key"):
         TableColumnKeys(maker(), policy, KeyRing()).generate([SSN], PREFIX)
 
@@ -224,9 +227,9 @@ def test_a_key_that_the_properties_do_not_name_for_the_column_is_not_used(writte
     ring, key_metadata = written
     for policy in (ColumnPolicy(), ColumnPolicy.of([ProtectedColumn(SSN, "fin")])):
         with pytest.raises(KeyIdChangedError, match="do not name that key"):
-            TableColumnKeys(maker(), policy, ring).unwrap(SSN, key_metadata, PREFIX)
+            TableColumnKeys(maker(), policy, ring).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
     former = ColumnPolicy.of([ProtectedColumn(SSN, "fin")], {SSN: "pii"})
-    assert TableColumnKeys(maker(), former, ring).unwrap(SSN, key_metadata, PREFIX)
+    assert TableColumnKeys(maker(), former, ring).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
 
 
 @pytest.mark.parametrize("version", ["2", "", "x"])
@@ -235,14 +238,14 @@ def test_a_kek_of_another_version_is_refused(written: tuple[KeyRing, bytes], ver
     (kek,) = ring.column_keks
     with pytest.raises(FormatError, match="no column KEK"):
         other = edited(ring, kek.key_id, properties={KEY_TIMESTAMP: str(START_MS), COLUMN_KEK: version})
-        TableColumnKeys(maker(), POLICY, other).unwrap(SSN, key_metadata, PREFIX)
+        TableColumnKeys(maker(), POLICY, other).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
 
 
 def test_a_kek_that_is_too_old_opens_and_wraps_no_more(written: tuple[KeyRing, bytes]) -> None:
     ring, key_metadata = written
     later = maker(now_ms=START_MS + DEFAULT_KEK_LIFESPAN_MS)
     keys = TableColumnKeys(later, POLICY, ring)
-    assert keys.unwrap(SSN, key_metadata, PREFIX)
+    assert keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
     keys.generate([SSN], b"later")
     after = committed(later, ring, b"later")
     assert (len(after.column_keks), len(after.column_keys)) == (2, 2)
@@ -311,7 +314,7 @@ def test_a_rewrapped_kek_opens_what_it_opened(written: tuple[KeyRing, bytes]) ->
     again = made.rewrapped(ring, kek)
     assert again.encrypted_key_metadata != kek.encrypted_key_metadata
     assert TableColumnKeys(maker(), POLICY, edited(ring, kek.key_id, encrypted_key_metadata=again.encrypted_key_metadata)).unwrap(
-        SSN, key_metadata, PREFIX
+        SSN, key_metadata, PREFIX, OF_TEXT
     )
 
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DecimalType, ListType, LongType, MapType, NestedField, StringType, StructType
 
+from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError, FormatError
+from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn, ancestors, constant_of, key_id_in, unwrap_dek, wrap_dek
+from tests.support.twin_schemas import OF_BYTES, OF_TEXT
 
 KEY_ID = "c2VjcmV0LWlk"
 PREFIX = b"p" * 16
@@ -30,7 +32,7 @@ SCHEMA = Schema(
 
 def wrapped(field_id: int = 2, prefix: bytes = PREFIX, key: Secret | None = None, length: int = 16) -> bytes:
     dek = Secret(secrets.token_bytes(length))
-    return wrap_dek(KEY_ID, key or Secret(b"k" * 16), field_id, prefix, dek, secrets.token_bytes).key_metadata
+    return wrap_dek(KEY_ID, key or Secret(b"k" * 16), field_id, prefix, dek, secrets.token_bytes).key_metadata(OF_TEXT)
 
 
 masks = st.one_of(
@@ -153,9 +155,11 @@ def test_ancestors_are_the_structs_lists_and_maps_around_a_column() -> None:
 def test_the_key_that_is_wrapped_for_a_file_is_the_one_that_opens(field_id: int, prefix: bytes, length: int) -> None:
     key = Secret(b"k" * 32)
     made = wrap_dek(KEY_ID, key, field_id, prefix, Secret(secrets.token_bytes(length)), secrets.token_bytes)
-    assert key_id_in(made.key_metadata) == KEY_ID
-    assert unwrap_dek(key, field_id, made.key_metadata, prefix) == made.secret
-    assert made.secret not in made.key_metadata
+    stored = made.key_metadata(OF_TEXT)
+    assert made.column_key_id == key_id_in(stored) == KEY_ID
+    assert unwrap_dek(key, field_id, stored, prefix, OF_TEXT) == made.secret
+    assert made.secret not in stored
+    assert made.key_metadata(OF_TEXT) != stored, "each has a nonce of its own"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +168,7 @@ def test_the_key_that_is_wrapped_for_a_file_is_the_one_that_opens(field_id: int,
 )
 def test_a_key_of_another_column_file_or_table_does_not_open(key: bytes, field_id: int, prefix: bytes) -> None:
     with pytest.raises(AuthenticationError, match="another file or column"):
-        unwrap_dek(Secret(key), field_id, wrapped(), prefix)
+        unwrap_dek(Secret(key), field_id, wrapped(), prefix, OF_TEXT)
 
 
 @given(at=st.integers(0, 200), flip=st.integers(1, 255))
@@ -172,18 +176,47 @@ def test_a_changed_byte_anywhere_is_noticed(at: int, flip: int) -> None:
     stored = bytearray(wrapped())
     stored[at % len(stored)] ^= flip
     with pytest.raises((AuthenticationError, FormatError)):
-        unwrap_dek(Secret(b"k" * 16), 2, bytes(stored), PREFIX)
+        unwrap_dek(Secret(b"k" * 16), 2, bytes(stored), PREFIX, OF_TEXT)
 
 
 @given(st.binary(max_size=80))
 def test_bytes_that_are_no_key_metadata_are_refused(data: bytes) -> None:
     with pytest.raises((AuthenticationError, FormatError)):
-        unwrap_dek(Secret(b"k" * 16), 2, data, PREFIX)
+        unwrap_dek(Secret(b"k" * 16), 2, data, PREFIX, OF_TEXT)
+
+
+def test_beside_another_schema_of_the_column_it_does_not_open() -> None:
+    with pytest.raises(TamperedFileError, match=r"s3://lake/file\.parquet.*type of the column"):
+        unwrap_dek(Secret(b"k" * 16), 2, wrapped(), PREFIX, OF_BYTES)
+
+
+def unbound(field_id: int = 2) -> bytes:
+    """Key metadata of version 1, which does not bind the column's schema."""
+    header = bytes([1, len(KEY_ID)]) + KEY_ID.encode()
+    aad = b"tablecrypt column DEK" + header + field_id.to_bytes(4, "big") + PREFIX
+    return header + AesGcm(Secret(b"k" * 16)).encrypt(secrets.token_bytes(NONCE_LENGTH), b"d" * 16, aad)
+
+
+def test_version_1_opens_beside_what_the_table_says_of_the_column_alone() -> None:
+    column = NestedField(2, "ssn", StringType())
+    opened = unwrap_dek(Secret(b"k" * 16), 2, unbound(), PREFIX, OF_TEXT, lambda field_id: [column])
+    assert opened == b"d" * 16
+    with pytest.raises(TamperedFileError, match="another type"):
+        unwrap_dek(Secret(b"k" * 16), 2, unbound(), PREFIX, OF_BYTES, lambda field_id: [column])
+    with pytest.raises(TamperedFileError, match="another type"):
+        unwrap_dek(Secret(b"k" * 16), 2, unbound(), PREFIX, OF_TEXT)
+
+
+@pytest.mark.parametrize(("stored", "version"), [(wrapped(), 1), (unbound(), 2)], ids=["2 as 1", "1 as 2"])
+def test_one_version_is_not_made_of_the_other(stored: bytes, version: int) -> None:
+    column = NestedField(2, "ssn", StringType())
+    with pytest.raises(TamperedFileError, match="was changed"):
+        unwrap_dek(Secret(b"k" * 16), 2, bytes([version]) + stored[1:], PREFIX, OF_TEXT, lambda field_id: [column])
 
 
 def test_another_layout_version_is_named() -> None:
-    with pytest.raises(FormatError, match="layout version 2"):
-        key_id_in(b"\x02" + wrapped()[1:])
+    with pytest.raises(FormatError, match="layout version 3"):
+        key_id_in(b"\x03" + wrapped()[1:])
 
 
 def test_a_file_without_an_aad_prefix_gets_no_column_key() -> None:

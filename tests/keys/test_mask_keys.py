@@ -9,7 +9,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker, mask_key_entry
-from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn, key_id_in
+from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn
 from tablecrypt.keys.key_ring import MASK_KEY, EncryptedKey, KeyRing
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS
 from tablecrypt.keys.table_column_keys import TableColumnKeys
@@ -107,7 +107,7 @@ def test_keys_that_are_committed_before_workers_write_include_that_of_the_mask()
 def test_a_mask_key_wraps_no_dek(ring: KeyRing) -> None:
     keys = TableColumnKeys(maker(), POLICY, ring)
     marked = {entry.key_id for entry in ring.column_keys if entry.is_mask_key}
-    named = {key_id_in(keys.generate([SSN], bytes([number]))[SSN].key_metadata) for number in range(1, 20)}
+    named = {keys.generate([SSN], bytes([number]))[SSN].column_key_id for number in range(1, 20)}
     assert marked.isdisjoint(named)
 
 

@@ -15,6 +15,7 @@ from tablecrypt.parquet import FileKeys, thrift
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, Struct
+from tablecrypt.parquet.twin_rewriting import TwinLayout
 from tablecrypt.parquet.twins import field_of_twin
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
@@ -48,8 +49,10 @@ def _flip_a_byte_of_the_twin(table: EncryptedTable, file: DataFile, field_id: in
     keys = column_keys(metadata_of(table), cast("TableFileIO", table.io))
 
     def twin_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
-        return Secret(keys.unwrap(cast("int", field_of_twin(path[0])), stored or b"", key_metadata.aad_prefix))
+        field_id = cast("int", field_of_twin(path[0]))
+        return Secret(keys.unwrap(field_id, stored or b"", key_metadata.aad_prefix, schemas[field_id]))
 
+    schemas = TwinLayout(source_of(path.read_bytes()), key_metadata).schemas
     layout = encrypted_layout(source_of(path.read_bytes()), FileKeys.of_table_file(key_metadata, twin_key))
     (chunk,) = (chunk for chunk in layout.chunks() if field_of_twin(chunk.path[0]) == field_id)
     stored = bytearray(path.read_bytes())

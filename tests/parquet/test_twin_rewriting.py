@@ -16,6 +16,7 @@ from tablecrypt import parquet
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError, TamperedFileError
+from tablecrypt.keys.twin_schemas import TwinSchema
 from tablecrypt.parquet import FileKeys
 from tablecrypt.parquet.footer import read_footer
 from tablecrypt.parquet.kept_twins import reencrypt_beside_twins
@@ -56,7 +57,8 @@ class Rewritten:
             column_key_metadata={twin_name(field_id): b"new %d" % field_id for field_id in self.keys},
         )
         out = io.BytesIO()
-        opened = lambda field_id, stored: Secret(old.unwrap(field_id, stored, old.key_metadata.aad_prefix))  # noqa: E731
+        schemas = TwinLayout(source_of(stored), key_metadata).schemas
+        opened = lambda field_id, stored: Secret(old.unwrap(field_id, stored, old.key_metadata.aad_prefix, schemas[field_id]))  # noqa: E731
         self.result: RewrittenFile = rewrite_protected(io.BytesIO(stored), out, key_metadata, new, covers, opened, "old")
         self.stored = out.getvalue()
 
@@ -65,7 +67,7 @@ class Rewritten:
         return TwinLayout(source_of(self.stored), self.key_metadata)
 
     def open(self, opened: tuple[int, ...], hidden: tuple[int, ...] = ()) -> UniformParquetFile:
-        def unwrap(field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
+        def unwrap(field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema) -> bytes:
             assert (key_metadata, aad_prefix) == (b"new %d" % field_id, self.key_metadata.aad_prefix)
             return self.keys[field_id].reveal()
 

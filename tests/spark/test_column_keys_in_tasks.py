@@ -29,6 +29,7 @@ from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.protected_tables import EMAIL, PEOPLE_SCHEMA, SSN, Clients, commit_column_keys, protected_table
 from tests.support.tables import metadata_of
+from tests.support.twin_schemas import OF_TEXT
 
 PREFIX: Final = b"aad prefix of a file"
 ROWS: Final = pa.Table.from_pylist(
@@ -141,7 +142,7 @@ def test_a_task_writes_under_committed_column_keys_alone(both: Clients, brought:
     made = keys_of_task(table, JobColumns.of(table, None, properties)).generate([SSN, EMAIL], PREFIX)
     fresh = as_seen_by(both.payroll)
     keys = column_keys(metadata_of(fresh), cast("TableFileIO", fresh.io))
-    assert {each: keys.unwrap(each, key.key_metadata, PREFIX) for each, key in made.items()} == {
+    assert {each: keys.unwrap(each, key.key_metadata(OF_TEXT), PREFIX, OF_TEXT) for each, key in made.items()} == {
         each: key.secret for each, key in made.items()
     }
 
@@ -192,7 +193,7 @@ def test_column_key_metadata_of_another_file_or_column_opens_in_no_task(people: 
     first, second = commit_column_keys(people, SSN, EMAIL)
     keys = keys_of_task(people, JobColumns.of(people, None, None))
 
-    keys.unwrap(SSN, first.key_metadata, first.aad_prefix)
+    keys.unwrap(SSN, first.key_metadata, first.aad_prefix, OF_TEXT)
     for field_id, key_metadata, prefix in (
         (SSN, first.key_metadata, PREFIX),
         (SSN, second.key_metadata, second.aad_prefix),
@@ -200,7 +201,7 @@ def test_column_key_metadata_of_another_file_or_column_opens_in_no_task(people: 
         (SSN, first.key_metadata[:-1] + bytes([first.key_metadata[-1] ^ 1]), first.aad_prefix),
     ):
         with pytest.raises(AuthenticationError):
-            keys.unwrap(field_id, key_metadata, prefix)
+            keys.unwrap(field_id, key_metadata, prefix, OF_TEXT)
 
 
 def test_what_tasks_wrote_is_refused_where_protection_changed_meanwhile(both: Clients, people: EncryptedTable) -> None:

@@ -32,6 +32,7 @@ from tablecrypt.table.write import write_data_files
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 from tests.support.tables import metadata_of, path_of
+from tests.support.twin_schemas import OF_TEXT
 
 TABLE_KEY: Final = "orders"
 COLUMN_KEY: Final = "pii"
@@ -121,7 +122,9 @@ class StoredKey:
     def opens(self, table: EncryptedTable) -> bytes:
         """Return the DEK that the table, as its catalog has it now, opens. Raises what reading the column raises."""
         fresh = cast("EncryptedTable", table.catalog.load_table(table.name()))
-        return column_keys(metadata_of(fresh), cast("TableFileIO", fresh.io)).unwrap(self.field_id, self.key_metadata, self.aad_prefix)
+        return column_keys(metadata_of(fresh), cast("TableFileIO", fresh.io)).unwrap(
+            self.field_id, self.key_metadata, self.aad_prefix, OF_TEXT
+        )
 
 
 def commit_column_keys(table: EncryptedTable, *field_ids: int) -> list[StoredKey]:
@@ -134,7 +137,7 @@ def commit_column_keys(table: EncryptedTable, *field_ids: int) -> list[StoredKey
         transaction = table.transaction()
         transaction.apply(tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries))
         transaction.commit_transaction()
-    return [StoredKey(key.field_id, key.key_metadata, prefix) for key in keys.values()]
+    return [StoredKey(key.field_id, key.key_metadata(OF_TEXT), prefix) for key in keys.values()]
 
 
 def counted_columns(table: EncryptedTable) -> set[int]:

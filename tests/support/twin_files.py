@@ -7,6 +7,7 @@ import io
 import re
 import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow as pa
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, KeyNotFoundError
+from tablecrypt.keys.twin_schemas import TwinSchema
 from tablecrypt.parquet import FileKeys, thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.footer import read_footer, write_footer
@@ -95,15 +97,15 @@ class ProtectedFile:
 
     def _protected(self, field_id: int) -> ProtectedField:
         mask = (lambda field, values: pa.array(["masked"] * len(values), field.type)) if field_id == NOTE else None
-        return ProtectedField(field_id, self.keys[field_id], self._stored_with(field_id, self.key_metadata.aad_prefix), mask)
+        return ProtectedField(field_id, self.keys[field_id], partial(self._stored_with, field_id, self.key_metadata.aad_prefix), mask)
 
     @staticmethod
-    def _stored_with(field_id: int, aad_prefix: bytes) -> bytes:
-        return b"%d|" % field_id + aad_prefix
+    def _stored_with(field_id: int, aad_prefix: bytes, schema: TwinSchema) -> bytes:
+        return b"%d|" % field_id + aad_prefix + schema.digest()
 
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
-        """As the key service does it: the key metadata is bound to the field and the file."""
-        if key_metadata != self._stored_with(field_id, aad_prefix):
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema) -> bytes:
+        """As the key service does it: the key metadata is bound to the field, the file and the column's schema in it."""
+        if key_metadata != self._stored_with(field_id, aad_prefix, schema):
             raise AuthenticationError(f"the key of column {field_id} is that of another file or column")
         if field_id not in self.keys:
             raise KeyNotFoundError(f"no key of column {field_id}")

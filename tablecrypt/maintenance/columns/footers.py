@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.manifest import DataFile
@@ -19,26 +20,41 @@ _FOOTER_SIZE: Final = 64 * 1024
 """Bytes that reading a footer takes, as far as distributing the work goes."""
 
 
-def look_at(table: EncryptedTable, files: Iterable[DataFile], runner: Runner) -> dict[str, StoredTwins]:
+@dataclass(frozen=True)
+class FooterWork:
+    """Where a file is, and the field ids of the columns that are to have twins in a file that it is rewritten as."""
+
+    location: str
+    wanted: frozenset[int]
+
+
+def look_at(table: EncryptedTable, files: Iterable[DataFile], runner: Runner, wanted: Collection[int] = ()) -> dict[str, StoredTwins]:
     """Return what the footers of Parquet data files say, by location.
+
+    Args:
+        table: the files are its.
+        files: which ones.
+        runner: looks at them.
+        wanted: field ids of the columns that are to have twins.
 
     Raises:
         TamperedFileError, FormatError: a footer is not what was written.
     """
-    works = footer_works({file.file_path: key_metadata_of(file) for file in files})
-    return {works[index].work: done.result for index, done in runner.run(table, look_at_twins, works)}
+    works = footer_works({file.file_path: key_metadata_of(file) for file in files}, wanted)
+    return {works[index].work.location: done.result for index, done in runner.run(table, look_at_twins, works)}
 
 
-def footer_works(files: Mapping[str, StandardKeyMetadata]) -> list[FileWork[str]]:
+def footer_works(files: Mapping[str, StandardKeyMetadata], wanted: Collection[int] = ()) -> list[FileWork[FooterWork]]:
     """Return the work of reading footers, for `look_at_twins` or what calls it.
 
     Args:
         files: key metadata by location.
+        wanted: field ids of the columns that are to have twins.
     """
-    return [FileWork(location, (key_metadata,), _FOOTER_SIZE) for location, key_metadata in files.items()]
+    return [FileWork(FooterWork(location, frozenset(wanted)), (key_metadata,), _FOOTER_SIZE) for location, key_metadata in files.items()]
 
 
-def look_at_twins(io: EncryptingFileIO, work: str, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredTwins]:
+def look_at_twins(io: EncryptingFileIO, work: FooterWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredTwins]:
     """Return what the footer of the file at a location says."""
-    with io.raw_input(work).open() as stored:
-        return FileDone(TwinLayout(source_of(stored, work), keys[0]).stored())
+    with io.raw_input(work.location).open() as stored:
+        return FileDone(TwinLayout(source_of(stored, work.location), keys[0]).stored(work.wanted))

@@ -92,9 +92,11 @@ class ProtectedFiles:
         Raises:
             TamperedFileError, FormatError: a footer is not what was written.
         """
-        if not has_column_keys(encrypted_metadata_of(table)):
+        metadata = encrypted_metadata_of(table)
+        if not has_column_keys(metadata):
             return None
-        return cls(table, look_at(table, (file for file in files if may_have_twins(file)), runner))
+        protected = policy_of(metadata).columns.keys()
+        return cls(table, look_at(table, (file for file in files if may_have_twins(file)), runner, protected))
 
     def is_in_line(self, location: str) -> bool:
         """Whether a file's protected columns are as the properties declare. What is no Parquet data file has none."""
@@ -181,7 +183,7 @@ class ProtectedFiles:
         work = FreshTwins(
             prefix,
             tuple(stored),
-            tuple((field_id, key.key_metadata) for field_id, key in made.items()),
+            tuple((field_id, key.key_metadata(found.schemas[field_id])) for field_id, key in made.items()),
             tuple(self.policy.columns[field_id] for field_id in made),
             hashed,
             self._metadata.schema(),
@@ -207,7 +209,8 @@ class ProtectedFiles:
 
     def _open(self, found: StoredTwins, aad_prefix: bytes) -> _Opened:
         try:
-            return _Opened(tuple(Secret(self._keys.unwrap(field_id, stored, aad_prefix)) for field_id, stored in found.keys if stored))
+            opened = (self._keys.unwrap(field_id, stored, aad_prefix, found.schemas[field_id]) for field_id, stored in found.keys if stored)
+            return _Opened(tuple(map(Secret, opened)))
         except ColumnKeyDeniedError:
             if is_in_line(found, self.policy):
                 return _Opened(None)

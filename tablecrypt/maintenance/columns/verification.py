@@ -28,8 +28,9 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnKeys
+from tablecrypt.keys.twin_schemas import TwinSchema
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
-from tablecrypt.maintenance.columns.footers import footer_works, look_at_twins
+from tablecrypt.maintenance.columns.footers import FooterWork, footer_works, look_at_twins
 from tablecrypt.maintenance.runner import FileDone, Runner
 from tablecrypt.parquet.keys import TwinKey
 from tablecrypt.parquet.twin_rewriting import StoredTwins
@@ -74,7 +75,7 @@ def twins_to_verify(table: EncryptedTable, files: Mapping[str, StandardKeyMetada
     works = footer_works(files)
     found: dict[str, TwinKeys] = {}
     for index, done in runner.run(table, look_at_footer, works):
-        location = works[index].work
+        location = works[index].work.location
         found[location] = _opened(keys, done.result, files[location].aad_prefix)
     _raise_if_no_key_opens(table, list(found.values()))
     return found
@@ -89,7 +90,7 @@ def _raise_if_no_key_opens(table: EncryptedTable, found: Sequence[TwinKeys]) -> 
                 raise MasterKeyMismatchError(f"no value of protected column {column!r} can be verified: {error}") from error
 
 
-def look_at_footer(io: EncryptingFileIO, work: str, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredTwins | str]:
+def look_at_footer(io: EncryptingFileIO, work: FooterWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredTwins | str]:
     """Return what a footer says of protected columns, or what is wrong with it."""
     try:
         return FileDone(look_at_twins(io, work, keys).result)
@@ -101,8 +102,8 @@ def look_at_footer(io: EncryptingFileIO, work: str, keys: tuple[StandardKeyMetad
         return FileDone("is missing")
 
 
-def twin_keys(table: EncryptedTable, key_metadata: StandardKeyMetadata) -> TwinKey | None:
-    """Return what opens the twins of a file as they are met; None for a table without protected columns.
+def twin_keys(table: EncryptedTable, key_metadata: StandardKeyMetadata, location: str) -> TwinKey | None:
+    """Return what opens the twins of the file at a location as they are met; None for a table without protected columns.
 
     It raises ColumnKeyDeniedError or KeyNotFoundError for a key that cannot be had.
     """
@@ -110,12 +111,16 @@ def twin_keys(table: EncryptedTable, key_metadata: StandardKeyMetadata) -> TwinK
     if not has_column_keys(metadata):
         return None
     keys = column_keys(metadata, table_io(table))
+    work = FooterWork(location, frozenset())
+    schemas: dict[int, TwinSchema] = {}
 
     def twin_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
         field_id = field_of_twin(path[0])
         if field_id is None or stored is None:
             raise FormatError(f"column {'.'.join(path)} is encrypted with a key of its own, and is no protected column")
-        return Secret(keys.unwrap(field_id, stored, key_metadata.aad_prefix))
+        if field_id not in schemas:
+            schemas.update(look_at_twins(table_io(table), work, (key_metadata,)).result.schemas)
+        return Secret(keys.unwrap(field_id, stored, key_metadata.aad_prefix, schemas[field_id]))
 
     return twin_key
 
@@ -137,7 +142,7 @@ def _opened(keys: ColumnKeys, look: StoredTwins | str, aad_prefix: bytes) -> Twi
     for field_id, stored in look.keys:
         try:
             if stored:
-                opened[field_id, stored] = Secret(keys.unwrap(field_id, stored, aad_prefix))
+                opened[field_id, stored] = Secret(keys.unwrap(field_id, stored, aad_prefix, look.schemas[field_id]))
         except (ColumnKeyDeniedError, KeyNotFoundError):
             hidden.add(field_id)
         except (AuthenticationError, FormatError, KeyIdChangedError) as error:

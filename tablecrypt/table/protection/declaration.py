@@ -39,6 +39,7 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.new_blobs import wrap_unopened
 from tablecrypt.table.protection.guard import GUARD, METRICS_PREFIX, guard_properties, is_guarded
 from tablecrypt.table.protection.layout import ShownPartitions
+from tablecrypt.table.protection.sizes import check_sizes
 from tablecrypt.table.protection.tags import tagged_columns, tags_of
 
 logger = logging.getLogger(__name__)
@@ -95,13 +96,16 @@ def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[
         schema: with the field ids that the table will have.
 
     Raises:
-        ConfigurationError: the declaration cannot be used, or properties are those of another table's columns.
+        ConfigurationError: the declaration cannot be used, properties are those of another table's columns, or sizes are
+            below their floor (sizes.py).
     """
     given = _texts(properties)
     _refuse_by_id(given, "a new table: field ids belong to one table. Leave it out")
     if not declares(given):
         return given
-    return _declared({}, given, schema, None, tags_of(given)).updates
+    declared = _declared({}, given, schema, None, tags_of(given)).updates
+    check_sizes(declared)
+    return declared
 
 
 def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any], of_catalog: Mapping[str, Any] = NOTHING) -> Declaration:

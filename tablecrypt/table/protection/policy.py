@@ -13,7 +13,8 @@ The rules, held for every commit:
        and authenticated, properties and `encryption-keys` are neither: whoever removes both cannot remove this. Each list says so anew.
     5. A column that becomes protected says by `since` that all snapshots so far may have files without it. A declaration that was staged
        before another writer's commit does not: readers would refuse that writer's rows.
-    6. A column is not under the table's own master key, and its mask fits its type.
+    6. Pages, row groups and files are not set to few rows: sizes.py.
+    7. A column is not under the table's own master key, and its mask fits its type.
 
 Raises ConfigurationError, or KeyIdChangedError where properties were removed that tablecrypt does not remove.
 """
@@ -33,6 +34,7 @@ from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors, is_
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.table_column_keys import check_protected
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.sizes import check_changed_sizes
 from tablecrypt.table.table_files import OpensColumnKeys
 
 WHERE: Final = "docs/column-keys.md"
@@ -97,7 +99,7 @@ def refuse_protected(metadata: TableMetadata, what: str) -> None:
 
 
 def check_layout(policy: ColumnPolicy, metadata: TableMetadata) -> None:
-    """Check that a table's current schema, partition spec and sort order keep to rules 1 and 6.
+    """Check that a table's current schema, partition spec and sort order keep to rules 1 and 7.
 
     Raises:
         ConfigurationError: they do not.
@@ -152,6 +154,7 @@ def check_policy(before: TableMetadata, after: TableMetadata) -> None:
             raise KeyIdChangedError(f"the protection of column {name!r} was removed from the properties, and not through tablecrypt")
     _check_since(earlier, policy, before)
     if whole:
+        check_changed_sizes(before.properties, after.properties)
         check_layout(policy, after)
         for name, dropped in _taken_names(whole, after):
             raise ConfigurationError(

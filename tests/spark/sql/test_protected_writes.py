@@ -158,8 +158,8 @@ def test_a_task_writes_what_the_table_holds_and_nothing_of_it_opens_with_the_tab
 def test_files_lie_in_their_partitions_and_are_written_as_the_options_say(lake: Lake, people: EncryptedTable) -> None:
     with people.update_spec() as change:
         change.add_identity("note")
-    write = Write(Asked(lake, "db.people"), options={"target-file-size-bytes": "1"})
-    assert write.fields["settings"] == {"tablecrypt.target-file-size": "1"}
+    write = Write(Asked(lake, "db.people"), options={"target-file-size-bytes": "1048576"})
+    assert write.fields["settings"] == {"tablecrypt.target-file-size": "1048576"}
     writer = write.start()
     for number, note in enumerate("ab"):
         rows = ROWS.filter(pc.equal(ROWS["note"], note))
@@ -170,12 +170,18 @@ def test_files_lie_in_their_partitions_and_are_written_as_the_options_say(lake: 
     assert [task.file.partition[0] for task in people.scan("note = 'b'").plan_files()] == ["b"]
 
 
+def _a_row_group() -> pa.RecordBatch:
+    """Rows that fill a row group of the smallest file that a table with protected columns has."""
+    [few] = ROWS.to_batches()
+    return pa.record_batch({**few.to_pydict(), "ssn": ["x" * 500_000] * len(few)}, schema=few.schema)
+
+
 def test_a_file_tells_of_its_size_as_soon_as_a_row_group_is_full(payroll: Asked) -> None:
-    for target, is_stored in (("1", True), ("1000000", False)):
-        write = Write(payroll, options={"target-file-size-bytes": target})
+    for rows, is_stored in ((_a_row_group(), True), (ROWS.to_batches()[0], False)):
+        write = Write(payroll, options={"target-file-size-bytes": "1048576"})
         writer = write.start()
         write.in_task("start_file", writer=writer, location=write.location())
-        told = write.in_task("write_rows", arrow_stream(ROWS.to_batches()[0]), writer=writer).fields["length"]
+        told = write.in_task("write_rows", arrow_stream(rows), writer=writer).fields["length"]
         assert (told > 0) is is_stored
         write.in_task("stop_writing", writer=writer, keep=False)
 
@@ -193,8 +199,8 @@ def test_rows_that_move_keep_their_lineage(payroll: Asked, people: EncryptedTabl
 
 
 def test_an_attempt_that_is_stopped_leaves_no_file_and_writes_no_more(payroll: Asked, lake: Lake) -> None:
-    write = Write(payroll, options={"target-file-size-bytes": "1"})
-    writer, [batch] = write.start(), ROWS.to_batches()
+    write = Write(payroll, options={"target-file-size-bytes": "1048576"})
+    writer, batch = write.start(), _a_row_group()
     write.write(writer, ROWS)
     write.in_task("start_file", writer=writer, location=write.location(1))
     write.in_task("write_rows", arrow_stream(batch), writer=writer)
@@ -424,15 +430,15 @@ def test_a_stream_writes_each_batch_once(spark: SparkSession, prod: Lake, aws: A
 def test_a_task_that_fails_and_those_that_are_killed_with_it_leave_no_file(
     spark: SparkSession, prod: Lake, aws: AwsServer, new_name: str
 ) -> None:
-    name, small = f"prod.{new_name}", {"write.target-file-size-bytes": "20000"}
+    name, small = f"prod.{new_name}", {"write.target-file-size-bytes": "1048576"}
     spark.sql(f"CREATE TABLE {name} (id BIGINT, ssn STRING) {declared(aws, 'ssn', **small)}")
-    rows = f"SELECT id, concat('{CANARY}', CAST(rand(1) AS STRING)) AS ssn FROM range(0, 100000, 1, 4)"
+    rows = f"SELECT id, concat('{CANARY}', CAST(rand(1) AS STRING)) AS ssn FROM range(0, 1000000, 1, 4)"
     spark.sql(f"INSERT INTO {name} {rows}")
     written, before = files_in(prod, new_name), loaded(prod, new_name).metadata_location
     assert len(written) > 8
 
     with pytest.raises(Exception, match="no more rows"):
-        spark.sql(f"INSERT INTO {name} SELECT id, IF(id = 40000, CAST(raise_error('no more rows') AS STRING), ssn) FROM ({rows})")
+        spark.sql(f"INSERT INTO {name} SELECT id, IF(id = 400000, CAST(raise_error('no more rows') AS STRING), ssn) FROM ({rows})")
     wait_until(lambda: files_in(prod, new_name) == written)
     assert loaded(prod, new_name).metadata_location == before
 

@@ -33,6 +33,7 @@ from tests.support.plaintext import CANARY
 from tests.support.protected_tables import SSN, TABLE_KEY, Clients, commit_column_keys, opened_by_table_key, write_only
 from tests.support.spark_release import FILLS_COLUMNS
 from tests.support.tables import metadata_of
+from tests.support.twin_schemas import OF_TEXT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,9 +130,9 @@ def test_his_tasks_open_no_column(both: Clients, people: EncryptedTable) -> None
     assert not [secret for secret in access.columns.own_keys.values() if repr(secret) in repr(access)]
     in_task = column_keys(metadata_of(people.refresh()), access.io())  # type: ignore[arg-type]
     own = in_task.generate([SSN], stored.aad_prefix)[SSN]
-    for key_metadata in (stored.key_metadata, own.key_metadata):
+    for key_metadata in (stored.key_metadata, own.key_metadata(OF_TEXT)):
         with pytest.raises(ColumnKeyDeniedError):
-            in_task.unwrap(SSN, key_metadata, stored.aad_prefix)
+            in_task.unwrap(SSN, key_metadata, stored.aad_prefix, OF_TEXT)
 
 
 def test_what_others_write_is_under_a_key_that_he_does_not_know(both: Clients, people: EncryptedTable) -> None:
