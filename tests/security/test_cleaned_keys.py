@@ -160,8 +160,48 @@ def test_a_column_that_was_shredded_is_written_under_a_new_key(both: Clients) ->
     table = protected_table(both.payroll)
     table.append(people(0))
     m.shred_column(table, "ssn", delete_below=[table.location()])
+    table.delete("id >= 0")
     table.append(people(3))
-    assert ssns(table.scan(row_filter="id >= 3") if False else table) if False else True
+    assert ssns(table) == {each: f"ssn-{each}" for each in range(3, 6)}
+
+
+def test_rescue_brings_back_the_keys_of_columns_that_both_places_have_lost(both: Clients) -> None:
+    table = protected_table(both.payroll, **HASHED)
+    table.append(people(0))
+    before = own_entries(table)
+    table.append(people(3))
+    lost = without_copies(clean(table))
+    with pytest.raises(KeyNotFoundError, match="rescue"):
+        ssns(lost)
+    assert set(m.rescue(lost, dry_run=True).keys) == before
+    assert set(m.rescue(lost).keys) == before
+    assert own_entries(lost) == copies(lost) == before
+    lost.append(people(6))
+    assert ssns(lost) == {each: f"ssn-{each}" for each in range(9)}
+    assert m.rescue(lost).keys == ()
+
+
+def test_rescue_by_somebody_without_the_column_key_says_what_stays_lost(both: Clients) -> None:
+    table = protected_table(both.payroll)
+    table.append(people(0))
+    table.append(people(3))
+    lost = without_copies(clean(table))
+    analyst = both.analyst.load_table("db.people")
+    result = m.rescue(analyst)
+    assert result.keys == ()
+    assert len(result.column_keys_left) == 2
+    assert set(m.rescue(lost).keys) >= set(result.column_keys_left)
+
+
+def test_rescue_brings_back_no_column_that_was_shredded(both: Clients, tmp_path: Path) -> None:
+    table = protected_table(both.payroll)
+    table.append(people(0))
+    backup = tmp_path / "backup.metadata.json"
+    backup.write_bytes(Path(table.metadata_location.removeprefix("file://")).read_bytes())
+    result = m.shred_column(table, "ssn", delete_below=[table.location()])
+    assert not set(m.rescue(table, [f"file://{backup}"]).keys) & {*result.column_keys, *result.retired_keks}
+    with pytest.raises(KeyNotFoundError, match="shredded"):
+        ssns(table)
 
 
 def test_no_new_mask_key_is_made_beside_one_that_is_gone(both: Clients) -> None:
