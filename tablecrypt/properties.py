@@ -77,7 +77,7 @@ COLUMN_ENTRY: Final = _of_keys(
     doc="Prefix: `<key-id>`, a copy of a column entry of encryption-keys, for engines that drop those. Never set by hand.",
 )
 COLUMN_GONE: Final = _of_keys(
-    name="encryption.column-gone.", doc="Prefix: `<key-id>` of a column entry that was removed on purpose. Never set by hand."
+    name="encryption.column-gone.", doc="Prefix: `<hash of a key-id>`, a column entry that was removed on purpose. Never set by hand."
 )
 COLUMN_GUARD: Final = Switch(
     name="encryption.column-guard",

@@ -404,7 +404,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
             return self._stage_creation(identifier, requirements, updates)
         if current is not None:
             current = opened_table(self, current, self.client_pins.begin_check(identifier).verify_base)
-        staged = self.stage_as_pyiceberg(current, identifier, requirements, with_copies(current and current.metadata, updates))
+        staged = self.stage_as_pyiceberg(current, identifier, requirements, with_copies(current.metadata if current else None, updates))
         if isinstance(current, EncryptedTable):
             check_commit(current.metadata, staged.metadata)
             base, after = (table_version(each.metadata, each.metadata_location, None) for each in (current, staged))

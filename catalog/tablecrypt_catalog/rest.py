@@ -44,8 +44,8 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
-from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.protection.kept_entries import with_copies
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
 from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog

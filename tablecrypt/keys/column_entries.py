@@ -5,9 +5,11 @@ keys, metadata does not. Such an engine keeps properties as they are. So each en
 `tablecrypt.` tells, is in the table's properties as well:
 
     encryption.column-entry.<key-id> = {"encrypted-key-metadata":"…","encrypted-by-id":"…","properties":{…}}
-    encryption.column-gone.<key-id>  = the field id of a column key that was removed on purpose, 0 for another entry
+    encryption.column-gone.<hash>    = the field id of a column key that was removed on purpose, 0 for another entry
 
-One property for each entry, so that no writer overwrites another's. A copy holds wrapped bytes alone, as the entry does.
+One property for each entry, so that no writer overwrites another's. A copy holds wrapped bytes alone, as the entry does. The hash is the
+first 32 hexadecimal digits of SHA-256 of the key-id: shredding searches files that cannot be parsed for the ids themselves, and a commit on
+its way that holds a mark is none of those.
 
 Rules:
     1. An entry in `encryption-keys` counts where its copy says otherwise: releases that know no copies change entries alone. Whoever can
@@ -22,6 +24,7 @@ Rules:
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -34,6 +37,7 @@ ENTRY_PREFIX: Final = "encryption.column-entry."
 GONE_PREFIX: Final = "encryption.column-gone."
 _OWN: Final = "tablecrypt."
 _NO_COLUMN: Final = 0
+_HASH_DIGITS: Final = 32
 
 
 def is_kept_by_commits(name: str) -> bool:
@@ -53,7 +57,12 @@ def is_own(entry: EncryptedKey) -> bool:
 
 def is_gone(entry: EncryptedKey, properties: Mapping[str, Any]) -> bool:
     """Whether an entry is marked as removed on purpose (rule 3). The table's own keys never are."""
-    return is_own(entry) and GONE_PREFIX + entry.key_id in properties
+    return is_own(entry) and is_marked(entry.key_id, properties)
+
+
+def is_marked(key_id: str, properties: Mapping[str, Any]) -> bool:
+    """Whether a mark says that the column entry of this id was removed on purpose."""
+    return _mark_name(key_id) in properties
 
 
 def entries_with_copies(entries: Iterable[EncryptedKey], properties: Mapping[str, Any]) -> list[EncryptedKey]:
@@ -67,18 +76,13 @@ def entries_with_copies(entries: Iterable[EncryptedKey], properties: Mapping[str
     copies: dict[str, EncryptedKey] = {}
     for name, value in properties.items():
         key_id = name.removeprefix(ENTRY_PREFIX)
-        if not name.startswith(ENTRY_PREFIX) or key_id in present or GONE_PREFIX + key_id in properties:
+        if not name.startswith(ENTRY_PREFIX) or key_id in present or is_marked(key_id, properties):
             continue
         if (entry := _entry(key_id, value)) is not None:
             copies[key_id] = entry
     leaves = [each for each in copies.values() if not each.is_wrapped_by_kms and each.encrypted_by_id in {**present, **copies}]
     keks = dict.fromkeys(each.encrypted_by_id for each in leaves if each.encrypted_by_id not in present)
     return [*present.values(), *(copies[str(kek)] for kek in keks), *leaves]
-
-
-def marked_as_gone(properties: Iterable[str]) -> frozenset[str]:
-    """Return the ids of the entries that were removed on purpose."""
-    return frozenset(name.removeprefix(GONE_PREFIX) for name in properties if name.startswith(GONE_PREFIX))
 
 
 def stored_entries(entries: Iterable[EncryptedKey], properties: Mapping[str, Any]) -> list[EncryptedKey]:
@@ -100,7 +104,11 @@ def mark_of(entry: EncryptedKey) -> tuple[str, str]:
 
 def mark(key_id: str, field_id: int) -> tuple[str, str]:
     """Return the same for the key of a column of which nothing but the id is known."""
-    return GONE_PREFIX + key_id, str(field_id)
+    return _mark_name(key_id), str(field_id)
+
+
+def _mark_name(key_id: str) -> str:
+    return GONE_PREFIX + hashlib.sha256(key_id.encode()).hexdigest()[:_HASH_DIGITS]
 
 
 def _entry(key_id: str, value: object) -> EncryptedKey | None:

@@ -1,8 +1,8 @@
 """Commits keep the copies of column entries: see keys/column_entries.py, rule 4.
 
-Every manifest list names the keys of columns that the table had then, authenticated as it is. So a commit knows a key that is gone without a
-mark, even where its entry and its copy both are, and makes no new key beside it: rows would be in the table under two keys of which one is
-nowhere, and nobody would hear of it before they are read.
+Every manifest list names the keys of columns that the table had then, authenticated as it is. So a commit knows a key that is gone without
+a mark, even where its entry and its copy both are, and makes no new key beside it: rows would be in the table under two keys of which one
+is nowhere, and nobody would hear of it before they are read.
 
     updates of a commit ──▶ entries to bring back ─ updates ─ copies to remove ─ copies and marks to set
 
@@ -20,7 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from tablecrypt.errors import KeyNotFoundError
-from tablecrypt.keys.column_entries import ENTRY_PREFIX, copy_of, entries_with_copies, is_own, mark_of, marked_as_gone
+from tablecrypt.keys.column_entries import copy_of, entries_with_copies, is_copy, is_marked, is_own, mark_of
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
@@ -45,7 +45,9 @@ def with_copies(before: TableMetadata | None, updates: tuple[TableUpdate, ...]) 
     after = _after(own, updates)
     marks = dict(mark_of(entry) for key_id, entry in own.items() if key_id not in after)
     copies = dict(copy_of(entry) for entry in after.values())
-    removed = [name for name in properties if name.startswith(ENTRY_PREFIX) and name not in copies]
+    # A REST server that runs this package is sent removals that it would add again.
+    sent = {name for update in updates if isinstance(update, RemovePropertiesUpdate) for name in update.removals}
+    removed = [name for name in properties if is_copy(name) and name not in copies and name not in sent]
     written = {name: value for name, value in {**copies, **marks}.items() if properties.get(name) != value}
     return (
         *(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in revived),
@@ -85,10 +87,10 @@ def named_column_keys(metadata: EncryptedTableMetadata, snapshot: Snapshot | Non
 
 def lost_column_keys(metadata: EncryptedTableMetadata, named: Iterable[tuple[int, str]]) -> dict[int, tuple[str, ...]]:
     """Return those of the named keys that the table has no more, and that nobody removed on purpose, by field id."""
-    ring, gone = metadata.key_ring, marked_as_gone(metadata.properties)
+    ring = metadata.key_ring
     lost: dict[int, tuple[str, ...]] = {}
     for field_id, key_id in sorted(named):
-        if key_id not in ring and key_id not in gone:
+        if key_id not in ring and not is_marked(key_id, metadata.properties):
             lost[field_id] = (*lost.get(field_id, ()), key_id)
     return lost
 
