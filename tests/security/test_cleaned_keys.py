@@ -414,3 +414,11 @@ def test_a_stale_writer_of_a_rest_server_brings_no_shredded_key_back(both: Clien
     assert not {*result.column_keys, *result.retired_keks} & (own_entries(cast("EncryptedTable", table.refresh())) | copies(table))
     with pytest.raises(KeyNotFoundError, match="shredded"):
         ssns(table)
+
+
+def test_a_description_leaves_copies_and_marks_out(both: Clients) -> None:
+    table = protected_table(both.payroll)
+    table.append(people(0))
+    m.rotate_column_keks(table)
+    stored, shown = read_metadata(table)["properties"], m.describe(table).properties
+    assert {name for name in stored if name not in shown} == {name for name in stored if name.startswith((ENTRY_PREFIX, GONE_PREFIX))}
