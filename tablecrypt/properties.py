@@ -72,6 +72,13 @@ COLUMN_MASK: Final = _of_columns(
 COLUMN: Final = _of_keys(
     name="encryption.column.", doc="Prefix: `<field id>.key-id`, `.mask` and `.former-key-id` of protected columns. Never set by hand."
 )
+COLUMN_ENTRY: Final = _of_keys(
+    name="encryption.column-entry.",
+    doc="Prefix: `<key-id>`, a copy of a column entry of encryption-keys, for engines that drop those. Never set by hand.",
+)
+COLUMN_GONE: Final = _of_keys(
+    name="encryption.column-gone.", doc="Prefix: `<hash of a key-id>`, a column entry that was removed on purpose. Never set by hand."
+)
 COLUMN_GUARD: Final = Switch(
     name="encryption.column-guard",
     scope="table",

@@ -32,6 +32,7 @@ from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata, read_metadata_file
 from tablecrypt.table.protection.declaration import check_master_keys, declared_at_creation, declares
+from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.protection.policy import check_layout
 from tablecrypt.table.protection.tags import tagged_columns, tags_of, written_tags
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
@@ -403,7 +404,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
             return self._stage_creation(identifier, requirements, updates)
         if current is not None:
             current = opened_table(self, current, self.client_pins.begin_check(identifier).verify_base)
-        staged = self.stage_as_pyiceberg(current, identifier, requirements, updates)
+        staged = self.stage_as_pyiceberg(current, identifier, requirements, with_copies(current.metadata if current else None, updates))
         if isinstance(current, EncryptedTable):
             check_commit(current.metadata, staged.metadata)
             base, after = (table_version(each.metadata, each.metadata_location, None) for each in (current, staged))
@@ -436,7 +437,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
             "sort_orders": [],
             "encryption_keys": [],
         }
-        built = update_table_metadata(EncryptedTableMetadata.model_construct(**nothing), updates)
+        built = update_table_metadata(EncryptedTableMetadata.model_construct(**nothing), with_copies(None, updates))
         metadata = EncryptedTableMetadata.model_validate_json(built.model_dump_json())
         check_commit(metadata, metadata)
         location = location_provider(metadata).new_table_metadata_file_location(0)

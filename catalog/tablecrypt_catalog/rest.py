@@ -45,6 +45,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
+from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import (
     AddEncryptionKeyUpdate,
@@ -257,6 +258,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             plain: CommitTableResponse = super().commit_table(table, requirements, updates)
             check_metadata(self.client_properties, table.name(), plain.metadata, plain.metadata_location)
             return plain
+        updates = with_copies(None if any(isinstance(each, AssertCreate) for each in requirements) else table.metadata, updates)
         staged = update_table_metadata(table.metadata, updates)
         if is_migration:
             check_migration(staged)

@@ -210,8 +210,7 @@ class ColumnKeyMaker:
         except KeyNotFoundError:
             raise KeyNotFoundError(
                 f"column key {key_id} of {ring.column(field_id)} is not in the table's encryption-keys: the column was shredded, or "
-                "somebody "
-                "removed the entry. An older metadata.json may still hold it"
+                "somebody removed the entry and its copy. rescue brings it back if an older metadata.json holds it and nobody shredded it"
             ) from None
         if entry.field_id != field_id:
             raise AuthenticationError(

@@ -200,6 +200,11 @@ class KeyRing:
         return key_id in self._entries
 
     @property
+    def entries(self) -> tuple[EncryptedKey, ...]:
+        """Every entry, in the order of the metadata."""
+        return tuple(self._entries.values())
+
+    @property
     def keks(self) -> list[EncryptedKey]:
         """Every KEK of the table, in the order of the metadata. Column KEKs are not among them."""
         return [entry for entry in self._entries.values() if entry.is_kek]

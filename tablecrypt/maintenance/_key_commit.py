@@ -78,7 +78,7 @@ class AssertKeysUnchanged(ValidatableTableRequirement):
     @classmethod
     def of(cls, metadata: EncryptedTableMetadata) -> AssertKeysUnchanged:
         """Return the requirement that a table's keys and snapshots are as in this metadata."""
-        return cls(keys=tuple(metadata.encryption_keys), snapshot_ids=frozenset(each.snapshot_id for each in metadata.snapshots))
+        return cls(keys=metadata.key_ring.entries, snapshot_ids=frozenset(each.snapshot_id for each in metadata.snapshots))
 
     def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
         """Raise CommitFailedException where the base of the commit has other keys or snapshots."""

@@ -38,6 +38,7 @@ from pyiceberg.table import TableProperties
 from tablecrypt import properties as names
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
+from tablecrypt.keys.column_entries import copy_of, is_copy, is_own
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._relocate_files import PathMap, Rewritten
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
@@ -124,7 +125,7 @@ class ManifestCopier:
             "sequence-number": str(header.sequence_number),
             **({} if header.first_row_id is None else {"first-row-id": str(header.first_row_id)}),
             "format-version": str(header.format_version),
-            **protected_columns_header(header.protected_columns),
+            **protected_columns_header(header.protected_columns, header.column_keys),
         }
         output = self._target.new_encrypted_output(location)
         with BlockAvroOutputFile[EncryptedManifestFile](output, MANIFEST_LIST_SCHEMA, "manifest_file", fields, self._codec) as avro:
@@ -246,7 +247,7 @@ def copied_metadata(
     changed: dict[str, Any] = {
         "location": paths.new,
         "table_uuid": identity.table_uuid,
-        "properties": _properties(metadata.properties, paths, key_id),
+        "properties": {**_properties(metadata.properties, paths, key_id), **dict(copy_of(key) for key in encryption_keys if is_own(key))},
         "snapshots": snapshots,
         "encryption_keys": encryption_keys,
         "metadata_log": [],
@@ -257,6 +258,6 @@ def copied_metadata(
 
 
 def _properties(properties: Mapping[str, str], paths: PathMap, key_id: str) -> dict[str, str]:
-    kept = {name: value for name, value in properties.items() if name not in _FOLDER_PROPERTIES}
+    kept = {name: value for name, value in properties.items() if name not in _FOLDER_PROPERTIES and not is_copy(name)}
     folders = {name: paths.folder(properties[name]) for name in _FOLDER_PROPERTIES if name in properties}
     return {**kept, **{name: folder for name, folder in folders.items() if folder is not None}, names.KEY_ID.name: key_id}

@@ -8,6 +8,8 @@
                           one commit: the entries are back
 
 Nothing is believed that does not open: the KMS authenticates a KEK, the KEK a manifest-list key, and that the list of this very snapshot.
+
+The keys of protected columns are looked for in the same files: see columns/lost_keys.py.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from tablecrypt.keys.key_ring import EncryptedKey, KeyChain, KeyRing
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, replaced_key
 from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, table_io
+from tablecrypt.maintenance.columns.lost_keys import LostColumnKeys
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
@@ -54,6 +57,7 @@ class Rescued(OperationResult):
         expired: ids of the snapshots that went because their keys are nowhere.
         damaged: ids of the snapshots whose keys open and whose manifest lists do not, so that no key helps them.
         unreadable: for each metadata file that could not be read, why.
+        column_keys_left: for each key of a protected column that is lost still, why it was not put back.
     """
 
     snapshots: tuple[int, ...] = field(metadata=shown("snapshots that can be read again"))
@@ -62,6 +66,7 @@ class Rescued(OperationResult):
     expired: tuple[int, ...] = field(metadata=shown("snapshots removed, since their keys are nowhere", is_whole=True))
     damaged: tuple[int, ...] = field(metadata=shown("snapshots whose manifest lists are damaged, though their keys open", is_whole=True))
     unreadable: dict[str, str] = field(metadata=shown("metadata files that could not be read", is_whole=True))
+    column_keys_left: dict[str, str] = field(default_factory=dict, metadata=shown("keys of columns that stay lost", is_whole=True))
 
     def summary(self) -> str:
         """Return what was done in one sentence."""
@@ -71,6 +76,8 @@ class Rescued(OperationResult):
         if self.expired:
             snapshots = counted(len(self.expired), "snapshot", "snapshots")
             return f"{self._did('Removed', 'Would remove')} {snapshots} of {self.table} whose keys are nowhere."
+        if self.column_keys_left:
+            return f"{self.table} lacks {counted(len(self.column_keys_left), 'key', 'keys')} of columns, and none was found that opens."
         return f"{self.table} lacks no key: nothing {self._did('was', 'would be')} put back."
 
 
@@ -83,6 +90,7 @@ class _Found:
     found_in: tuple[str, ...]
     unreadable: dict[str, str]
     broken: list[EncryptedSnapshot]
+    column_keys_left: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -107,8 +115,9 @@ def rescue(
     """Put back the keys that an encrypted table's metadata has lost.
 
     For a table whose metadata another tool wrote and dropped entries of `encryption-keys`. It does NOT help against a lost master key, nor
-    bring back a file, and it does NOT ask whether a key is gone on purpose: given a metadata file from before a `shred`, it brings back
-    what that destroyed. A snapshot without `key-id` cannot be rescued: what it would name is not known.
+    bring back a file, and of snapshots it does NOT ask whether a key is gone on purpose: given a metadata file from before a `shred`, it
+    brings back what that destroyed. A column that was shredded stays shredded. Keys of a protected column come back by who may use the
+    column's master key. A snapshot without `key-id` cannot be rescued: what it would name is not known.
 
     Killed at any moment, either all that was found is back or nothing. Calling it again finds nothing more to do.
 
@@ -141,6 +150,7 @@ def rescue(
         expired=tuple(snapshot.snapshot_id for snapshot in done.lost),
         damaged=done.damaged,
         unreadable=done.found.unreadable,
+        column_keys_left=done.found.column_keys_left,
     )
 
 
@@ -168,19 +178,19 @@ def _search(table: EncryptedTable, opener: _Opener, broken: list[EncryptedSnapsh
     entries: dict[str, EncryptedKey] = {}
     found_in: list[str] = []
     unreadable: dict[str, str] = {}
-    candidates, sources = _Candidates(opener, encrypted_metadata_of(table)), _sources(table, given)
-    while broken and (source := next(sources, None)) is not None:
+    candidates, sources, columns = _Candidates(opener, encrypted_metadata_of(table)), _sources(table, given), LostColumnKeys(table)
+    while (broken or columns.left) and (source := next(sources, None)) is not None:
         if source.metadata is None:
             unreadable[source.location] = source.problem
             continue
         candidates.add(source.metadata)
         opened = {each.snapshot_id: keys for each in broken if (keys := candidates.chain_of(each)) is not None}
-        if opened:
+        if columns.look_in(source.metadata) or opened:
             found_in.append(source.location)
         snapshots += opened
         entries |= {entry.key_id: entry for keys in opened.values() for entry in (keys.kek, keys.manifest_list_key)}
         broken = [each for each in broken if each.snapshot_id not in opened]
-    return _Found(tuple(snapshots), entries, tuple(found_in), unreadable, broken)
+    return _Found(tuple(snapshots), entries | columns.found, tuple(found_in), unreadable, broken, columns.left)
 
 
 class _Opener:

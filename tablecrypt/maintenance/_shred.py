@@ -285,7 +285,7 @@ def _key_change(table: EncryptedTable, plan: Plan, new_kek: Callable[[], Encrypt
     ended = (RemoveSnapshotRefUpdate(ref_name=name) for name, ref in current.refs.items() if ref.snapshot_id in expired)
     removed = (*ended, cast("TableUpdate", RemoveSnapshotsUpdate(snapshot_ids=list(expired)))) if expired else ()
     if not live:
-        return _KeyChange((*removed, *removed_keys(key.key_id for key in current.encryption_keys)), expired, keks)
+        return _KeyChange((*removed, *removed_keys(key.key_id for key in current.key_ring.entries)), expired, keks)
     rotation = plan_rotation(table, new_kek, Counted("shred: keys", "keys", no_progress), live)
     # Of others' KEKs too, that were made since the search.
     return _KeyChange((*removed, *rotation.updates), expired, frozenset(rotation.old_keks))

@@ -32,6 +32,7 @@ from tablecrypt.errors import (
     MasterKeyMismatchError,
     PlaintextRefusedError,
 )
+from tablecrypt.keys.column_entries import stored_entries
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, table_io
@@ -113,12 +114,13 @@ class _Reader:
         if file.metadata is None:
             self._unread[file.location] = Unread(file.is_logged, file.problem)
             return
-        keks = kek_ids(file.metadata)
+        held = stored_entries(file.metadata.encryption_keys, file.metadata.properties)
+        keks = frozenset(key.key_id for key in held if key.is_wrapped_by_kms)
         self._keks[file.location] = self._shared.setdefault(keks, keks)
-        for key in file.metadata.encryption_keys:
+        for key in held:
             if key.encrypted_by_id is not None:
                 self._wrapped.setdefault(key.encrypted_by_id, set()).add(key.key_id)
-        for key in file.metadata.key_ring.column_keys:
+        for key in (key for key in held if key.is_column_key):
             self._columns.setdefault(key.field_id, set()).add(str(key.encrypted_by_id))
         self._read_snapshots(file.metadata)
 
@@ -366,7 +368,7 @@ def find(table: EncryptedTable, wanted: Wanted, counted: Counted, before: OlderF
 
 def kek_ids(metadata: EncryptedTableMetadata) -> frozenset[str]:
     """Return the key-ids of the KEKs that metadata holds, those of columns among them."""
-    return frozenset(key.key_id for key in metadata.encryption_keys if key.is_wrapped_by_kms)
+    return frozenset(key.key_id for key in metadata.key_ring.entries if key.is_wrapped_by_kms)
 
 
 def _table_kek_ids(metadata: EncryptedTableMetadata) -> frozenset[str]:

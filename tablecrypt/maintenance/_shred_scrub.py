@@ -23,6 +23,7 @@ from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.raw_output import RawContent
+from tablecrypt.keys.column_entries import is_copy
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
@@ -36,6 +37,7 @@ from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import RemoveMetadataLogEntriesUpdate
 
 _KEYS: Final = "encryption-keys"
+_PROPERTIES: Final = "properties"
 _JOURNAL_FOLDER: Final = "/tablecrypt-"
 DRY_RUN: Final = "this was a dry run: nothing was destroyed"
 """Why a shredding is not complete that was none."""
@@ -177,6 +179,8 @@ def _rewrite(current: EncryptedTableMetadata, io: TableFileIO, location: str, co
     document[_KEYS] = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in kept]
     if not kept:
         del document[_KEYS]
+    # The entries stay or go as above; a copy of one that goes would open what it opened.
+    document[_PROPERTIES] = {name: value for name, value in document.get(_PROPERTIES, {}).items() if not is_copy(name)}
     written = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
     with io.raw_output(location, RawContent.METADATA_JSON).create(overwrite=True) as stream:
         stream.write(Compressor.get_compressor(location).bytes_compressor()(written))
@@ -186,7 +190,7 @@ def _rewrite(current: EncryptedTableMetadata, io: TableFileIO, location: str, co
 def _kept_entries(current: EncryptedTableMetadata, document: dict[str, Any]) -> list[EncryptedKey]:
     """Return what an older metadata file may hold: the current entries that its snapshots need."""
     needed = current.key_ring.needed_by(snapshot["key-id"] for snapshot in document.get("snapshots", ()) if snapshot.get("key-id"))
-    return [key for key in current.encryption_keys if key.key_id in needed]
+    return [key for key in current.key_ring.entries if key.key_id in needed]
 
 
 def _delete(io: TableFileIO, location: str, done: Scrubbed, because: Exception | None = None) -> None:

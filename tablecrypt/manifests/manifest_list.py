@@ -2,7 +2,8 @@
 
     AGS1 stream  →  Avro file  →  manifest_file records
                     └ metadata: snapshot-id, parent-snapshot-id ("null" for none), sequence-number, first-row-id, format-version;
-                      where columns are protected: tablecrypt.protected-columns, their field ids with commas between them
+                      where columns are protected: tablecrypt.protected-columns, their field ids with commas between them, and
+                      tablecrypt.column-keys, each key that files of the table may be under as <field id>:<key-id>, with commas too
 
 The header is authenticated with the file, the same numbers in the table's metadata.json are not: callers compare the two.
 
@@ -57,18 +58,21 @@ _NO_PARENT: Final = "null"
 _MAX_LONG: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})", re.ASCII)
 _FIELD_IDS: Final = re.compile(r"[1-9][0-9]{0,9}(,[1-9][0-9]{0,9})*", re.ASCII)
+_COLUMN_KEY_IDS: Final = re.compile(r"[1-9][0-9]{0,9}:[^,]+(,[1-9][0-9]{0,9}:[^,]+)*", re.ASCII)
 _MANIFEST_NAME = "manifest_file"
 _ROW_BYTES: Final = 1024
 _SUMMARY_BYTES: Final = 256
 """Of memory, for a row of a list and for each partition field that it sums up."""
 PROTECTED_COLUMNS: Final = "tablecrypt.protected-columns"
+COLUMN_KEYS: Final = "tablecrypt.column-keys"
 
 
 @dataclass(frozen=True)
 class ManifestListHeader:
     """What a manifest list says about its own snapshot.
 
-    `protected_columns` are the field ids of columns that had master keys of their own then. Engines that know nothing of them name none.
+    `protected_columns` are the field ids of columns that had master keys of their own then, `column_keys` the ids of the keys of columns
+    that the table had, each with its column's field id. Engines that know nothing of them name none.
     """
 
     snapshot_id: int
@@ -77,6 +81,7 @@ class ManifestListHeader:
     first_row_id: int | None
     format_version: int
     protected_columns: frozenset[int] = frozenset()
+    column_keys: frozenset[tuple[int, str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,7 @@ def _header(metadata: Mapping[str, str], location: str) -> ManifestListHeader:
         first_row_id=None if format_version == VERSION_WITHOUT_ROW_IDS else _count(metadata, "first-row-id", location),
         format_version=format_version,
         protected_columns=_field_ids(metadata, location),
+        column_keys=_column_keys(metadata, location),
     )
 
 
@@ -139,10 +145,23 @@ def _field_ids(metadata: Mapping[str, str], location: str) -> frozenset[int]:
     return frozenset(int(each) for each in text.split(","))
 
 
-def protected_columns_header(field_ids: Iterable[int]) -> dict[str, str]:
-    """Return what the header of a manifest list says of protected columns: nothing where there are none."""
-    named = ",".join(str(each) for each in sorted(field_ids))
-    return {PROTECTED_COLUMNS: named} if named else {}
+def _column_keys(metadata: Mapping[str, str], location: str) -> frozenset[tuple[int, str]]:
+    text = metadata.get(COLUMN_KEYS)
+    if text is None:
+        return frozenset()
+    if not _COLUMN_KEY_IDS.fullmatch(text):
+        raise FormatError(f"{location}: the manifest list's {COLUMN_KEYS} are no ids of keys: {text[:32]!r}")
+    pairs = (each.partition(":") for each in text.split(","))
+    return frozenset((int(field_id), key_id) for field_id, _, key_id in pairs)
+
+
+def protected_columns_header(field_ids: Iterable[int], column_keys: Iterable[tuple[int, str]] = ()) -> dict[str, str]:
+    """Return what the header of a manifest list says of protected columns and of their keys: nothing where there are none."""
+    named = {
+        PROTECTED_COLUMNS: ",".join(str(each) for each in sorted(field_ids)),
+        COLUMN_KEYS: ",".join(f"{field_id}:{key_id}" for field_id, key_id in sorted(column_keys)),
+    }
+    return {name: text for name, text in named.items() if text}
 
 
 def _count(metadata: Mapping[str, str], key: str, location: str) -> int:
@@ -176,6 +195,7 @@ class ManifestListWriterV3(ManifestListWriter):
         first_row_id: int,
         compression: str,
         protected_columns: Iterable[int] = (),
+        column_keys: Iterable[tuple[int, str]] = (),
     ) -> None:
         header = {
             "snapshot-id": str(snapshot_id),
@@ -183,7 +203,7 @@ class ManifestListWriterV3(ManifestListWriter):
             "sequence-number": str(sequence_number),
             "first-row-id": str(first_row_id),
             "format-version": str(FORMAT_VERSION),
-            **protected_columns_header(protected_columns),
+            **protected_columns_header(protected_columns, column_keys),
         }
         super().__init__(FORMAT_VERSION, output_file, header)
         self.snapshot_id = snapshot_id

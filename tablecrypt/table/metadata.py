@@ -61,6 +61,7 @@ from tablecrypt.files.deletion import DeletionScope, ParsedLocation
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.named_files import refusing_made_up
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.keys.column_entries import entries_with_copies, is_copy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.manifests.manifest_cache import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
@@ -211,8 +212,8 @@ class EncryptedTableMetadata(TableMetadataV3):
 
     @property
     def key_ring(self) -> KeyRing:
-        """The keys of this version of the metadata."""
-        return KeyRing(self.encryption_keys, self._name_of, self._fields_of)
+        """The keys of this version of the metadata: `encryption-keys`, and copies of column entries that it lacks (column_entries.py)."""
+        return KeyRing(entries_with_copies(self.encryption_keys, self.properties), self._name_of, self._fields_of)
 
     def _name_of(self, field_id: int) -> str | None:
         """Return a column's name in the current schema, else in the newest that has it."""
@@ -244,8 +245,10 @@ class EncryptedTableMetadata(TableMetadataV3):
         """Return what a worker process needs to read and write data files: no snapshots, and of keys the wrapped ones of columns alone."""
         nothing: dict[str, Any] = {"current_snapshot_id": None, "refs": {}}
         lists = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
-        of_columns = [key for key in self.encryption_keys if key.is_column_kek or key.is_column_key]
-        return self.model_copy(update=nothing | {name: [] for name in lists} | {"encryption_keys": of_columns})
+        of_columns = [key for key in self.key_ring.entries if key.is_column_kek or key.is_column_key]
+        properties = {name: value for name, value in self.properties.items() if not is_copy(name)}
+        kept = {"encryption_keys": of_columns, "properties": properties}
+        return self.model_copy(update=nothing | {name: [] for name in lists} | kept)
 
     def model_dump_json(  # type: ignore[override]
         self, exclude_none: bool = True, exclude: Any | None = None, by_alias: bool = True, **kwargs: Any

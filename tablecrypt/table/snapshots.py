@@ -27,7 +27,14 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import CHANGED_PARTITION_COUNT_PROP, Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.table.snapshots import (
+    CHANGED_PARTITION_COUNT_PROP,
+    Operation,
+    Snapshot,
+    SnapshotSummaryCollector,
+    Summary,
+    update_snapshot_summaries,
+)
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate, TableUpdate, UpdatesAndRequirements
 
 from tablecrypt.errors import FormatError
@@ -50,6 +57,7 @@ from tablecrypt.table._pyiceberg.producers import (
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.partitions import partition_values
+from tablecrypt.table.protection.kept_entries import named_column_keys, refuse_beside_lost, still_named
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
@@ -117,6 +125,9 @@ class EncryptedProducer(ProducerAdapter):
         manifests = self._with_copied_files(self.collect_manifests())
         # No key of a file that was written so far is in the metadata: whatever they hold, nobody can open them where this refuses.
         self._check_protection(metadata)
+        columns = self._column_entries(metadata)
+        named = self._named_column_keys(metadata)
+        refuse_beside_lost(metadata, named, columns)
         first_row_id = metadata.next_row_id or 0
         sequence_number = metadata.next_sequence_number()
 
@@ -129,6 +140,7 @@ class EncryptedProducer(ProducerAdapter):
             first_row_id=first_row_id,
             compression=self.compression,
             protected_columns=policy_of(metadata).columns,
+            column_keys=still_named(metadata, named, columns),
         ) as writer:
             writer.add_manifests(manifests)
         parent_key_id = metadata.key_id_of(self.parent_snapshot_id) or metadata.key_id_of(metadata.current_snapshot_id)
@@ -145,14 +157,20 @@ class EncryptedProducer(ProducerAdapter):
             added_rows=writer.next_row_id - first_row_id,
             key_id=new_key.key_id,
         )
-        return self._updates(snapshot, new_key, self._column_entries(metadata))
+        return self._updates(snapshot, new_key, columns)
 
     def _check_protection(self, metadata: EncryptedTableMetadata) -> None:
-        followed = self.parent_snapshot_id if self.parent_snapshot_id is not None else metadata.current_snapshot_id
-        snapshot = metadata.snapshot_by_id(followed) if followed is not None else None
+        snapshot = self._followed(metadata)
         # A migration leaves its plain parent behind. Every other producer reads the parent's manifests, and refuses plain ones there.
         if isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None:
             check_still_protected(snapshot.known_header(self.io).protected_columns, metadata, snapshot.manifest_list)
+
+    def _followed(self, metadata: EncryptedTableMetadata) -> Snapshot | None:
+        followed = self.parent_snapshot_id if self.parent_snapshot_id is not None else metadata.current_snapshot_id
+        return metadata.snapshot_by_id(followed) if followed is not None else None
+
+    def _named_column_keys(self, metadata: EncryptedTableMetadata) -> frozenset[tuple[int, str]]:
+        return named_column_keys(metadata, self._followed(metadata), self.io)
 
     def _column_entries(self, metadata: EncryptedTableMetadata) -> tuple[EncryptedKey, ...]:
         """Return the entries of encryption-keys that protected columns of the added files need."""

@@ -40,6 +40,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from tablecrypt import properties
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
 from tablecrypt.iceberg_properties import check_of_tables
+from tablecrypt.keys.column_entries import is_gone
 from tablecrypt.keys.column_keys import COLUMN_PREFIX
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import KeySettings
@@ -105,7 +106,10 @@ def _add_encryption_key(  # type: ignore[misc]
     known = by_id.get(update.key.key_id)
     if known == update.key:
         return base
-    if known is None and not update.key.is_wrapped_by_kms and update.key.encrypted_by_id not in by_id:
+    if is_gone(update.key, base.properties):
+        # A writer who began before it was shredded, or a copy of older metadata: what is destroyed on purpose stays destroyed.
+        raise KeyNotFoundError(f"{update.key.kind} {update.key.key_id} was removed from the table on purpose, and is not brought back")
+    if known is None and not update.key.is_wrapped_by_kms and update.key.encrypted_by_id not in base.key_ring:
         # Its KEK was rotated away since it was wrapped. The commit loop wraps it again under the one that is there now.
         raise CommitFailedException(f"KEK {update.key.encrypted_by_id}, under which the commit's keys are wrapped, is gone from the table")
     if known is not None:

@@ -25,6 +25,7 @@ from tablecrypt.errors import (
     TablecryptError,
     TamperedFileError,
 )
+from tablecrypt.keys.column_entries import ENTRY_PREFIX
 from tablecrypt.keys.key_ring import COLUMN_KEK, EncryptedKey
 from tablecrypt.maintenance import FindingKind
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
@@ -71,8 +72,13 @@ def masked_or_refused(table: EncryptedTable) -> list[str | None]:
 
 def without_properties(table: EncryptedTable) -> dict[str, str]:
     """Without declaration and guard."""
-    gone = ("encryption.column.", METRICS_PREFIX, *GUARD)
+    gone = ("encryption.column.", ENTRY_PREFIX, METRICS_PREFIX, *GUARD)
     return {name: value for name, value in table.metadata.properties.items() if not name.startswith(gone)}
+
+
+def without_copies(table: EncryptedTable) -> dict[str, str]:
+    """Without what is left of entries of encryption-keys that are gone."""
+    return {name: value for name, value in table.metadata.properties.items() if not name.startswith(ENTRY_PREFIX)}
 
 
 def without_columns(key: EncryptedKey) -> bool:
@@ -87,7 +93,8 @@ def test_the_honest_case(both: Clients, people: EncryptedTable) -> None:
 
 
 def _dropped_entries(table: EncryptedTable) -> EncryptedTable:
-    return edited(table, encryption_keys=[key for key in metadata_of(table).encryption_keys if without_columns(key)])
+    keys = [key for key in metadata_of(table).encryption_keys if without_columns(key)]
+    return edited(table, properties=without_copies(table), encryption_keys=keys)
 
 
 def _dropped_properties(table: EncryptedTable) -> EncryptedTable:
@@ -142,8 +149,9 @@ def test_no_value_is_read_as_something_else_from_edited_metadata(both: Clients, 
     assert set(masked_or_refused(EDITS[edit](of_analyst(both, people)))) <= {None}
 
 
-# In the others nothing is left of the protection, or files get new column keys under the master key that is named.
+# In the others, files get new column keys under the master key that is named.
 WRITE_REFUSED = (
+    "entries are dropped",
     "properties are dropped",
     "both are dropped",
     "the column KEK is said to be one of the table",
@@ -153,7 +161,7 @@ WRITE_REFUSED = (
 
 @pytest.mark.parametrize("edit", WRITE_REFUSED)
 def test_nothing_is_written_on_edited_metadata(people: EncryptedTable, edit: str) -> None:
-    with pytest.raises((KeyIdChangedError, ConfigurationError, FormatError, AuthenticationError)):
+    with pytest.raises((KeyNotFoundError, KeyIdChangedError, ConfigurationError, FormatError, AuthenticationError)):
         EDITS[edit](people).append(ROWS)
 
 
@@ -218,7 +226,7 @@ def test_entries_of_another_table_open_nothing_here(both: Clients, people: Encry
     theirs = [key for key in metadata_of(other).encryption_keys if not without_columns(key)]
     own = metadata_of(people).encryption_keys
     with pytest.raises(KeyNotFoundError):
-        ssn(edited(people, encryption_keys=[*(key for key in own if without_columns(key)), *theirs]))
+        ssn(edited(people, properties=without_copies(people), encryption_keys=[*(key for key in own if without_columns(key)), *theirs]))
     (mine,), (foreign,) = metadata_of(people).key_ring.column_keys, metadata_of(other).key_ring.column_keys
     renamed = foreign.model_copy(update={"key_id": mine.key_id})
     keks = [key for key in theirs if key.is_column_kek]

@@ -23,6 +23,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TablecryptError
+from tablecrypt.keys.column_entries import is_kept_by_commits
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._audit.columns import audited_column_keks
 from tablecrypt.maintenance._audit.table_audit import created_at
@@ -163,7 +164,7 @@ class TableDescription:
         updated: when its metadata was last written; None where it says what is no time.
         columns: of the current schema, fields of structs, lists and maps too.
         partition_fields, sort_fields: empty where it is not partitioned or sorted.
-        properties: with a note in place of each value that looks like a secret.
+        properties: with a note in place of each value that looks like a secret, and without copies of column entries and their marks.
         refs: branches and tags.
         snapshot_count: how many snapshots there are.
         snapshots: the newest of them, the newest first.
@@ -227,7 +228,11 @@ def describe(table: Table, snapshots: int = 10) -> TableDescription:
             DescribedPartitionField(each.name, _column_name(schema, each.source_id), str(each.transform)) for each in metadata.spec().fields
         ),
         sort_fields=tuple(_sort_fields(metadata, schema)),
-        properties={name: NOT_SHOWN if names.is_sensitive(name, value) else value for name, value in sorted(metadata.properties.items())},
+        properties={
+            name: NOT_SHOWN if names.is_sensitive(name, value) else value
+            for name, value in sorted(metadata.properties.items())
+            if not is_kept_by_commits(name)
+        },
         refs=tuple(DescribedRef(name, each.snapshot_ref_type.value, each.snapshot_id) for name, each in sorted(metadata.refs.items())),
         snapshot_count=len(metadata.snapshots),
         snapshots=tuple(_snapshots(metadata, newest)),

@@ -19,16 +19,17 @@ They need the right to use the columns' master keys, and none to the table's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final
 
 from pyiceberg.table import Table
-from pyiceberg.table.update import TableUpdate
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.keys.column_entries import mark, stored_entries
 from tablecrypt.keys.column_keys import ColumnPolicy, ancestors
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
@@ -38,6 +39,7 @@ from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reloa
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.kept_entries import lost_column_keys, named_column_keys, refuse_beside_lost
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
@@ -140,12 +142,14 @@ class _Change:
     wrapped: tuple[EncryptedKey, ...] = ()
     removed: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
+    marked: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def updates(self) -> tuple[TableUpdate, ...]:
         """The updates; none when nothing changes."""
         again = (update for entry in self.wrapped for update in replaced_key(entry))
-        return (*added_keys(self.new_keks), *again, *removed_keys((*self.removed, *self.retired)))
+        marks = (SetPropertiesUpdate(updates=dict(self.marked)),) if self.marked else ()
+        return (*added_keys(self.new_keks), *again, *removed_keys((*self.removed, *self.retired)), *marks)
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,9 @@ def add_column_keys(table: Table, *, write_only: bool = False) -> None:
 def _missing_keys(table: EncryptedTable, write_only: bool) -> _Added:
     metadata = encrypted_metadata_of(table)
     columns = policy_of(metadata).columns.values()
-    return _Added(table_io(table).manager.columns.entries_for(metadata.key_ring, columns, write_only=write_only))
+    entries = table_io(table).manager.columns.entries_for(metadata.key_ring, columns, write_only=write_only)
+    refuse_beside_lost(metadata, named_column_keys(metadata, metadata.current_snapshot(), table.io), entries)
+    return _Added(entries)
 
 
 @checked_arguments()
@@ -327,11 +333,17 @@ def shred_column(
 
 def _destruction(table: EncryptedTable, field_id: int, new_kek: NewKek) -> _Change:
     """Return the change that takes a column's keys out of the metadata, with the KEKs above them."""
-    ring = encrypted_metadata_of(table).key_ring
-    gone = [entry for entry in ring.column_keys if entry.field_id == field_id]
-    retired = {str(entry.encrypted_by_id) for entry in gone}
+    metadata = encrypted_metadata_of(table)
+    ring = metadata.key_ring
+    # Of entries that count and of those that somebody has put back: no stored byte is to open the column.
+    held = stored_entries(metadata.encryption_keys, metadata.properties)
+    gone = {entry.key_id: entry for entry in held if entry.is_column_key and entry.field_id == field_id}
+    retired = {str(entry.encrypted_by_id) for entry in gone.values()}
     beside = [entry for entry in ring.column_keys if entry.encrypted_by_id in retired and entry.field_id != field_id]
-    return _under_new_keks(table, ring, beside, new_kek, sorted(retired), [entry.key_id for entry in gone])
+    change = _under_new_keks(table, ring, beside, new_kek, sorted(retired), sorted(gone))
+    # One that was lost before is gone on purpose from now on: the column may be written again.
+    lost = lost_column_keys(metadata, named_column_keys(metadata, metadata.current_snapshot(), table.io)).get(field_id, ())
+    return replace(change, marked=dict(mark(key_id, field_id) for key_id in lost))
 
 
 def _foretold(table: EncryptedTable, field_id: int, column: str, delete_below: Sequence[str]) -> ShreddedColumn:

@@ -14,6 +14,7 @@ from pyiceberg.transforms import Transform
 import tablecrypt
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.keys.column_entries import is_kept_by_commits
 from tablecrypt.spark.jvm.columns import stored_fields
 from tablecrypt.spark.jvm.schema import path_of, schema_json
 from tablecrypt.spark.network import keeps_messages_private
@@ -141,7 +142,8 @@ def described_transform(transform: Transform[Any, Any], schema: Schema, source_i
 def _described_properties(loaded: LoadedTable) -> Mapping[str, str]:
     metadata = loaded.located.table.metadata
     return {
-        **metadata.properties,
+        # Copies of keys are nobody's to read or set, and CREATE TABLE refuses them.
+        **{name: value for name, value in metadata.properties.items() if not is_kept_by_commits(name)},
         "provider": "iceberg",
         "format": "iceberg/parquet",
         "location": metadata.location,

@@ -110,7 +110,7 @@ def _keys(table: EncryptedTable) -> pa.Table:
                 if snapshot.key_id is not None and key.key_id in metadata.key_ring.needed_by([snapshot.key_id])
             ],
         }
-        for key in metadata.encryption_keys
+        for key in metadata.key_ring.entries
     ]
     return pa.Table.from_pylist(rows, schema=_KEYS)
 

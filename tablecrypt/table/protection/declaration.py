@@ -34,6 +34,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from tablecrypt import properties as names
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, column_shown, with_sentence
+from tablecrypt.keys.column_entries import is_kept_by_commits
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, Mask, ProtectedColumn
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.new_blobs import wrap_unopened
@@ -161,6 +162,7 @@ def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_cat
     """
     asked = tuple(removals)
     schema = metadata.schema()
+    _refuse_by_id(filter(is_kept_by_commits, asked), "the table")
     by_id = [name for name in asked if name.startswith(COLUMN_PREFIX)]
     _refuse_by_id([name for name in by_id if schema.find_column_name(_field_id(name)) is not None], "the table")
     if not any(_is_consumed(name) for name in asked):
@@ -290,6 +292,10 @@ def _field_id(name: str) -> int:
 
 def _refuse_by_id(given: Iterable[str], of: str) -> None:
     for name in given:
+        if is_kept_by_commits(name):
+            raise ConfigurationError(
+                f"{name} cannot be set or removed by hand for {of}: commits keep it with the entry of encryption-keys that it is about"
+            )
         if name.endswith(".former-key-id"):
             raise ConfigurationError(
                 f"{name} cannot be set or removed by hand for {of}: it opens files from before a change. reencrypt removes it once no "
