@@ -24,7 +24,8 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import UpdatesAndRequirements
 
 from tablecrypt.table._pyiceberg.producers import WholeSnapshotAdapter
-from tablecrypt.table.snapshots import EncryptedProducer, ObsoleteDeletes
+from tablecrypt.table.snapshots import EncryptedProducer
+from tablecrypt.table.table_files import ObsoleteDeletes
 
 if TYPE_CHECKING:
     from tablecrypt.table.transaction import EncryptedTransaction

@@ -19,7 +19,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
@@ -61,25 +61,11 @@ from tablecrypt.table.protection.kept_entries import named_column_keys, refuse_b
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
+from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate
 
 _ENGINE = "engine-name"
 _SPARK = "spark"
-
-
-@dataclass(frozen=True)
-class ObsoleteDeletes:
-    """Delete files that a snapshot drops: all that are about dropped data files alone, and those named one by one."""
-
-    data_file_paths: frozenset[str]
-    files: frozenset[DataFile] = frozenset()
-
-    def __contains__(self, delete_file: EncryptedDataFile) -> bool:
-        return delete_file.referenced_data_file in self.data_file_paths or delete_file in self.files
-
-    def __bool__(self) -> bool:
-        return bool(self.data_file_paths or self.files)
 
 
 class EncryptedProducer(ProducerAdapter):

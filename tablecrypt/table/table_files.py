@@ -236,3 +236,17 @@ def deleting_on_error(io: EncryptingFileIO, locations: Iterable[str]) -> Iterato
     except BaseException:
         delete_written(io, locations)
         raise
+
+
+@dataclass(frozen=True)
+class ObsoleteDeletes:
+    """Delete files that a snapshot drops: all that are about dropped data files alone, and those named one by one."""
+
+    data_file_paths: frozenset[str]
+    files: frozenset[DataFile] = frozenset()
+
+    def __contains__(self, delete_file: EncryptedDataFile) -> bool:
+        return delete_file.referenced_data_file in self.data_file_paths or delete_file in self.files
+
+    def __bool__(self) -> bool:
+        return bool(self.data_file_paths or self.files)
