@@ -8,7 +8,7 @@ The rules, held for every commit:
     1. A protected column is no partition source, sort column or identifier field of the current layout: partition values are in file
        paths, the order of rows tells which of two values is larger, and engines write identifier fields into equality deletes.
     2. What has a column key is named by the properties, unless the column is gone: see `check_protected`.
-    3. A column that takes the name of a protected one which was dropped is protected too, or that one's protection was removed first.
+    3. A name that a protected column has or had belongs to it: see names.py.
     4. What the manifest list of the snapshot before says was protected is protected, or was declared otherwise since. The list is encrypted
        and authenticated, properties and `encryption-keys` are neither: whoever removes both cannot remove this. Each list says so anew.
     5. A column is not under the table's own master key, and its mask fits its type.
@@ -18,7 +18,7 @@ Raises ConfigurationError, or KeyIdChangedError where properties were removed th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from pyiceberg.schema import Schema
@@ -30,21 +30,24 @@ from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.table_column_keys import check_protected
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.names import check_names
 from tablecrypt.table.table_files import OpensColumnKeys
 
 WHERE: Final = "docs/column-keys.md"
 
 
 def policy_of(metadata: TableMetadata) -> ColumnPolicy:
-    """Return the protected columns of a table's current schema, after checking that nobody has removed one from the properties.
+    """Return the protected columns of a table's current schema, after checking that properties and names are still theirs.
 
     Raises:
-        ConfigurationError: the properties cannot be used.
+        ConfigurationError: the properties cannot be used, or another column has the name of a protected one.
         KeyIdChangedError: a column of the schema has a column key, and the properties do not name it.
     """
     policy = ColumnPolicy.from_properties(metadata.properties, metadata.schema())
     if isinstance(metadata, EncryptedTableMetadata):
         check_protected(metadata.key_ring, policy, metadata.schema())
+    # Here and not in commits alone: another engine may have committed the schema, or somebody may have edited the metadata.
+    check_names(metadata)
     return policy
 
 
@@ -148,11 +151,6 @@ def check_policy(before: TableMetadata, after: TableMetadata) -> None:
             raise KeyIdChangedError(f"the protection of column {name!r} was removed from the properties, and not through tablecrypt")
     if whole:
         check_layout(policy, after)
-        for name, dropped in _taken_names(whole, after):
-            raise ConfigurationError(
-                f"column {name!r} has the name of the protected column {dropped} that was dropped, and is not protected itself. Declare it "
-                f"in the same transaction (encryption.column-keys), or remove encryption.column.{dropped}.key-id if it is to be readable"
-            )
 
 
 def protected_name(policy: ColumnPolicy, schema: Schema, field_id: int) -> str | None:
@@ -163,20 +161,3 @@ def protected_name(policy: ColumnPolicy, schema: Schema, field_id: int) -> str |
         if name is not None and (protected in related or field_id in ancestors(schema, protected)):
             return name
     return None
-
-
-def _taken_names(policy: ColumnPolicy, metadata: TableMetadata) -> Iterator[tuple[str, int]]:
-    current = metadata.schema()
-    for dropped in policy.columns:
-        if current.find_column_name(dropped) is not None:
-            continue
-        for earlier in metadata.schemas:
-            name = earlier.find_column_name(dropped)
-            if name is None or (taken := _id_of(current, name)) is None:
-                continue
-            if protected_name(policy, current, taken) is None:
-                yield name, dropped
-
-
-def _id_of(schema: Schema, name: str) -> int | None:
-    return next((field_id for field_id in schema.field_ids if schema.find_column_name(field_id) == name), None)
