@@ -50,12 +50,12 @@ from pyroaring import BitMap64
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
 from tablecrypt.table._pyiceberg.producers import WholeSnapshotAdapter
 from tablecrypt.table.deletes import DeleteReader
-from tablecrypt.table.deletion_vectors import DeletionVector, ObsoleteDeletes, puffin_location, write_deletion_vectors
+from tablecrypt.table.deletion_vectors import DeletionVector, puffin_location, write_deletion_vectors
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import DeleteIndex, EncryptedFileScanTask, ScanPlanner, only_path, sequence_number_of
 from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.snapshots import EncryptedOverwrite, EncryptedProducer
-from tablecrypt.table.table_files import refuse_plaintext
+from tablecrypt.table.table_files import ObsoleteDeletes, refuse_plaintext
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt.keys.column_keys import Mask, ProtectedColumn
+from tablecrypt.keys.column_keys import Mask
 from tablecrypt_catalog.pins.client import PinFile, Place, refuse_conflict
+from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.record import Head, Moves, TableVersion
 
 PLACE: Place = ("prod", ("db", "t"))
@@ -27,7 +28,7 @@ VERSION_1 = TableVersion(
     heads={"main": Head(11, 1), "v 1": Head(11, 1)},
     retired_keks=frozenset({"kek-1", "id:1"}),
     folders=("s3://b/t",),
-    columns={2: ProtectedColumn(2, "pii", Mask("hash"), since=1)},
+    columns={2: PinnedColumn(2, "pii", Mask("hash"), since=1)},
 )
 
 

@@ -12,7 +12,8 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.keys.column_keys import Mask, ProtectedColumn
+from tablecrypt.keys.column_keys import Mask
+from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.record import Head, TableVersion
 from tablecrypt_catalog.pins.sql import PINS, create_pins_table, delete_pin, drop_pins_table, find_name, find_pin, rename_pin, write_pin
 
@@ -23,7 +24,7 @@ PIN = TableVersion(
     heads={"main": Head(2**62, 7), "größe": Head(11, 1)},
     retired_keks=frozenset({"kek-1", "id:1"}),
     folders=("s3://b/t", "s3://b/elsewhere"),
-    columns={2: ProtectedColumn(2, "alias/pii", Mask("truncate", 3)), 11: ProtectedColumn(11, "alias/größe", since=4)},
+    columns={2: PinnedColumn(2, "alias/pii", Mask("truncate", 3)), 11: PinnedColumn(11, "alias/größe", since=4)},
 )
 OTHER = replace(
     PIN, table_uuid="uuid-2", table_key_id="alias/people", metadata_hash=None, kek_hashes=frozenset(), heads={}, folders=(), columns={}
@@ -123,7 +124,7 @@ def test_columns_that_are_null_are_not_known_yet(session: Session) -> None:
     ("column", "stored", "said"),
     [
         *[(column, "{", "Invalid JSON") for column in ("heads", "retired_keks", "folders", "protected_columns")],
-        ("protected_columns", '[[2, "pii", "null"]]', "0.3"),
+        ("protected_columns", '[[2, "pii", "null"]]', "missing"),
         ("heads", '{"main": [1]}', "main"),
         ("folders", "{}", "tuple"),
         ("data_key_length", "long", "'long' is not a whole number"),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, SetPropertiesUpdate
 
 from tablecrypt.errors import FormatError, KeyIdChangedError
-from tablecrypt.keys.column_keys import Mask, ProtectedColumn
-from tablecrypt_catalog.pins.protected_columns import changed_columns, columns_from, stored_columns, weaker
+from tablecrypt.keys.column_keys import Mask
+from tablecrypt_catalog.pins.protected_columns import PinnedColumn, changed_columns, columns_from, stored_columns, weaker
 from tablecrypt_catalog.pins.record import Moves, TableVersion, TrustedTable, moves_of
 
 MASKS = st.sampled_from(
@@ -20,33 +20,36 @@ MASKS = st.sampled_from(
 COLUMNS = st.dictionaries(
     st.integers(1, 4),
     st.builds(
-        lambda key, mask, since: ProtectedColumn(1, key, mask, since),
+        lambda key, mask, since, names, former: PinnedColumn(1, key, mask, since, names, former if names is not None else None),
         st.sampled_from(["pii", "fin"]),
         MASKS,
         st.none() | st.integers(0, 3),
+        st.none() | st.frozensets(st.sampled_from(["ssn", "person.email"])),
+        st.sampled_from([None, "old", "fin"]),
     ),
 ).map(lambda found: {field_id: replace(column, field_id=field_id) for field_id, column in found.items()})
 
 
 @given(COLUMNS)
-def test_columns_are_read_back_as_they_were_stored(columns: dict[int, ProtectedColumn]) -> None:
+def test_columns_are_read_back_as_they_were_stored(columns: dict[int, PinnedColumn]) -> None:
     assert columns_from(stored_columns(columns)) == columns
 
 
 @given(COLUMNS, COLUMNS)
-def test_what_passes_reveals_no_more_than_before(before: dict[int, ProtectedColumn], now: dict[int, ProtectedColumn]) -> None:
+def test_what_passes_reveals_no_more_than_before(before: dict[int, PinnedColumn], now: dict[int, PinnedColumn]) -> None:
     if weaker(before, now) is not None:
         return
     for field_id, column in before.items():
         assert now[field_id].column_key_id == column.column_key_id
         assert now[field_id].mask in (column.mask, Mask(), Mask("error"))
+        assert column.names is None or now[field_id].former_key_id in (None, column.former_key_id)
         later = now[field_id].since
         assert later is None or (column.since is not None and later <= column.since)
 
 
 @given(COLUMNS, COLUMNS)
 def test_what_this_client_changes_itself_is_left_out_and_nothing_else(
-    before: dict[int, ProtectedColumn], now: dict[int, ProtectedColumn]
+    before: dict[int, PinnedColumn], now: dict[int, PinnedColumn]
 ) -> None:
     assert weaker(before, before) is None
     assert weaker(before, now, frozenset(before)) is None
@@ -67,10 +70,10 @@ def test_a_commit_names_the_columns_whose_properties_it_changes() -> None:
 
 
 def test_the_pin_follows_what_passes_and_names_what_does_not() -> None:
-    ssn = ProtectedColumn(2, "pii")
+    ssn = PinnedColumn(2, "pii")
     pin = TableVersion("uuid-1", "alias/orders", 24, "s3://b/t/metadata/00007-a.metadata.json", None, 5, columns={2: ssn})
     later = replace(pin, metadata_location="s3://b/t/metadata/00008-a.metadata.json")
-    more = replace(later, columns={2: ssn, 3: ProtectedColumn(3, "fin")})
+    more = replace(later, columns={2: ssn, 3: PinnedColumn(3, "fin")})
     table = TrustedTable("db.t", pin)
     assert table.verify_update(more) == more
     assert TrustedTable("db.t", replace(pin, columns={})).verify_update(more) == more

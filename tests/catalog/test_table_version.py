@@ -14,7 +14,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate
 
 from tablecrypt.errors import FormatError, MetadataRollbackError
-from tablecrypt.keys.column_keys import Mask, ProtectedColumn
+from tablecrypt.keys.column_keys import Mask
+from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.record import Head, Moves, TableVersion, is_ahead, moved_refs, moves_of, refuse_overtaken, table_version
 from tests.support.bare_metadata import LOCATION, MASTER, TABLE_UUID, fields, kek, list_key, parsed, snapshot
 
@@ -51,7 +52,7 @@ def test_every_field_of_a_version_is_that_of_the_metadata() -> None:
         heads={"main": Head(12, 2)},
         retired_keks=frozenset({mark(b"first"), "id:k1"}),
         folders=(LOCATION, "s3://data/t"),
-        columns={2: ProtectedColumn(2, "alias/pii", Mask("hash"), 1)},
+        columns={2: PinnedColumn(2, "alias/pii", Mask("hash"), 1, frozenset())},
     )
     assert found.wrapping_keks == {mark(b"second"), "id:k2"}
 

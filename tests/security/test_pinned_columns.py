@@ -109,7 +109,10 @@ def test_what_this_client_changes_itself_moves_its_pins(pinned: EncryptedSqlCata
             transaction.set_properties(changed)
     loaded(pinned).append(ROWS)
     (pin,) = json.loads((tmp_path / "pins.json").read_text())["pins"]
-    assert pin["protected-columns"] == [[SSN, "fin", "truncate(2)", None], [SALARY, "pii", "null", 1]]
+    assert pin["protected-columns"] == [
+        [SSN, "fin", "truncate(2)", None, ["ssn"], "pii"],
+        [SALARY, "pii", "null", 1, ["salary"], None],
+    ]
 
 
 def test_a_colleague_may_protect_more_and_show_less(both: Clients, pinned: EncryptedSqlCatalog) -> None:

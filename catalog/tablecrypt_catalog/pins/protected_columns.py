@@ -1,22 +1,30 @@
 """The protected columns of a table in its pin: nobody but this client makes a protection weaker without being noticed.
 
 Properties and `encryption-keys` are plaintext metadata, and a catalog can remove both. What manifest lists say of protected columns reveals
-that, but a commit by Iceberg Java writes lists that say nothing. A pin keeps, by field id, the master key, the mask and `since`:
+that, but a commit by Iceberg Java writes lists that say nothing. A pin keeps, by field id, the master key, the mask, `since`, the names
+that the column has or had, and the former master key under which files may hold it:
 
     change of another client                              why it is refused, or not
     a column is protected no more                         refused: new files would hold it under the table's key
     another master key                                    refused: whoever may use that key would read new files
     another mask that files store                         refused: truncate(64) shows most texts to everybody
     a later `since`, or one where there was none          refused: files without the protection would be accepted
+    a former master key that was not there                refused: whoever may use that key could forge values
+    another column has a name of a protected one          refused, whoever did it: rows that are written by that name would hold it in the
+    and is not protected under the same key               clear. The names that a pin knows never become fewer, whatever metadata says
     a column more, the mask `null` or `error`, `since`    accepted: they reveal nothing more
-    smaller or gone
+    smaller or gone, a former key gone, a name more
 
-    stored as    [[field id, master key, mask, since or null], …] by ascending field id, in JSON
+    stored as    [[field id, master key, mask, since or null, [name, …], former master key or null], …] by ascending field id, in JSON;
+                 names as `names.folded` compares them
+
+Earlier releases stored the first four. What such a pin lacks is trusted the next time that the table is loaded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
@@ -24,37 +32,96 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.table.protection.names import Leaves, keys_of_leaves, names_of_protected, taken_names
 
-StoredColumn = tuple[int, str, str, int | None]
+StoredColumn = tuple[int, str, str, int | None, list[str], str | None] | tuple[int, str, str, int | None]
 
 
-def columns_of(metadata: TableMetadata) -> Mapping[int, ProtectedColumn]:
+@dataclass(frozen=True)
+class PinnedColumn(ProtectedColumn):
+    """A protected column, and what else a pin keeps of it.
+
+    Attributes:
+        names: that it has or had, as compared; None in pins of before: not known.
+        former_key_id: the master key under which older files may hold it.
+    """
+
+    names: frozenset[str] | None = None
+    former_key_id: str | None = None
+
+    def with_names_of(self, before: ProtectedColumn | None) -> PinnedColumn:
+        """Return it with the names that it had in a pin before, too."""
+        known = before.names if isinstance(before, PinnedColumn) else None
+        return replace(self, names=(self.names or frozenset()) | known) if known else self
+
+
+def columns_of(metadata: TableMetadata) -> Mapping[int, PinnedColumn]:
     """Return the protected columns of a table, those that were dropped too; none where the properties cannot be read.
+
+    Names that other columns have taken are left out.
 
     Whatever uses the columns says what is wrong with such properties. A pin that names columns refuses them, since they protect none.
     """
     try:
-        return ColumnPolicy.from_properties(metadata.properties).columns
+        policy, names = ColumnPolicy.from_properties(metadata.properties), names_of_protected(metadata)
     except ConfigurationError:
         return {}
+    # A schema that was accepted on purpose, or at first sight, can be loaded: else nobody could rename what took the name. Whoever reads
+    # or writes the table is told.
+    lost = {(field_id, owned) for _, owned, field_id in taken_names(names, policy, keys_of_leaves(policy, metadata.schema()))}
+    names = {field_id: frozenset(name for name in known if (field_id, name) not in lost) for field_id, known in names.items()}
+    return {
+        field_id: PinnedColumn(
+            field_id, each.column_key_id, each.mask, each.since, names.get(field_id, frozenset()), policy.former.get(field_id)
+        )
+        for field_id, each in policy.columns.items()
+    }
 
 
-def stored_columns(columns: Mapping[int, ProtectedColumn]) -> list[StoredColumn]:
+def leaves_of(metadata: TableMetadata) -> Leaves:
+    """Return which columns of the current schema are under which master keys; none where the properties cannot be read."""
+    try:
+        policy = ColumnPolicy.from_properties(metadata.properties)
+    except ConfigurationError:
+        return {}
+    return keys_of_leaves(policy, metadata.schema()) if policy else {}
+
+
+def stored_columns(columns: Mapping[int, PinnedColumn]) -> list[StoredColumn]:
     """Return columns as a pin stores them."""
-    return [(each.field_id, each.column_key_id, str(each.mask), each.since) for _, each in sorted(columns.items())]
+    return [_stored(each) for _, each in sorted(columns.items())]
 
 
-def columns_from(stored: Iterable[StoredColumn]) -> dict[int, ProtectedColumn]:
+def _stored(column: PinnedColumn) -> StoredColumn:
+    row = (column.field_id, column.column_key_id, str(column.mask), column.since)
+    # As the release before stored it: the next time that the table is loaded completes it.
+    return row if column.names is None else (*row, sorted(column.names), column.former_key_id)
+
+
+def columns_from(stored: Iterable[StoredColumn]) -> dict[int, PinnedColumn]:
     """Return the columns that a pin stores.
 
     Raises:
         FormatError: one cannot be protected so.
     """
     try:
-        columns = [ProtectedColumn(field_id, key_id, Mask.parse(mask), since) for field_id, key_id, mask, since in stored]
+        columns = [_read(row) for row in stored]
     except ConfigurationError as error:
         raise FormatError(f"a pin names a protected column that cannot be read: {error}") from error
     return {each.field_id: each for each in columns}
+
+
+def _read(row: StoredColumn) -> PinnedColumn:
+    if len(row) == 4:
+        field_id, key_id, mask, since = row
+        return PinnedColumn(field_id, key_id, Mask.parse(mask), since)
+    field_id, key_id, mask, since, names, former = row
+    return PinnedColumn(field_id, key_id, Mask.parse(mask), since, frozenset(names), former)
+
+
+def merged_columns(before: Mapping[int, PinnedColumn], now: Mapping[int, PinnedColumn]) -> Mapping[int, PinnedColumn]:
+    """Return what a pin keeps after a version that was accepted: its columns, with the names that the pin knew."""
+    return {field_id: each.with_names_of(before.get(field_id)) for field_id, each in now.items()}
 
 
 def changed_columns(updates: Iterable[IcebergBaseModel]) -> frozenset[int]:
@@ -63,7 +130,7 @@ def changed_columns(updates: Iterable[IcebergBaseModel]) -> frozenset[int]:
 
 
 def weaker(
-    before: Mapping[int, ProtectedColumn], now: Mapping[int, ProtectedColumn], own: frozenset[int] = frozenset()
+    before: Mapping[int, PinnedColumn], now: Mapping[int, PinnedColumn], own: frozenset[int] = frozenset()
 ) -> tuple[int, str] | None:
     """Return the first column that was protected better before, and what became of it; None where none was.
 
@@ -78,7 +145,21 @@ def weaker(
     return None
 
 
-def _weaker(before: ProtectedColumn, now: ProtectedColumn | None) -> str | None:
+def taken(before: Mapping[int, PinnedColumn], now: Mapping[int, PinnedColumn], leaves: Leaves) -> tuple[int, str] | None:
+    """Return the first column whose name, as pinned, another column has now without being protected under the same key; None for none.
+
+    Args:
+        before: the columns as they are pinned.
+        now: as they are seen; one that is not protected now has no names.
+        leaves: the columns of the schema that is seen.
+    """
+    names = {field_id: each.names for field_id, each in before.items() if each.names and field_id in now}
+    for name, owned, field_id in taken_names(names, ColumnPolicy(now), leaves):
+        return field_id, f"has or had the name {owned!r}, and column {name!r}, which is not under {now[field_id].column_key_id!r}, takes it"
+    return None
+
+
+def _weaker(before: PinnedColumn, now: PinnedColumn | None) -> str | None:
     if now is None:
         return f"was protected by master key {before.column_key_id!r}, and is not protected now"
     if now.column_key_id != before.column_key_id:
@@ -87,6 +168,8 @@ def _weaker(before: ProtectedColumn, now: ProtectedColumn | None) -> str | None:
         return f"was masked by {before.mask}, and is masked by {now.mask} now"
     if now.since is not None and (before.since is None or before.since < now.since):
         return f"may be unprotected in files up to sequence number {now.since} now, which was {before.since or 'not so'} before"
+    if before.names is not None and now.former_key_id not in (None, before.former_key_id):
+        return f"may be under {now.former_key_id!r} in older files now, which was {before.former_key_id or 'not so'} before"
     return None
 
 

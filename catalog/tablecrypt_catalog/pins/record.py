@@ -7,7 +7,7 @@ version that was seen, so that the next answer can be held against it:
     TableVersion   table-uuid | encryption.key-id | encryption.data-key-length | metadata location | hash of the metadata
                    | last-sequence-number | heads of branches and tags | hashes of the wrapped KEKs | retired KEKs
                    | folders: the table's location, and those of its properties write.*.path
-                   | protected columns: by field id, master key, mask and `since` (protected_columns.py)
+                   | protected columns: by field id, master keys, mask, `since` and names (protected_columns.py)
 
 last-sequence-number is a number in plaintext, and who edits metadata.json can write any number there. The sequence number of a snapshot
 is in the authenticated header of its manifest list too, so a head cannot claim a greater one than it has and still be read: that is why
@@ -46,12 +46,12 @@ from pyiceberg.typedef import IcebergBaseModel
 from tablecrypt import properties
 from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt.files.deletion import names_location
-from tablecrypt.keys.column_keys import ProtectedColumn
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import DEFAULT_DATA_KEY_LENGTH
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.names import Leaves
 from tablecrypt.table.table_files import WRITE_PATHS, folders_of
-from tablecrypt_catalog.pins.protected_columns import changed_columns, columns_of, weaker
+from tablecrypt_catalog.pins.protected_columns import PinnedColumn, changed_columns, columns_of, leaves_of, merged_columns, taken, weaker
 
 _HASH_LENGTH: Final = 32
 _UNCONFIRMED: Final = "?"
@@ -82,6 +82,7 @@ class TableVersion:
         folders: the table's location, and those that its properties write.*.path name. A pin has only those in which files may be
             deleted, and a "?" after a location that nothing confirms. Empty in pins of before: not known.
         columns: the protected columns, by field id. Empty in pins of before.
+        leaves: columns of the schema and their master keys, see names.py. Told by metadata, not kept in a pin.
         wrapping_keks: the newest KEK that a snapshot needs, in the same form, which wraps what is new. Told by metadata, not kept in a pin.
     """
 
@@ -95,7 +96,8 @@ class TableVersion:
     heads: Mapping[str, Head] = field(default_factory=dict)
     retired_keks: frozenset[str] = frozenset()
     folders: tuple[str, ...] = ()
-    columns: Mapping[int, ProtectedColumn] = field(default_factory=dict)
+    columns: Mapping[int, PinnedColumn] = field(default_factory=dict)
+    leaves: Leaves = field(default_factory=dict, compare=False)
     wrapping_keks: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
@@ -138,6 +140,7 @@ def table_version(metadata: TableMetadata, metadata_location: str, metadata_hash
         kek_hashes=frozenset(_hash(kek) for kek in keks),
         heads=_heads(metadata, metadata_location),
         columns=columns_of(metadata),
+        leaves=leaves_of(metadata),
         retired_keks=_hashes_and_ids(kek for kek in own if kek.created_at_ms < newest),
         wrapping_keks=_hashes_and_ids(kek for kek in own if kek.created_at_ms == newest),
     )
@@ -409,7 +412,8 @@ class TrustedTable:
             )
 
     def _check_columns(self, pin: TableVersion, seen: TableVersion, moved: Moves) -> None:
-        found = weaker(pin.columns, seen.columns, moved.columns)
+        # A name is refused to this client's own commits too: metadata without its history of schemas would let them take it.
+        found = weaker(pin.columns, seen.columns, moved.columns) or taken(pin.columns, seen.columns, seen.leaves)
         if found is not None:
             field_id, what = found
             raise KeyIdChangedError(f"{self.name}: the column with field id {field_id} {what}, in {seen.metadata_location}. {_TO_ACCEPT}")
@@ -434,6 +438,7 @@ def _merged(pin: TableVersion, seen: TableVersion, moved: Moves) -> TableVersion
         heads={**vanished, **seen.heads},
         retired_keks=seen.retired_keks | pin.retired_keks | vanished_keks,
         folders=_next_folders(pin, seen, moved),
+        columns=merged_columns(pin.columns, seen.columns),
     )
     if seen.metadata_location == pin.metadata_location:
         merged = replace(merged, metadata_hash=pin.metadata_hash or seen.metadata_hash)

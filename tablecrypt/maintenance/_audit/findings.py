@@ -122,8 +122,8 @@ class FindingKind(Enum):
     COLUMN_POLICY_CHANGED = _Meaning(
         "column-policy-changed",
         Severity.CRITICAL,
-        "Somebody removed the protection of a column",
-        "Find out who edited the properties, and restore them: the column would be written under the table's key.",
+        "Somebody removed the protection of a column, or gave its name to another",
+        "Find out who edited the properties or the schema, and restore them: values would be written under the table's key.",
     )
     COLUMN_KEY_DIFFERS = _Meaning(
         "column-key-differs",

@@ -8,7 +8,7 @@ The rules, held for every commit:
     1. A protected column is no partition source, sort column or identifier field of the current layout: partition values are in file
        paths, the order of rows tells which of two values is larger, and engines write identifier fields into equality deletes.
     2. What has a column key is named by the properties, unless the column is gone: see `check_protected`.
-    3. A column that takes the name of a protected one which was dropped is protected too, or that one's protection was removed first.
+    3. A name that a protected column has or had belongs to it: see names.py.
     4. What the manifest list of the snapshot before says was protected is protected, or was declared otherwise since. The list is encrypted
        and authenticated, properties and `encryption-keys` are neither: whoever removes both cannot remove this. Each list says so anew.
     5. A column that becomes protected says by `since` that all snapshots so far may have files without it. A declaration that was staged
@@ -21,7 +21,7 @@ Raises ConfigurationError, or KeyIdChangedError where properties were removed th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException
@@ -34,6 +34,7 @@ from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors, is_
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.table_column_keys import check_protected
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.names import check_names
 from tablecrypt.table.protection.sizes import check_changed_sizes
 from tablecrypt.table.table_files import OpensColumnKeys
 
@@ -41,15 +42,17 @@ WHERE: Final = "docs/column-keys.md"
 
 
 def policy_of(metadata: TableMetadata) -> ColumnPolicy:
-    """Return the protected columns of a table's current schema, after checking that nobody has removed one from the properties.
+    """Return the protected columns of a table's current schema, after checking that properties and names are still theirs.
 
     Raises:
-        ConfigurationError: the properties cannot be used.
+        ConfigurationError: the properties cannot be used, or another column has the name of a protected one.
         KeyIdChangedError: a column of the schema has a column key, and the properties do not name it.
     """
     policy = ColumnPolicy.from_properties(metadata.properties, metadata.schema())
     if isinstance(metadata, EncryptedTableMetadata):
         check_protected(metadata.key_ring, policy, metadata.schema())
+    # Here and not in commits alone: another engine may have committed the schema, or somebody may have edited the metadata.
+    check_names(metadata)
     return policy
 
 
@@ -156,11 +159,6 @@ def check_policy(before: TableMetadata, after: TableMetadata) -> None:
     if whole:
         check_changed_sizes(before.properties, after.properties)
         check_layout(policy, after)
-        for name, dropped in _taken_names(whole, after):
-            raise ConfigurationError(
-                f"column {name!r} has the name of the protected column {dropped} that was dropped, and is not protected itself. Declare it "
-                f"in the same transaction (encryption.column-keys), or remove encryption.column.{dropped}.key-id if it is to be readable"
-            )
 
 
 def _check_since(earlier: ColumnPolicy, policy: ColumnPolicy, before: TableMetadata) -> None:
@@ -181,20 +179,3 @@ def protected_name(policy: ColumnPolicy, schema: Schema, field_id: int) -> str |
         if name is not None and (protected in related or field_id in ancestors(schema, protected)):
             return name
     return None
-
-
-def _taken_names(policy: ColumnPolicy, metadata: TableMetadata) -> Iterator[tuple[str, int]]:
-    current = metadata.schema()
-    for dropped in policy.columns:
-        if current.find_column_name(dropped) is not None:
-            continue
-        for earlier in metadata.schemas:
-            name = earlier.find_column_name(dropped)
-            if name is None or (taken := _id_of(current, name)) is None:
-                continue
-            if protected_name(policy, current, taken) is None:
-                yield name, dropped
-
-
-def _id_of(schema: Schema, name: str) -> int | None:
-    return next((field_id for field_id in schema.field_ids if schema.find_column_name(field_id) == name), None)

@@ -1,0 +1,134 @@
+"""The names of protected columns: what is written by a name that a protected column has or had is under that column's key.
+
+Files and properties know columns by field id, and writers know them by name. Were the name of a protected column free for another one,
+the next rows that somebody writes by that name would hold protected values in the clear, and nobody would notice.
+
+    name     the names of the structs around a column and its own, with dots between them: `person.email`. Elements, keys and values of
+             lists and maps add nothing, so that what lies in person: list<struct<email>> has that name too
+    taken    a column of the current schema, with no columns in it, has a name that a protected column has or had in any schema of the
+             metadata, as `folded` compares them, and is not protected under the same master key. So has one whose name goes on where the
+             other ends, or ends earlier: `ssn.number` holds what ssn held, and `person` of type string what person.email held
+
+A protected column may be renamed, and renamed back; two under one master key may exchange their names.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.keys.column_keys import ColumnPolicy, ancestors
+
+Names = Mapping[int, frozenset[str]]
+"""Names as compared, by field id."""
+Leaves = Mapping[int, tuple[str, str | None]]
+"""The name of a column without columns in it, as users write it, and the master key that it is protected under, by field id."""
+_CAPITAL_I_WITH_DOT: Final = "\u0130"
+
+
+def folded(name: str) -> str:
+    """Return what names are compared by: two that Spark takes for the same have the same.
+
+    Spark compares names by Java's equalsIgnoreCase, letter by letter in capitals and then in small letters: a dotless i and a capital I
+    with a dot are an i there. Python's casefold alone would tell them apart.
+    """
+    return name.replace(_CAPITAL_I_WITH_DOT, "i").upper().casefold()
+
+
+def names_of_protected(metadata: TableMetadata) -> dict[int, frozenset[str]]:
+    """Return the names, as compared, that each protected column of a table has or had in any schema of its metadata, by field id.
+
+    Columns that were dropped are among them as long as the properties protect them.
+
+    Raises:
+        ConfigurationError: the properties cannot be used.
+    """
+    policy = ColumnPolicy.from_properties(metadata.properties)
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    if not policy:
+        return {}
+    for schema in metadata.schemas:
+        for field_id, name, _ in _named_fields(schema):
+            if field_id in policy.columns:
+                found[field_id].add(folded(name))
+    return {field_id: frozenset(names) for field_id, names in sorted(found.items())}
+
+
+def keys_of_leaves(policy: ColumnPolicy, schema: Schema) -> Leaves:
+    """Return the columns of a schema that have no columns in them. Arguments: the table's policy, and the schema."""
+    return {field_id: (name, _master_key(policy, schema, field_id)) for field_id, name, is_leaf in _named_fields(schema) if is_leaf}
+
+
+def taken_names(names: Names, policy: ColumnPolicy, leaves: Leaves) -> Iterator[tuple[str, str, int]]:
+    """Yield each name that was taken: that of the column that has it, the name as compared, and the field id that it belongs to.
+
+    Args:
+        names: that belong to protected columns.
+        policy: the table's, with columns that were dropped.
+        leaves: of the current schema, see `keys_of_leaves`.
+    """
+    compared = [(name, folded(name), key) for name, key in leaves.values()]
+    for field_id, belonging in names.items():
+        if (column := policy.columns.get(field_id)) is None:
+            continue
+        for owned in sorted(belonging):
+            # What lies in the protected column, or is it, is under the very same key.
+            yield from ((name, owned, field_id) for name, own, key in compared if key != column.column_key_id and _meet(own, owned))
+
+
+def check_names(metadata: TableMetadata) -> None:
+    """Check that no column has the name of a protected one without being protected under the same key.
+
+    Raises:
+        ConfigurationError: one has.
+    """
+    if not (names := names_of_protected(metadata)):
+        return
+    policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
+    for name, owned, field_id in taken_names(names, policy, keys_of_leaves(policy, schema)):
+        raise ConfigurationError(taken_message(name, owned, field_id, policy.columns[field_id].column_key_id, schema))
+
+
+def taken_message(name: str, owned: str, field_id: int, master_key_id: str, schema: Schema) -> str:
+    """Return one line about a name that was taken."""
+    now = schema.find_column_name(field_id)
+    owner = f"which is {now!r} now" if now is not None else "which was dropped"
+    free = "" if now is not None else f", or remove encryption.column.{field_id}.key-id if it is to be readable"
+    return (
+        f"column {name!r} takes the name of the protected column {owned!r} (field id {field_id}, {owner}): values that somebody writes by "
+        f"that name would not be under {master_key_id!r}. Declare {name!r} under that key in the same transaction (encryption.column-keys)"
+        f", or rename it{free}"
+    )
+
+
+def _meet(one: str, other: str) -> bool:
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+
+
+def _master_key(policy: ColumnPolicy, schema: Schema, field_id: int) -> str | None:
+    around = (policy.columns.get(each) for each in (field_id, *ancestors(schema, field_id)))
+    return next((column.column_key_id for column in around if column is not None), None)
+
+
+def _named_fields(schema: Schema) -> Iterator[tuple[int, str, bool]]:
+    """The field id and the name of each column at every level, and whether it has no columns in it."""
+
+    def visit(field_id: int, name: str, column_type: IcebergType) -> Iterator[tuple[int, str, bool]]:
+        yield field_id, name, column_type.is_primitive
+        if isinstance(column_type, StructType):
+            for inner in column_type.fields:
+                yield from visit(inner.field_id, f"{name}.{inner.name}", inner.field_type)
+        elif isinstance(column_type, ListType):
+            yield from visit(column_type.element_id, name, column_type.element_type)
+        elif isinstance(column_type, MapType):
+            yield from visit(column_type.key_id, name, column_type.key_type)
+            yield from visit(column_type.value_id, name, column_type.value_type)
+
+    for field in schema.fields:
+        yield from visit(field.field_id, field.name, field.field_type)

@@ -1,0 +1,220 @@
+"""The names of protected columns: nobody has a right-holder write protected values under the table's key by moving names about.
+
+The adversary is an analyst, who may commit and has the table's key alone, or whoever edits metadata. Each schema is tried through the API,
+which refuses the commit, and as metadata that another engine has committed or somebody has edited, on which right-holders neither write nor
+read. The careless user moves names himself.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import Transaction
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StringType, StructType
+
+from tablecrypt import maintenance as m
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError
+from tablecrypt.maintenance import FindingKind
+from tablecrypt.table.protection.names import folded, names_of_protected
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.edited_metadata import put_as_next_version
+from tests.support.protected_tables import EMAIL, SSN, Clients, opened_by_table_key, protected_table
+
+ROWS = pa.table({"id": [1, 2], "ssn": ["SSN-0001", "SSN-0002"], "note": ["a", "b"]})
+TAKEN = "takes the name of the protected column"
+Step = Callable[[UpdateSchema], object]
+
+
+@pytest.fixture
+def people(both: Clients) -> EncryptedTable:
+    table = protected_table(both.payroll)
+    table.append(ROWS)
+    return table
+
+
+def loaded(catalog: EncryptedSqlCatalog) -> EncryptedTable:
+    return cast("EncryptedTable", catalog.load_table("db.people"))
+
+
+def renamed(before: str, after: str) -> Step:
+    return lambda change: change.rename_column(before, after)
+
+
+def added(name: str, column_type: IcebergType) -> Step:
+    return lambda change: change.add_column(name, column_type)
+
+
+def dropped(name: str) -> Step:
+    return lambda change: change.delete_column(name)
+
+
+TEXT = StringType()
+OLD_PARENT = renamed("person", "person_old")
+RENAMED_AND_ADDED = (renamed("ssn", "ssn_old"), added("ssn", TEXT))
+EXCHANGED = (renamed("ssn", "third"), renamed("note", "ssn"), renamed("third", "note"))
+MOVES: dict[str, Sequence[Step]] = {
+    "renamed and added": RENAMED_AND_ADDED,
+    "exchanged": EXCHANGED,
+    "another renamed onto it": (renamed("ssn", "ssn_old"), renamed("note", "ssn")),
+    "renamed, dropped and added": (renamed("ssn", "ssn_old"), dropped("ssn_old"), added("ssn", TEXT)),
+    "dropped and added": (dropped("ssn"), added("ssn", TEXT)),
+    "dropped and added in capitals": (dropped("ssn"), added("SSN", TEXT)),
+    "a struct in its place": (renamed("ssn", "ssn_old"), added("ssn", StructType(NestedField(100, "number", TEXT)))),
+    "parent renamed, and added in capitals": (OLD_PARENT, added("Person", StructType(NestedField(100, "EMAIL", TEXT)))),
+    "parent added as a list": (OLD_PARENT, added("person", ListType(100, StructType(NestedField(101, "email", TEXT)), False))),
+    "parent added as a map": (OLD_PARENT, added("person", MapType(100, TEXT, 101, TEXT, False))),
+    "parent added as text": (OLD_PARENT, added("person", TEXT)),
+}
+
+
+def take(transaction: Transaction, steps: Sequence[Step]) -> None:
+    for step in steps:
+        with transaction.update_schema() as change:
+            step(change)
+
+
+def forge(both: Clients, folder: Path, steps: Sequence[Step], *, forgotten: bool = False) -> None:
+    """Have the catalog name metadata that follows the newest in all but the schema, as after a commit of another engine.
+
+    Args:
+        both: the clients.
+        folder: with the catalog's database.
+        steps: what changes of the schema.
+        forgotten: whether the earlier schemas are taken out.
+    """
+    transaction = loaded(both.analyst).transaction()
+    take(transaction, steps)
+    metadata = json.loads(transaction.table_metadata.model_dump_json())
+    if forgotten:
+        metadata["schemas"] = [each for each in metadata["schemas"] if each["schema-id"] == metadata["current-schema-id"]]
+    forged = put_as_next_version(loaded(both.analyst), metadata)
+    # PyIceberg counts on from names of this form alone.
+    location = forged.rename(forged.with_name(forged.name.replace("forged", str(uuid.UUID(int=7))))).as_uri()
+    with sqlite3.connect(folder / "catalog.db") as database:
+        database.execute("UPDATE iceberg_tables SET metadata_location = ?", (location,))
+        database.execute("DELETE FROM tablecrypt_pins")
+
+
+@pytest.mark.parametrize("move", sorted(MOVES))
+def test_nobody_commits_a_schema_in_which_another_column_has_the_name(both: Clients, people: EncryptedTable, move: str) -> None:
+    with pytest.raises(ConfigurationError, match=TAKEN), loaded(both.analyst).transaction() as transaction:
+        take(transaction, MOVES[move])
+    assert people.refresh().schema().find_field("ssn").field_id == SSN
+
+
+@pytest.mark.parametrize("move", sorted(MOVES))
+def test_commits_one_after_the_other_come_to_the_same(both: Clients, people: EncryptedTable, move: str) -> None:
+    *first, last = MOVES[move] if move != "exchanged" else MOVES[move][:2]
+    for step in first:
+        with loaded(both.analyst).update_schema() as change:
+            step(change)
+    with pytest.raises(ConfigurationError, match=TAKEN), loaded(both.analyst).update_schema() as change:
+        last(change)
+    with people.refresh().transaction() as transaction:
+        transaction.set_properties({"owner": "payroll"})
+
+
+@pytest.mark.parametrize("move", sorted(MOVES))
+def test_right_holders_neither_write_nor_read_where_somebody_gave_the_name_away(
+    both: Clients, people: EncryptedTable, tmp_path: Path, move: str
+) -> None:
+    forge(both, tmp_path, MOVES[move])
+    victim = loaded(both.payroll)
+    with pytest.raises(ConfigurationError, match=TAKEN) as raised:
+        victim.append(pa.table({"id": [3]}))
+    assert "\n" not in str(raised.value)
+    assert "encryption.column-keys" in str(raised.value)
+    with pytest.raises(ConfigurationError, match=TAKEN):
+        victim.scan().to_arrow()
+    assert loaded(both.payroll).current_snapshot() == people.current_snapshot()
+    assert not any(b"SSN-0001" in found for found in opened_by_table_key(people))
+    assert FindingKind.COLUMN_POLICY_CHANGED in {finding.kind for finding in m.audit(victim).findings}
+
+
+def test_a_name_that_was_given_away_is_taken_back_by_a_rename(both: Clients, people: EncryptedTable, tmp_path: Path) -> None:
+    forge(both, tmp_path, RENAMED_AND_ADDED)
+    with loaded(both.payroll).transaction() as transaction:
+        take(transaction, (renamed("ssn", "other"), renamed("ssn_old", "ssn")))
+    loaded(both.payroll).append(ROWS)
+    assert sorted(loaded(both.payroll).scan().to_arrow()["ssn"].to_pylist()) == sorted(2 * ROWS["ssn"].to_pylist())
+    assert people.refresh().schema().find_field("ssn").field_id == SSN
+
+
+def test_a_protected_column_is_renamed_and_renamed_back(both: Clients, people: EncryptedTable) -> None:
+    for before, after in (("ssn", "ssn_old"), ("ssn_old", "ssn"), ("person", "human"), ("human", "person")):
+        with loaded(both.analyst).update_schema() as change:
+            change.rename_column(before, after.rpartition(".")[2])
+    loaded(both.payroll).append(ROWS)
+    assert names_of_protected(people.refresh().metadata) == {
+        SSN: {"ssn", "ssn_old"},
+        EMAIL: {"person.email", "human.email"},
+    }
+
+
+def test_two_columns_under_one_key_exchange_their_names_and_under_two_keys_they_do_not(both: Clients, people: EncryptedTable) -> None:
+    with people.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": "pii: ssn, note; fin: salary"})
+    with people.transaction() as transaction:
+        take(transaction, EXCHANGED)
+    people.append(ROWS)
+    assert people.scan().to_arrow()["ssn"].to_pylist()[:2] == ["SSN-0001", "SSN-0002"]
+    # Whoever may use the key of salaries would read the numbers.
+    with pytest.raises(ConfigurationError, match=TAKEN), people.transaction() as transaction:
+        take(transaction, (renamed("ssn", "third"), renamed("salary", "ssn"), renamed("third", "salary")))
+    assert both.payroll.load_table("db.people").schema() == people.schema()
+
+
+def test_a_column_takes_a_name_in_the_transaction_that_declares_it(people: EncryptedTable) -> None:
+    with people.transaction() as transaction:
+        take(transaction, RENAMED_AND_ADDED)
+        transaction.set_properties({"encryption.column-keys": "pii: ssn, ssn_old, person.email"})
+    people.append(ROWS)
+    assert not any(b"SSN-0001" in found for found in opened_by_table_key(people))
+
+
+@pytest.mark.parametrize(("one", "other"), [("SSN", "ssn"), ("\u0130d", "id"), ("\u0131d", "ID"), ("\u017fsn", "ssn"), ("\u212aey", "key")])
+def test_names_that_spark_takes_for_the_same_are_the_same(one: str, other: str) -> None:
+    assert folded(one) == folded(other)
+
+
+def test_names_are_those_of_all_schemas_and_of_lists_and_maps_without_their_elements(both: Clients) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "tags", MapType(3, StringType(), 4, ListType(5, StructType(NestedField(6, "Name", StringType()))))),
+    )
+    declared = {"encryption.key-id": "orders", "encryption.column-keys": "pii: tags"}
+    table = both.payroll.create_table("db.nested", schema, properties=declared)
+    assert names_of_protected(table.metadata) == {2: {"tags"}}
+
+
+def test_a_client_with_pins_knows_names_that_the_metadata_has_no_more(both: Clients, people: EncryptedTable, tmp_path: Path) -> None:
+    pinned = EncryptedSqlCatalog("prod", **{**both.payroll.properties, "encryption.pins": str(tmp_path / "pins.json")})
+    loaded(pinned)
+    with loaded(both.analyst).update_schema() as change:
+        change.rename_column("ssn", "ssn_old")
+    # It has not seen this one yet, so it has to remember both names from here on.
+    loaded(pinned)
+    forge(both, tmp_path, [added("SSN", TEXT)], forgotten=True)
+    with pytest.raises(KeyIdChangedError, match=r"column with field id 2 .*'ssn'.*'SSN'.*accept_rollback"):
+        loaded(pinned)
+
+
+def test_a_client_with_pins_refuses_a_former_key_that_somebody_else_brought(both: Clients, people: EncryptedTable, tmp_path: Path) -> None:
+    pinned = EncryptedSqlCatalog("prod", **{**both.payroll.properties, "encryption.pins": str(tmp_path / "pins.json")})
+    loaded(pinned)
+    for keys in ("fin: ssn; pii: person.email", "pii: ssn, person.email"):
+        with loaded(both.payroll).transaction() as transaction:
+            transaction.set_properties({"encryption.column-keys": keys})
+    assert loaded(both.payroll).properties[f"encryption.column.{SSN}.former-key-id"] == "fin"
+    with pytest.raises(KeyIdChangedError, match=r"column with field id 2 .*may be under 'fin' in older files now.*accept_rollback"):
+        loaded(pinned)
