@@ -239,7 +239,7 @@ class EncryptedTableMetadata(TableMetadataV3):
         """Return what a worker process needs to read and write data files: no snapshots, and of keys the wrapped ones of columns alone."""
         nothing: dict[str, Any] = {"current_snapshot_id": None, "refs": {}}
         lists = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
-        of_columns = [key for key in self.encryption_keys if key.is_column_kek or key.is_column_key]
+        of_columns = [key for key in self.encryption_keys if key.is_of_columns]
         return self.model_copy(update=nothing | {name: [] for name in lists} | {"encryption_keys": of_columns})
 
     def model_dump_json(  # type: ignore[override]

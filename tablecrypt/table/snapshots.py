@@ -49,6 +49,7 @@ from tablecrypt.table._pyiceberg.producers import (
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.partitions import partition_values
+from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
@@ -146,6 +147,9 @@ class EncryptedProducer(ProducerAdapter):
         # A migration leaves its plain parent behind. Every other producer reads the parent's manifests, and refuses plain ones there.
         if isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None:
             check_still_protected(snapshot.known_header(self.io).protected_columns, metadata, snapshot.manifest_list)
+        # The attempt may follow a change of the properties that came after its files were written.
+        if self.added_data_files:
+            check_declared(metadata, self.table_io, writing=True)
 
     def _column_entries(self, metadata: EncryptedTableMetadata) -> tuple[EncryptedKey, ...]:
         """Return the entries of encryption-keys that protected columns of the added files need."""

@@ -54,6 +54,10 @@ class AddEncryptionKeyUpdate(IcebergBaseModel):
     key: EncryptedKey = Field(alias="encryption-key")
 
 
+class AddDeclarationUpdate(AddEncryptionKeyUpdate):
+    """Adds an entry that a declaration of protected columns brings, which stays when an attempt to commit files is given up."""
+
+
 class RemoveEncryptionKeyUpdate(IcebergBaseModel):
     """Removes one entry from `encryption-keys`."""
 
