@@ -47,7 +47,6 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encryp
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
-from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
 from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
@@ -361,7 +360,7 @@ def _declare_columns(table: EncryptedTable) -> None:
     """Commit the declarations of a new table's protected columns: the server makes tables without keys."""
     io = cast("TableFileIO", table.io)
     if updates := first_declarations(cast("EncryptedTableMetadata", table.metadata), io.manager.columns):
-        transaction = cast("EncryptedTransaction", table.transaction())
+        transaction = table.transaction()
         transaction.apply(updates)
         transaction.commit_transaction()
 

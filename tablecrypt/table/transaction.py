@@ -73,13 +73,7 @@ from tablecrypt.table.row_changes import (
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import EncryptedDelete, EncryptedOverwrite, EncryptedProducer, EncryptedUpdateSnapshot
 from tablecrypt.table.table_files import TableFileIO
-from tablecrypt.table.updates import (
-    AddDeclarationUpdate,
-    AddEncryptionKeyUpdate,
-    UpgradeToVersion3Update,
-    check_properties_keep_key_id,
-    check_table_properties,
-)
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, UpgradeToVersion3Update, check_properties_keep_key_id, check_table_properties
 from tablecrypt.table.upserts import Replaced, Upsert
 from tablecrypt.table.write import write_data_files
 
@@ -365,8 +359,8 @@ class EncryptedTransaction(TransactionAdapter):
         check_master_keys(self.table_io.manager, metadata.properties, after, metadata.schema())
 
     def belongs_to_attempt(self, update: TableUpdate) -> bool:
-        """Key entries of an abandoned attempt must not reach the metadata."""
-        return isinstance(update, AddEncryptionKeyUpdate) and not isinstance(update, AddDeclarationUpdate)
+        """Key entries of an abandoned attempt must not reach the metadata. Those of a declaration are of the transaction (a subclass)."""
+        return type(update) is AddEncryptionKeyUpdate
 
     def _delete(self, delete: RowDelete, snapshot_properties: dict[str, str], isolation: Operation | None) -> None:
         delete = replace(delete, predicate=with_sql_null_semantics(delete.predicate, self.table_metadata.schema(), delete.case_sensitive))

@@ -23,7 +23,6 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
-from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, Clients, protected_table, write_only
@@ -362,9 +361,28 @@ def test_a_protection_is_declared_in_the_transaction_that_writes_rows(both: Clie
 def test_a_commit_that_is_tried_again_keeps_the_keys_of_its_declaration(both: Clients) -> None:
     table = protected_table(both.payroll, **{"encryption.column-keys": ""})
     table.append(ROWS)
-    transaction = cast("EncryptedTransaction", table.transaction())
+    transaction = table.transaction()
     transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: ssn", "encryption.column-mask.ssn": "redact"})
     transaction.append(ROWS)
     loaded(both.payroll).delete("id > 0")
     transaction.commit_transaction()
     assert ssn(both.payroll) == ["SSN-0001", "SSN-0002"]
+
+
+def test_audit_and_verify_find_a_weaker_protection(both: Clients, people: EncryptedTable) -> None:
+    assert not [each for each in m.audit(loaded(both.payroll)).findings if each.kind == m.FindingKind.COLUMN_POLICY_CHANGED]
+    commit_by_hand(both.analyst, SetPropertiesUpdate(updates={f"{PREFIX}.mask": "truncate(64)"}))
+    (found,) = [each for each in m.audit(loaded(both.payroll)).findings if each.kind == m.FindingKind.COLUMN_POLICY_CHANGED]
+    assert found.where == "ssn"
+    assert "masked by null" in found.message
+    with pytest.raises(KeyIdChangedError, match="masked by null"):
+        m.verify(loaded(both.payroll))
+    assert not [each for each in m.audit(loaded(both.analyst)).findings if each.kind == m.FindingKind.COLUMN_POLICY_CHANGED]
+
+
+def test_a_copy_of_a_table_has_declarations_of_its_own(both: Clients, tmp_path: Path) -> None:
+    shown(both, "ssn", "ssn").append(ROWS)
+    m.relocate(loaded(both.payroll), f"file://{tmp_path}/copy", register_as="db.copy")
+    loaded(both.payroll, "db.copy").append(ROWS)
+    with pytest.raises(ColumnKeyDeniedError), loaded(both.analyst, "db.copy").transaction() as transaction:
+        transaction.set_properties({"encryption.column-mask.ssn": "truncate(63)"})

@@ -42,6 +42,7 @@ from tablecrypt.table.protection.guard import changed_guard, metrics_names
 from tablecrypt.table.protection.policy import policy_of
 
 THREADS: Final = 16
+NOTHING_UNDECLARED: Final[Mapping[int, KeyIdChangedError]] = {}
 _SHOWN: Final = 3
 
 
@@ -115,7 +116,11 @@ def _readable_policy(metadata: TableMetadata) -> ColumnPolicy:
 
 
 def column_findings(
-    metadata: EncryptedTableMetadata, table_key_id: str, files: Iterable[ReachableFile], columns: Mapping[str, ColumnsInFile]
+    metadata: EncryptedTableMetadata,
+    table_key_id: str,
+    files: Iterable[ReachableFile],
+    columns: Mapping[str, ColumnsInFile],
+    undeclared: Mapping[int, KeyIdChangedError] = NOTHING_UNDECLARED,
 ) -> Iterator[Finding]:
     """Yield what is wrong with the protected columns of a table. Pure.
 
@@ -124,6 +129,7 @@ def column_findings(
         table_key_id: its own master key.
         files: that its snapshots lead to.
         columns: what their footers say, by location.
+        undeclared: columns that are protected less than was declared, by field id.
     """
     try:
         policy = policy_of(metadata)
@@ -131,6 +137,8 @@ def column_findings(
     except (ConfigurationError, KeyIdChangedError) as error:
         yield Finding(FindingKind.COLUMN_POLICY_CHANGED, "table properties", str(error))
         return
+    for field_id, error in undeclared.items():
+        yield Finding(FindingKind.COLUMN_POLICY_CHANGED, metadata.schema().find_column_name(field_id) or str(field_id), str(error))
     yield from _key_findings(metadata, table_key_id, whole)
     yield from _exposed(metadata, policy, list(files), columns)
     yield from _twin_findings(metadata, whole, columns)

@@ -12,11 +12,11 @@ keys/column_declarations.py says what a declaration is and allows, declaring.py 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, cast
 
 from pyiceberg.table.metadata import TableMetadata
 
-from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError
+from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_declarations import FORMER, KEY, MASK, PROTECTION, SINCE, ColumnDeclaration, Declarations, weakened
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
@@ -43,18 +43,41 @@ def check_declared(metadata: TableMetadata, io: EncryptingFileIO, field_ids: Ite
         KeyIdChangedError: somebody without the key of a column has changed how it is protected, or its declaration is missing.
         AuthenticationError, FormatError, KeyNotFoundError, KmsError: a column key does not open.
     """
-    if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(io, TableFileIO):
-        return
-    ring, policy = metadata.key_ring, ColumnPolicy.from_properties(metadata.properties)
-    declarations = Declarations(io.manager.columns, ring, str(metadata.table_uuid))
-    known = {*policy.columns, *policy.former, *(entry.field_id for entry in ring.column_keys)}
-    for field_id in sorted(known if field_ids is None else known.intersection(field_ids)):
-        if metadata.schema().find_column_name(field_id) is not None:
-            _check_column(declarations, io.manager.columns, ring, ColumnDeclaration.stated(policy, field_id), writing)
+    if isinstance(metadata, EncryptedTableMetadata) and isinstance(io, TableFileIO):
+        for field_id in _protected(metadata, field_ids):
+            _check_column(metadata, io.manager.columns, field_id, writing)
 
 
-def _check_column(declarations: Declarations, maker: ColumnKeyMaker, ring: KeyRing, stated: ColumnDeclaration, writing: bool) -> None:
-    found = declarations.newest(stated.field_id)
+def undeclared_columns(metadata: TableMetadata, maker: ColumnKeyMaker) -> dict[int, KeyIdChangedError]:
+    """Return which columns are protected less than was declared, by field id, as far as this user's keys tell.
+
+    Args:
+        metadata: the table's.
+        maker: opens column keys.
+    """
+    found: dict[int, KeyIdChangedError] = {}
+    for field_id in _protected(metadata) if isinstance(metadata, EncryptedTableMetadata) else ():
+        try:
+            _check_column(cast("EncryptedTableMetadata", metadata), maker, field_id, writing=True)
+        except KeyIdChangedError as error:
+            found[field_id] = error
+        except TablecryptError:
+            continue  # keys that do not open are told of where they are used
+    return found
+
+
+def _protected(metadata: EncryptedTableMetadata, field_ids: Iterable[int] | None = None) -> list[int]:
+    """The columns of the current schema that are or were protected."""
+    policy = ColumnPolicy.from_properties(metadata.properties)
+    known = {*policy.columns, *policy.former, *(entry.field_id for entry in metadata.key_ring.column_keys)}
+    wanted = known if field_ids is None else known.intersection(field_ids)
+    return sorted(field_id for field_id in wanted if metadata.schema().find_column_name(field_id) is not None)
+
+
+def _check_column(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker, field_id: int, writing: bool) -> None:
+    ring, stated = metadata.key_ring, ColumnDeclaration.stated(ColumnPolicy.from_properties(metadata.properties), field_id)
+    declarations = Declarations(maker, ring, str(metadata.table_uuid))
+    found = declarations.newest(field_id)
     for newest in found.values():
         if newest and all(weakened(each, stated) for each in newest):
             raise changed_error(ring, stated, weakened(newest[0], stated))

@@ -32,8 +32,19 @@ from pyiceberg.table.update import (
 )
 
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ColumnKeyDeniedError
-from tablecrypt.keys.column_declarations import FORMER, KEY, MASK, PROTECTION, SINCE, ColumnDeclaration, Declarations, sealed, weakened
+from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError
+from tablecrypt.keys.column_declarations import (
+    FORMER,
+    KEY,
+    MASK,
+    PROTECTION,
+    SINCE,
+    ColumnDeclaration,
+    Declarations,
+    opened,
+    sealed,
+    weakened,
+)
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
@@ -95,6 +106,28 @@ def first_declarations(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker) 
     """
     without = {name: value for name, value in metadata.properties.items() if not name.startswith(COLUMN_PREFIX)}
     return declaration_changes(metadata.model_copy(update={"properties": without}), metadata, maker).updates
+
+
+def copied_declarations(metadata: EncryptedTableMetadata, table_uuid: str, maker: ColumnKeyMaker) -> tuple[EncryptedKey, ...]:
+    """Return a table's declarations as a copy of it has them. Those that this user cannot open stay behind: they are this table's alone.
+
+    Args:
+        metadata: the table's.
+        table_uuid: that of the copy.
+        maker: opens column keys.
+    """
+    ring, copied = metadata.key_ring, list[EncryptedKey]()
+    column_keys = {entry.key_id: entry for entry in ring.column_keys}
+    for entry in ring.column_declarations:
+        if (column_key := column_keys.get(entry.encrypted_by_id or "")) is None:
+            continue
+        try:
+            key = maker.open(ring, column_key)
+            declaration = opened(entry, column_key.field_id, key, str(metadata.table_uuid))
+        except (ColumnKeyDeniedError, AuthenticationError):
+            continue
+        copied.append(sealed(declaration, column_key.key_id, key, table_uuid, maker.random))
+    return tuple(copied)
 
 
 def _may_concern(update: TableUpdate) -> bool:
