@@ -360,7 +360,8 @@ class EncryptedTransaction(TransactionAdapter):
 
     def belongs_to_attempt(self, update: TableUpdate) -> bool:
         """Key entries of an abandoned attempt must not reach the metadata. Those of a declaration are of the transaction (a subclass)."""
-        return type(update) is AddEncryptionKeyUpdate
+        added: object = update
+        return isinstance(added, AddEncryptionKeyUpdate) and not added.is_of_transaction
 
     def _delete(self, delete: RowDelete, snapshot_properties: dict[str, str], isolation: Operation | None) -> None:
         delete = replace(delete, predicate=with_sql_null_semantics(delete.predicate, self.table_metadata.schema(), delete.case_sensitive))

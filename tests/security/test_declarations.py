@@ -386,3 +386,13 @@ def test_a_copy_of_a_table_has_declarations_of_its_own(both: Clients, tmp_path: 
     loaded(both.payroll, "db.copy").append(ROWS)
     with pytest.raises(ColumnKeyDeniedError), loaded(both.analyst, "db.copy").transaction() as transaction:
         transaction.set_properties({"encryption.column-mask.ssn": "truncate(63)"})
+
+
+def test_what_removes_every_key_of_a_column_hides_its_values_and_only_pins_see_the_rest(both: Clients, people: EncryptedTable) -> None:
+    """The limit that docs/threat-model.md names."""
+    removed = [RemoveEncryptionKeyUpdate(key_id=each.key_id) for each in reversed(_columns_entries(people))]
+    commit_by_hand(both.analyst, *removed, SetPropertiesUpdate(updates={f"{PREFIX}.key-id": OTHER_COLUMN_KEY}))
+    with pytest.raises(TablecryptError):
+        ssn(both.payroll)
+    loaded(both.payroll).append(ROWS)
+    assert set(_seen(both.analyst)) <= {None}

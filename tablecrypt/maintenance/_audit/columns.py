@@ -137,8 +137,8 @@ def column_findings(
     except (ConfigurationError, KeyIdChangedError) as error:
         yield Finding(FindingKind.COLUMN_POLICY_CHANGED, "table properties", str(error))
         return
-    for field_id, error in undeclared.items():
-        yield Finding(FindingKind.COLUMN_POLICY_CHANGED, metadata.schema().find_column_name(field_id) or str(field_id), str(error))
+    for field_id, refusal in undeclared.items():
+        yield Finding(FindingKind.COLUMN_POLICY_CHANGED, metadata.schema().find_column_name(field_id) or str(field_id), str(refusal))
     yield from _key_findings(metadata, table_key_id, whole)
     yield from _exposed(metadata, policy, list(files), columns)
     yield from _twin_findings(metadata, whole, columns)
