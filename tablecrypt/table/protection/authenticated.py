@@ -48,15 +48,18 @@ def check_declared(metadata: TableMetadata, io: EncryptingFileIO, field_ids: Ite
             _check_column(metadata, io.manager.columns, field_id, writing)
 
 
-def undeclared_columns(metadata: TableMetadata, maker: ColumnKeyMaker) -> dict[int, KeyIdChangedError]:
+def undeclared_columns(
+    metadata: TableMetadata, maker: ColumnKeyMaker, field_ids: Iterable[int] | None = None
+) -> dict[int, KeyIdChangedError]:
     """Return which columns are protected less than was declared, by field id, as far as this user's keys tell.
 
     Args:
         metadata: the table's.
         maker: opens column keys.
+        field_ids: the columns; None for all of the current schema that are or were protected.
     """
     found: dict[int, KeyIdChangedError] = {}
-    for field_id in _protected(metadata) if isinstance(metadata, EncryptedTableMetadata) else ():
+    for field_id in _protected(metadata, field_ids) if isinstance(metadata, EncryptedTableMetadata) else ():
         try:
             _check_column(cast("EncryptedTableMetadata", metadata), maker, field_id, writing=True)
         except KeyIdChangedError as error:
@@ -90,15 +93,18 @@ def _is_missing(
 ) -> bool:
     """Whether what the properties say takes a declaration to be believed, and a master key that the column has keys under lacks one."""
     if found:
-        believes = bool(stated.former) or has_since(stated) or (writing and stated.shows_stored_mask)
+        believes = bool(stated.former) or _has_since(stated) or (writing and stated.shows_stored_mask)
         return believes and not all(found.values())
-    # Without column keys nothing of it can be read, and new values would be as the properties say: behind a mask, or in the clear.
-    has_keys = bool(declarations.column_keys(stated.field_id))
-    return writing and not has_keys and (stated.shows_stored_mask or (stated.column is None and bool(stated.former)))
+    # Without column keys nothing of it can be read. New values would be as the properties say: behind a mask, or in the clear.
+    return writing and needs_declaration(stated) and not declarations.column_keys(stated.field_id)
 
 
-def has_since(stated: ColumnDeclaration) -> bool:
-    """Whether files from before may hold the column under the table's key."""
+def needs_declaration(stated: ColumnDeclaration) -> bool:
+    """Whether what the properties say of a column is believed only if somebody with its key has declared it."""
+    return stated.shows_stored_mask or bool(stated.former) or _has_since(stated)
+
+
+def _has_since(stated: ColumnDeclaration) -> bool:
     return stated.column is not None and stated.column.since is not None
 
 

@@ -49,7 +49,7 @@ from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.authenticated import changed_error, has_since
+from tablecrypt.table.protection.authenticated import changed_error, needs_declaration
 from tablecrypt.table.updates import AddDeclarationUpdate, RemoveEncryptionKeyUpdate
 
 
@@ -130,6 +130,21 @@ def copied_declarations(metadata: EncryptedTableMetadata, table_uuid: str, maker
     return tuple(copied)
 
 
+def declared_anew(metadata: EncryptedTableMetadata, field_id: int, maker: ColumnKeyMaker) -> DeclarationChanges:
+    """Return a column's declaration under a new column key, after all of its column keys were shredded; nothing where it needs none.
+
+    Args:
+        metadata: the table's, without these keys. What it says of the column was checked before they went.
+        field_id: the column's.
+        maker: makes column keys.
+    """
+    stated = ColumnDeclaration.stated(ColumnPolicy.from_properties(metadata.properties), field_id)
+    is_there = any(entry.field_id == field_id for entry in metadata.key_ring.column_keys)
+    if is_there or not needs_declaration(stated):
+        return DeclarationChanges()
+    return _Change(metadata, metadata, maker, stated, stated, set()).entries(metadata.key_ring)
+
+
 def _may_concern(update: TableUpdate) -> bool:
     if isinstance(update, SetPropertiesUpdate):
         return any(name.startswith(COLUMN_PREFIX) for name in update.updates)
@@ -165,7 +180,7 @@ def declaration_changes(
         change = _Change(
             before, after, maker, ColumnDeclaration.stated(earlier, field_id), ColumnDeclaration.stated(later, field_id), named
         )
-        if not change.is_declared(is_shredded=field_id in shredded):
+        if not change.is_declared(is_shredded=field_id in shredded and not after.encryption_keys):
             continue
         done = change.entries(after.key_ring.with_others(added))
         added += done.added
@@ -189,8 +204,7 @@ class _Change:
         """Whether a declaration is to be written."""
         if self.old != self.new or self.names != _names(self.before, self.new.field_id):
             return True
-        believed = self.new.shows_stored_mask or bool(self.new.former) or has_since(self.new)
-        return (is_shredded and believed) or not self.allowed.isdisjoint({KEY, MASK})
+        return (is_shredded and needs_declaration(self.new)) or not self.allowed.isdisjoint({KEY, MASK})
 
     @property
     def names(self) -> tuple[str, ...]:
