@@ -25,6 +25,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.lying_rest_server import LyingRestServer
 from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, Clients, protected_table, write_only
 from tests.support.tables import metadata_of, metadata_path
 
@@ -396,3 +397,19 @@ def test_what_removes_every_key_of_a_column_hides_its_values_and_only_pins_see_t
         ssn(both.payroll)
     loaded(both.payroll).append(ROWS)
     assert set(_seen(both.analyst)) <= {None}
+
+
+@pytest.mark.parametrize("change", BY_HAND)
+def test_a_weaker_protection_in_a_servers_answer_is_not_read(both: Clients, people: EncryptedTable, change: str) -> None:
+    updates, removals, match = BY_HAND[change]
+    path = metadata_path(people)
+    metadata = json.loads(path.read_text())
+    metadata["properties"] = {name: value for name, value in metadata["properties"].items() if name not in removals} | updates
+    path.write_text(json.dumps(metadata))
+    with LyingRestServer(both.payroll, lambda: path) as server:
+        keyring = {name: value for name, value in both.payroll.properties.items() if "kms" in name}
+        table = server.client(**keyring).load_table("db.people")
+        with pytest.raises(KeyIdChangedError, match=match):
+            table.scan().to_arrow()
+        with pytest.raises(KeyIdChangedError, match=match):
+            table.append(ROWS)
