@@ -126,6 +126,9 @@ class EncryptingCatalog(Catalog):
         new, _ = self._creation(NewTable(identifier, schema, location, partition_spec, sort_order, properties))
         if not new.is_encrypted:
             return super().create_table_transaction(*new)  # type: ignore[safe-super]
+        return self._staged_creation(new)
+
+    def _staged_creation(self, new: NewTable) -> CreateTableTransaction:
         staged = self.staged_table(new)
         staged.io = table_file_io(self.client_properties, staged.io, staged.metadata)
         return EncryptedCreateTransaction(staged)
@@ -359,8 +362,10 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         return table
 
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
-        """Create a table, encrypted or not, and pin it."""
-        return opened_table(self, self.created_by_pyiceberg(new), partial(pin_check.verify, moved=creation(new.properties)))
+        """Create a table, encrypted or not, and pin it. One with protected columns is made with their declarations."""
+        declares_columns = new.is_encrypted and ColumnPolicy.from_properties(new.properties)
+        made = self._staged_creation(new).commit_transaction() if declares_columns else self.created_by_pyiceberg(new)
+        return opened_table(self, made, partial(pin_check.verify, moved=creation(new.properties)))
 
     def staged_table(self, new: NewTable) -> StagedTable:
         """Return a new encrypted table with its metadata, not committed."""

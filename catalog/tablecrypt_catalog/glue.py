@@ -18,14 +18,14 @@ from pyiceberg.typedef import Identifier
 from tablecrypt import properties as names
 from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file, write_metadata_file
+from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog._pyiceberg.glue import GlueCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
 from tablecrypt_catalog.pins.record import creation, table_version
-from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted
+from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted, new_metadata
 
 
 class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
@@ -62,7 +62,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
             return super().created_table(new, pin_check)
         self._refuse_s3_tables(new.identifier)
         staged = self.stage_new_table(*new)
-        staged.metadata = metadata = encrypted_metadata(staged.metadata)
+        staged.metadata = metadata = new_metadata(self.properties, staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         self.create_entry(staged, {**metadata.properties, **pinning_parameters(metadata, file)})
         seen = table_version(metadata, file.location, file.digest)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, cast
 
 from pydantic import Field, SerializeAsAny, ValidationError
 from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, RestCatalog, ScanPlanningMode, TableResponse
@@ -45,8 +45,10 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
+from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import (
     AddEncryptionKeyUpdate,
     EncryptTableUpdate,
@@ -150,6 +152,8 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
                 seen = table_version(metadata, table.metadata_location, None)
                 table = self._encrypted_table(table, metadata, pin=seen)
             pin_check.verify(seen, moved=creation(new.properties))
+            if isinstance(table, EncryptedTable):
+                _declare_columns(table)
         return table
 
     def staged_table(self, new: NewTable) -> StagedTable:
@@ -381,6 +385,15 @@ def _new_metadata(table: Table, new: NewTable) -> EncryptedTableMetadata:
         raise TamperedFileError(metadata.location, "the catalog answered that a table was created, but with a table that has snapshots")
     new.check_columns(metadata)
     return encrypted_metadata(metadata)
+
+
+def _declare_columns(table: EncryptedTable) -> None:
+    """Commit the declarations of a new table's protected columns: the server makes tables without keys."""
+    io = cast("TableFileIO", table.io)
+    if updates := first_declarations(cast("EncryptedTableMetadata", table.metadata), io.manager.columns):
+        transaction = table.transaction()
+        transaction.apply(updates)
+        transaction.commit_transaction()
 
 
 def _check_version(name: Identifier, metadata: TableMetadata) -> None:

@@ -36,7 +36,7 @@ from sqlalchemy.orm import Session
 from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.locations import is_relative, scheme_of
-from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file, write_metadata_file
+from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
@@ -59,6 +59,7 @@ from tablecrypt_catalog.table_encryption import (
     LoadedTable,
     check_metadata,
     encrypted_table,
+    new_metadata,
     proof_of_heads,
     refusing_unreadable,
     table_from_metadata,
@@ -165,7 +166,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             self._refuse_plaintext(new.identifier)
             return super().created_table(new, pin_check)
         staged = self.stage_new_table(*new)
-        staged.metadata = metadata = encrypted_metadata(staged.metadata)
+        staged.metadata = metadata = new_metadata(self.properties, staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         seen = table_version(metadata, file.location, file.digest)
         self._insert(new.identifier, seen, creation(new.properties))

@@ -26,7 +26,7 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
-from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
@@ -35,12 +35,21 @@ from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.iceberg_properties import check_of_tables
+from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.manager import EncryptionManager, KeySettings
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier
-from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, check_whole, has_encryption_traces, read_metadata_file
+from tablecrypt.table.metadata import (
+    EncryptedTableMetadata,
+    MetadataFile,
+    check_whole,
+    encrypted_metadata,
+    has_encryption_traces,
+    read_metadata_file,
+)
 from tablecrypt.table.planning.missing_main import cut_off_head, described
+from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_name_mapping
@@ -301,6 +310,20 @@ def encryption_manager(catalog_properties: Mapping[str, str], table_properties: 
         data_key_length=settings.data_key_length,
         kek_lifespan_ms=settings.kek_lifespan_ms,
     )
+
+
+def new_metadata(client_properties: Mapping[str, str], staged: TableMetadata) -> EncryptedTableMetadata:
+    """Return a new encrypted table's metadata in the class that holds keys, with the declarations of its protected columns.
+
+    Args:
+        client_properties: with what the KMS is reached.
+        staged: as PyIceberg makes it.
+    """
+    metadata = encrypted_metadata(staged)
+    if not ColumnPolicy.from_properties(metadata.properties):
+        return metadata
+    maker = encryption_manager(client_properties, metadata.properties).columns
+    return cast("EncryptedTableMetadata", update_table_metadata(metadata, first_declarations(metadata, maker)))
 
 
 def refuse_plain_table(client_properties: Properties, identifier: Identifier, metadata: TableMetadata) -> None:

@@ -4,7 +4,7 @@ An entry of `encryption-keys` is a key that is stored wrapped by another key:
 
     {"key-id": "…", "encrypted-key-metadata": "<base64>", "encrypted-by-id": "…", "properties": {…}}
 
-Four kinds of entry share this shape and are told apart by their properties:
+Five kinds of entry share this shape and are told apart by their properties:
 
     KEK                  encrypted-by-id = the master key's id in the KMS; encrypted-key-metadata = what the KMS returned for wrap;
                          properties = {"KEY_TIMESTAMP": "<milliseconds since the epoch>"}
@@ -15,6 +15,8 @@ Four kinds of entry share this shape and are told apart by their properties:
     column key           encrypted-by-id = a column KEK's key-id; properties = {"tablecrypt.column-key": "<field id>"}; see
                          column_key_ring.py
     mask key             as a column key, and a property more: {"tablecrypt.mask-key": "1"}
+    declaration          encrypted-by-id = a column key's key-id; properties = {"tablecrypt.column-declaration": "<field id>"}; see
+                         column_declarations.py
 
 A column KEK or column key with the property {"tablecrypt.write-only": "1"} was made by a writer who may wrap and not unwrap: see
 write_only_keys.py.
@@ -28,8 +30,8 @@ Rules:
     3. Of the KEKs in the metadata only that which unwraps the key of the snapshot that a commit follows may wrap the commit's key: an
        entry that somebody adds to metadata.json cannot make an older KEK unwrap that key. Where there is no such KEK, a new one is made.
     4. An entry is needed while a snapshot names it, or while a needed manifest-list key is wrapped by it. Files name column keys, which
-       metadata does not tell: so a column key, and the column KEK above it, is always needed.
-    5. A column KEK wraps and unwraps nothing but column keys.
+       metadata does not tell: so a column key, and the column KEK above it, is always needed, and a declaration under it too.
+    5. A column KEK wraps and unwraps nothing but column keys, a declaration nothing at all.
 
 `now_ms` is always given by the caller.
 
@@ -53,6 +55,7 @@ from tablecrypt.keys.twin_schemas import FieldsOf
 KEY_TIMESTAMP: Final = "KEY_TIMESTAMP"
 COLUMN_KEK: Final = "tablecrypt.column-kek"
 COLUMN_KEY: Final = "tablecrypt.column-key"
+COLUMN_DECLARATION: Final = "tablecrypt.column-declaration"
 COLUMN_KEK_VERSION: Final = "1"
 WRITE_ONLY: Final = "tablecrypt.write-only"
 MASK_KEY: Final = "tablecrypt.mask-key"
@@ -90,6 +93,21 @@ class EncryptedKey(IcebergBaseModel):
         return self.properties is not None and COLUMN_KEY in self.properties and not self.is_wrapped_by_kms
 
     @property
+    def is_column_declaration(self) -> bool:
+        """Whether this entry says how a column is protected, and wraps nothing."""
+        return self.declared_field is not None and not self.is_wrapped_by_kms and not self.is_column_key
+
+    @property
+    def declared_field(self) -> str | None:
+        """The field id of a declaration's column, as stored; None for an entry of another kind."""
+        return (self.properties or {}).get(COLUMN_DECLARATION)
+
+    @property
+    def is_of_columns(self) -> bool:
+        """Whether this entry is there for protected columns: a column KEK, a column key, or a declaration."""
+        return self.is_column_kek or self.is_column_key or self.is_column_declaration
+
+    @property
     def is_mask_key(self) -> bool:
         """Whether this column key makes the hashes that a mask shows, and wraps no DEK."""
         return self.is_column_key and MASK_KEY in (self.properties or {})
@@ -102,7 +120,7 @@ class EncryptedKey(IcebergBaseModel):
     @property
     def is_manifest_list_key(self) -> bool:
         """Whether this entry is none of the others."""
-        return not self.is_wrapped_by_kms and not self.is_column_key
+        return not self.is_wrapped_by_kms and not self.is_column_key and not self.is_column_declaration
 
     @property
     def kind(self) -> str:
@@ -111,6 +129,8 @@ class EncryptedKey(IcebergBaseModel):
             return "column KEK" if self.is_column_kek else "KEK"
         if self.is_mask_key:
             return "mask key"
+        if self.is_column_declaration:
+            return "declaration"
         return "column key" if self.is_column_key else "manifest-list key"
 
     @property
@@ -219,6 +239,11 @@ class KeyRing:
         """Every column key, in the order of the metadata."""
         return [entry for entry in self._entries.values() if entry.is_column_key]
 
+    @property
+    def column_declarations(self) -> list[EncryptedKey]:
+        """Every declaration of a column, in the order of the metadata."""
+        return [entry for entry in self._entries.values() if entry.is_column_declaration]
+
     def with_others(self, entries: Iterable[EncryptedKey]) -> KeyRing:
         """Return a ring that has these entries too, where it has none of their ids."""
         return KeyRing(({entry.key_id: entry for entry in entries} | self._entries).values(), self.name_of, self.fields_of)
@@ -277,7 +302,8 @@ class KeyRing:
         return chain if usable else None
 
     def needed_by(self, snapshot_key_ids: Iterable[str]) -> set[str]:
-        """Return the ids of the entries that these snapshots need: their manifest-list keys, all column keys, and the KEKs above them.
+        """Return the ids of the entries that these snapshots need: their manifest-list keys, all column keys with their declarations,
+        and the KEKs above them.
 
         Rule 4.
         """
@@ -288,4 +314,4 @@ class KeyRing:
             needed.add(key_id)
             if entry.encrypted_by_id in self._entries:
                 needed.add(entry.encrypted_by_id)
-        return needed
+        return needed | {entry.key_id for entry in self.column_declarations if entry.encrypted_by_id in needed}

@@ -46,6 +46,7 @@ from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import read_metadata_file
+from tablecrypt.table.protection.declaring import copied_declarations
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -245,7 +246,8 @@ class _Copying:
         copier = ManifestCopier(self.source, self.target, self.paths, new_deletes, f"{folder}/{run}-m", self.metadata.properties)
         ring, layout = self.metadata.key_ring, self.metadata.stated_layout
         # Data files keep their keys, so those of their protected columns go with them.
-        keys = [*ring.column_keks, *ring.column_keys]
+        declared = copied_declarations(self.metadata, str(self.identity.table_uuid), self.source.manager.columns)
+        keys = [*ring.column_keks, *ring.column_keys, *declared]
         last_key_id: str | None = None
         lists: dict[int, tuple[str, str]] = {}
         for snapshot in self.metadata.snapshots:

@@ -245,7 +245,7 @@ class EncryptedTableMetadata(TableMetadataV3):
         """Return what a worker process needs to read and write data files: no snapshots, and of keys the wrapped ones of columns alone."""
         nothing: dict[str, Any] = {"current_snapshot_id": None, "refs": {}}
         lists = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
-        of_columns = [key for key in self.key_ring.entries if key.is_column_kek or key.is_column_key]
+        of_columns = [key for key in self.key_ring.entries if key.is_of_columns]
         properties = {name: value for name, value in self.properties.items() if not is_copy(name)}
         kept = {"encryption_keys": of_columns, "properties": properties}
         return self.model_copy(update=nothing | {name: [] for name in lists} | kept)

@@ -57,6 +57,7 @@ from tablecrypt.table._pyiceberg.producers import (
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.partitions import partition_values
+from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.kept_entries import named_column_keys, refuse_beside_lost, still_named
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.protection.written_under import WrittenUnder
@@ -150,6 +151,9 @@ class EncryptedProducer(ProducerAdapter):
         # A migration leaves its plain parent behind. Every other producer reads the parent's manifests, and refuses plain ones there.
         if isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None:
             check_still_protected(snapshot.known_header(self.io).protected_columns, metadata, snapshot.manifest_list)
+        # The attempt may follow a change of the properties that came after its files were written.
+        if self.added_data_files:
+            check_declared(metadata, self.table_io, writing=True)
 
     def _followed(self, metadata: EncryptedTableMetadata) -> Snapshot | None:
         followed = self.parent_snapshot_id if self.parent_snapshot_id is not None else metadata.current_snapshot_id

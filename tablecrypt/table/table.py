@@ -40,6 +40,7 @@ from tablecrypt import properties as names
 from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
+from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.producers import ExpireSnapshotsAdapter
 from tablecrypt.table._pyiceberg.scans import EntriesTable, InspectAdapter
 from tablecrypt.table._pyiceberg.transactions import TableAdapter
@@ -50,7 +51,7 @@ from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected
-from tablecrypt.table.transaction import EncryptedTransaction, UpdateSchemaInVersion3, UpdateSpecInVersion3
+from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.updates import RemoveEncryptionKeyUpdate, check_properties_keep_key_id
 
 if TYPE_CHECKING:

@@ -3,12 +3,6 @@
 PyIceberg's Transaction writes data files itself and takes no crypto, so the operations that write are ours; schema, partition and
 sort-order changes, branches, tags, staging and the commit loop stay PyIceberg's. What one transaction stages, one commit lands: data,
 manifests, key entries and snapshot together, or nothing.
-
-Of schema and partition evolution, PyIceberg's own classes still think of version 2 alone. A partition field that a spec of the table had
-before, with the same source and transform, gets its old id again, so that the files of both specs have it as one field. Any other field
-gets an id that no field ever had. PyIceberg does so for version 2 and gives new ids in version 3; Iceberg Java does so for both.
-
-Iceberg table spec, "Partition Evolution".
 """
 
 from __future__ import annotations
@@ -18,13 +12,12 @@ import uuid
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysFalse, BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.manifest import DataFile, ManifestContent
-from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE, StagedTable, TableProperties, Transaction, UpsertResult
 from pyiceberg.table.metadata import TableMetadata
@@ -41,7 +34,7 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.table.update.statistics import UpdateStatistics
-from pyiceberg.transforms import IdentityTransform, Transform
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, Properties, Record, TableVersion
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.config import Config
@@ -52,8 +45,9 @@ from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
 from tablecrypt.parquet.view_types import rows_without_views
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
+from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.producers import FastAppendFiles
-from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, UpdateSpecAdapter, parse_row_filter
+from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, parse_row_filter
 from tablecrypt.table.filters import partitions_filter, with_nanoseconds, with_sql_null_semantics
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.declaration import (
@@ -63,6 +57,7 @@ from tablecrypt.table.protection.declaration import (
     declared_by_schema,
     declared_by_update,
 )
+from tablecrypt.table.protection.declaring import declaration_updates, first_declarations
 from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.protection.written_under import StaleWriteError
@@ -84,29 +79,11 @@ from tablecrypt.table.upserts import Replaced, Upsert
 from tablecrypt.table.write import write_data_files
 
 
-class UpdateSpecInVersion3(UpdateSpecAdapter):
-    """PyIceberg's UpdateSpec, with the field ids of version 3."""
-
-    def earlier_field(self, source_id: int, transform: Transform[Any, Any], name: str | None) -> PartitionField | None:
-        """Return the same field of an earlier spec. A field that is asked for by name is the same only under that name."""
-        for field in (field for spec in self.specs for field in spec.fields):
-            if field.source_id == source_id and field.transform == transform and name in (None, field.name):
-                return field
-        return None
-
-
-class UpdateSchemaInVersion3(UpdateSchema):
-    """PyIceberg's UpdateSchema, with the types of version 3."""
-
-    def union_by_name(self, new_schema: Schema | pa.Schema, format_version: TableVersion = 3) -> UpdateSchema:
-        """Add the columns that `new_schema` has and the table has not, and widen types; nanosecond timestamps stay what they are."""
-        return super().union_by_name(new_schema, format_version)
-
-
 class EncryptedTransaction(TransactionAdapter):
     """A transaction on an encrypted table."""
 
     gives_up_on = StaleWriteError
+    _given: tuple[str, ...] = ()
 
     @property
     def encrypted_metadata(self) -> EncryptedTableMetadata:
@@ -318,7 +295,7 @@ class EncryptedTransaction(TransactionAdapter):
         declared = declared_by_update(self.table_metadata, {**properties, **kwargs}, self._of_catalog)
         check_table_properties(self.table_metadata.properties, {**self.table_metadata.properties, **declared.updates})
         self._check_master_keys(self.table_metadata, declared.updates)
-        return self._set_and_remove(declared)
+        return self._set_and_remove(declared, {**properties, **kwargs})
 
     def remove_properties(self, *removals: str) -> Transaction:
         """Remove table properties.
@@ -329,16 +306,18 @@ class EncryptedTransaction(TransactionAdapter):
         declared = declared_by_removal(self.table_metadata, removals, self._of_catalog)
         remaining = {name: value for name, value in self.table_metadata.properties.items() if name not in declared.removals}
         check_properties_keep_key_id(self.table_metadata.properties, remaining)
-        return self._set_and_remove(declared)
+        return self._set_and_remove(declared, removals)
 
     @property
     def _of_catalog(self) -> Properties:
         return self.table.catalog.properties
 
-    def _set_and_remove(self, declared: Declaration) -> Transaction:
-        if declared.removals:
-            self.apply((RemovePropertiesUpdate(removals=list(declared.removals)),))
-        return super().set_properties(declared.updates) if declared.updates else self
+    def _set_and_remove(self, declared: Declaration, given: Iterable[str]) -> Transaction:
+        removing = (RemovePropertiesUpdate(removals=list(declared.removals)),) if declared.removals else ()
+        setting = (SetPropertiesUpdate(updates=declared.updates),) if declared.updates else ()
+        # In one step: between the two a column would look unprotected.
+        self._given = tuple(given)
+        return self.apply((*removing, *setting)) if removing or setting else self
 
     def upgrade_table_version(self, format_version: TableVersion) -> Transaction:
         """Accept version 3, which an encrypted table has from its creation, and nothing else."""
@@ -363,7 +342,13 @@ class EncryptedTransaction(TransactionAdapter):
         return partitions_filter(partitions, fields)
 
     def following(self, updates: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
-        """Return the update that protects columns which a new schema tags."""
+        """Return the updates that protect columns which a new schema tags, and that declare what the updates say of protected ones."""
+        tagging, given = self._tagging(updates), self._given
+        self._given = ()
+        declared = declaration_updates(self.encrypted_metadata, (*updates, *tagging), self.table_io.manager.columns, given)
+        return (*tagging, *declared)
+
+    def _tagging(self, updates: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
         if not any(isinstance(update, SetCurrentSchemaUpdate) for update in updates):
             return ()
         metadata = update_table_metadata(self.table_metadata, updates)
@@ -376,8 +361,9 @@ class EncryptedTransaction(TransactionAdapter):
         check_master_keys(self.table_io.manager, metadata.properties, after, metadata.schema())
 
     def belongs_to_attempt(self, update: TableUpdate) -> bool:
-        """Key entries of an abandoned attempt must not reach the metadata."""
-        return isinstance(update, AddEncryptionKeyUpdate)
+        """Key entries of an abandoned attempt must not reach the metadata. Those of a declaration are of the transaction (a subclass)."""
+        added: object = update
+        return isinstance(added, AddEncryptionKeyUpdate) and not added.is_of_transaction
 
     def _delete(self, delete: RowDelete, snapshot_properties: dict[str, str], isolation: Operation | None) -> None:
         delete = replace(delete, predicate=with_sql_null_semantics(delete.predicate, self.table_metadata.schema(), delete.case_sensitive))
@@ -490,3 +476,7 @@ class EncryptedCreateTransaction(CreateTransactionAdapter, EncryptedTransaction)
     def initial_update(self, update: TableUpdate) -> TableUpdate:
         """Exchange the version update, which PyIceberg refuses for version 3."""
         return UpgradeToVersion3Update() if isinstance(update, UpgradeFormatVersionUpdate) else update
+
+    def further_updates(self, metadata: TableMetadata) -> tuple[TableUpdate, ...]:
+        """Return the declarations of the new table's protected columns."""
+        return first_declarations(cast("EncryptedTableMetadata", metadata), self.table_io.manager.columns)

@@ -27,7 +27,7 @@ Iceberg REST catalog specification, "TableUpdate".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, SkipValidation
 from pyiceberg.exceptions import CommitFailedException
@@ -55,6 +55,15 @@ class AddEncryptionKeyUpdate(IcebergBaseModel):
 
     action: Literal["add-encryption-key"] = Field(default="add-encryption-key")
     key: EncryptedKey = Field(alias="encryption-key")
+
+    is_of_transaction: ClassVar[bool] = False
+    """Whether it stays when an attempt to commit files is given up and tried again."""
+
+
+class AddDeclarationUpdate(AddEncryptionKeyUpdate):
+    """Adds an entry that a declaration of protected columns brings."""
+
+    is_of_transaction: ClassVar[bool] = True
 
 
 class RemoveEncryptionKeyUpdate(IcebergBaseModel):

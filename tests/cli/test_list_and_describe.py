@@ -182,7 +182,7 @@ def test_a_table_is_described_whole(command: Command, catalog: EncryptedSqlCatal
     assert listed[0] == "Snapshots, the newest first"
     assert [line.split()[0] for line in listed[2:]] == [str(each.snapshot_id) for each in reversed(table.snapshots())]
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d +append +10$", listed[-1])
-    assert [line.split()[1:] for line in keks.splitlines()[2:]] == [["orders", "today"], ["pii", "today", "ssn"]]
+    assert [line.split()[1:] for line in keks.splitlines()[2:]] == [["pii", "today", "ssn"], ["orders", "today"]]
     assert "owner" in properties
     assert "sales\\x1b[31m" in properties
 

@@ -57,7 +57,7 @@ GOLDEN = {
         "  KEKs, by master key  pii: <key>",
     ],
     "rewrap db.empty": ["db.empty has no KEK that a snapshot needs: nothing was wrapped."],
-    "prune-keys db.people": ["Every key of db.people is needed: nothing was removed, and 6 entries of encryption-keys stay."],
+    "prune-keys db.people": ["Every key of db.people is needed: nothing was removed, and 7 entries of encryption-keys stay."],
     "reencrypt db.people --dry-run": ["Would re-encrypt 2 data files of db.people (<size>) under fresh keys."],
     "reencrypt db.people": ["Re-encrypted 2 data files of db.people (<size>) under fresh keys.", "  new snapshot  <id>"],
     "reencrypt db.people --older-than 2d": ["No file of db.people had to be re-encrypted."],

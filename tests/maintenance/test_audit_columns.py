@@ -57,11 +57,14 @@ def test_the_key_tree_and_the_json_have_the_column_keks_with_their_columns(both:
     commit_column_keys(table, SSN, SALARY)
     audited = m.audit(both.analyst.load_table(table.name()))
     (kept,) = audited.to_json()["tables"]
-    assert sorted((kek["encrypted_by_id"], kek["columns"]) for kek in kept["column_keks"]) == [("fin", ["salary"]), ("pii", ["ssn"])]
+    assert sorted((kek["encrypted_by_id"], kek["columns"]) for kek in kept["column_keks"]) == [
+        ("fin", ["salary"]),
+        ("pii", ["ssn", "person.email"]),
+    ]
     assert all(kek["created"] and kek["age_days"] is not None for kek in kept["column_keks"])
     tree = {master.name: master for master in key_tree(audited.tables, audited.moment)}
     assert set(tree) == {TABLE_KEY, "pii", "fin"}
-    assert [(branch.note, branch.style) for branch in tree["pii"].tables] == [("protected columns: ssn", "soft")]
+    assert [(branch.note, branch.style) for branch in tree["pii"].tables] == [("protected columns: person.email, ssn", "soft")]
     assert "can read 1 table" in tree[TABLE_KEY].summary
     assert "sees the protected columns of 1 table" in tree["fin"].summary
     page = html_page(audited)

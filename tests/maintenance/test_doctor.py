@@ -192,7 +192,7 @@ class TestColumnKeys:
     def test_a_key_of_a_column_that_is_declared_and_not_yet_written_is_tried(self, both: Clients) -> None:
         protected_table(both.payroll, "db.new", **{"encryption.column-keys": "fin: salary"})
 
-        assert failing(doctor(both.analyst, "db.new")) == {"wrap with fin"}
+        assert failing(doctor(both.analyst, "db.new")) == {"open the KEK of column salary with fin", "wrap with fin"}
 
 
 def test_a_table_whose_metadata_was_edited_fails(catalog: Catalog) -> None:

@@ -53,23 +53,26 @@ EMAIL: Final = 7
 
 @dataclass(frozen=True)
 class Clients:
-    """Two clients of one catalog.
+    """Three clients of one catalog.
 
     Attributes:
         payroll: may use every key.
         analyst: may use the table's key alone.
+        clerk: may use the table's key, and OTHER_COLUMN_KEY.
     """
 
     payroll: EncryptedSqlCatalog
     analyst: EncryptedSqlCatalog
+    clerk: EncryptedSqlCatalog
 
 
 def clients(
     folder: Path, properties: Mapping[str, str] | None = None, catalog_class: type[EncryptedSqlCatalog] = EncryptedSqlCatalog
 ) -> Clients:
-    """Make both clients, with the namespace `db`."""
+    """Make the clients, with the namespace `db`."""
     keys = {name: secrets.token_bytes(32) for name in (TABLE_KEY, COLUMN_KEY, OTHER_COLUMN_KEY)}
     keyrings = {"payroll": keys, "analyst": {TABLE_KEY: keys[TABLE_KEY]}}
+    keyrings["clerk"] = {name: keys[name] for name in (TABLE_KEY, OTHER_COLUMN_KEY)}
     made = {}
     for name, own in keyrings.items():
         keyring = f"protected {name} {folder}"

@@ -43,6 +43,7 @@ from tablecrypt.table.protection.guard import changed_guard, metrics_names
 from tablecrypt.table.protection.policy import policy_of
 
 THREADS: Final = 16
+NOTHING_UNDECLARED: Final[Mapping[int, KeyIdChangedError]] = {}
 _SHOWN: Final = 3
 
 
@@ -116,7 +117,11 @@ def _readable_policy(metadata: TableMetadata) -> ColumnPolicy:
 
 
 def column_findings(
-    metadata: EncryptedTableMetadata, table_key_id: str, files: Iterable[ReachableFile], columns: Mapping[str, ColumnsInFile]
+    metadata: EncryptedTableMetadata,
+    table_key_id: str,
+    files: Iterable[ReachableFile],
+    columns: Mapping[str, ColumnsInFile],
+    undeclared: Mapping[int, KeyIdChangedError] = NOTHING_UNDECLARED,
 ) -> Iterator[Finding]:
     """Yield what is wrong with the protected columns of a table. Pure.
 
@@ -125,6 +130,7 @@ def column_findings(
         table_key_id: its own master key.
         files: that its snapshots lead to.
         columns: what their footers say, by location.
+        undeclared: columns that are protected less than was declared, by field id.
     """
     try:
         policy = policy_of(metadata)
@@ -132,6 +138,8 @@ def column_findings(
     except (ConfigurationError, KeyIdChangedError) as error:
         yield Finding(FindingKind.COLUMN_POLICY_CHANGED, "table properties", str(error))
         return
+    for field_id, refusal in undeclared.items():
+        yield Finding(FindingKind.COLUMN_POLICY_CHANGED, metadata.schema().find_column_name(field_id) or str(field_id), str(refusal))
     yield from _key_findings(metadata, table_key_id, whole)
     files = list(files)
     yield from _exposed(metadata, policy, files, columns)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -39,7 +39,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt import properties as names
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError, FormatError, KmsAccessDeniedError, KmsError, TablecryptError
+from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KmsAccessDeniedError, KmsError, TablecryptError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
@@ -53,6 +53,7 @@ from tablecrypt.maintenance.progress import Counted
 from tablecrypt.maintenance.reachable import Reachable, ReachableFile, reachable_files
 from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
+from tablecrypt.table.protection.authenticated import undeclared_columns
 from tablecrypt.table.table_files import TableFileIO, folders_of
 
 Place = tuple[str, str, str]
@@ -94,6 +95,7 @@ class Observed:
         written: when files were written: as the store says, else when the snapshot that added them was made.
         kek_lengths: bytes of each KEK, by its key-id; None where the key service does not open it.
         columns: what the footers of data files say of protected columns, by location; empty where the table has none.
+        undeclared: columns that are protected less than somebody with their keys has declared, by field id.
     """
 
     name: str
@@ -113,6 +115,7 @@ class Observed:
     written: dict[str, dt.datetime]
     kek_lengths: dict[str, int | None]
     columns: dict[str, ColumnsInFile] = field(default_factory=dict)
+    undeclared: Mapping[int, KeyIdChangedError] = field(default_factory=dict)
 
     @property
     def files(self) -> Iterable[ReachableFile]:
@@ -171,7 +174,15 @@ def observe(table: Table, counted: Counted) -> Observed:
         written=dict(_times(metadata, reachable, folder)),
         kek_lengths=_kek_lengths(metadata, manager),
         columns=read_columns(store, reachable.files.values(), metadata) if _may_have_column_keys(metadata) else {},
+        undeclared=_undeclared(metadata, manager),
     )
+
+
+def _undeclared(metadata: TableMetadata, manager: EncryptionManager | None) -> Mapping[int, KeyIdChangedError]:
+    try:
+        return {} if manager is None else undeclared_columns(metadata, manager.columns)
+    except (ConfigurationError, FormatError):
+        return {}  # other findings are about properties and entries that cannot be read
 
 
 def _may_have_column_keys(metadata: TableMetadata) -> bool:

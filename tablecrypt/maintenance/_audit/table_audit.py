@@ -233,7 +233,7 @@ def _key_findings(seen: Observed, metadata: EncryptedTableMetadata, manager: Enc
     yield from kek_findings(metadata, manager.table_key_id, lifespan, now)
     yield from entry_findings(metadata)
     yield from partition_value_findings(metadata)
-    yield from column_findings(metadata, manager.table_key_id, seen.files, seen.columns)
+    yield from column_findings(metadata, manager.table_key_id, seen.files, seen.columns, seen.undeclared)
     yield from file_key_findings(seen.files, seen.written, manager.data_key_length, now)
 
 

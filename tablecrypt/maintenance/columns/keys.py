@@ -39,6 +39,8 @@ from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reloa
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.authenticated import undeclared_columns
+from tablecrypt.table.protection.declaring import declared_anew
 from tablecrypt.table.protection.kept_entries import lost_column_keys, named_column_keys, refuse_beside_lost
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
@@ -313,6 +315,8 @@ def shred_column(
     if dry_run:
         return _foretold(fresh, field_id, column, delete_below)
     deleting_io(fresh, delete_below)
+    # Whether its declaration holds can be told only while its keys are there.
+    is_declared = not undeclared_columns(metadata, table_io(fresh).manager.columns, (field_id,))
     new_kek = cache(table_io(fresh).manager.columns.new_kek)
     scrubbed, counted = Scrubbed(), Counted("shred_column: metadata files", "files", progress)
     destroyed, retired, older = set[str](), frozenset[str](), OlderFiles()
@@ -328,6 +332,8 @@ def shred_column(
             forget_in_log(fresh, again.deleted)
         elif not again.rewritten and not change.updates:
             break
+    if is_declared:
+        commit_keys(table, lambda base: declared_anew(encrypted_metadata_of(base), field_id, table_io(base).manager.columns))
     return _result(fresh, field_id, column, destroyed, retired, scrubbed, dry_run=False)
 
 

@@ -35,6 +35,7 @@ from tablecrypt.maintenance.runner import FileDone, Runner
 from tablecrypt.parquet.keys import TwinKey
 from tablecrypt.parquet.twin_rewriting import StoredTwins
 from tablecrypt.parquet.twins import field_of_twin
+from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import column_keys, has_column_keys
 from tablecrypt.table.table import EncryptedTable
 
@@ -67,10 +68,12 @@ def twins_to_verify(table: EncryptedTable, files: Mapping[str, StandardKeyMetada
     Raises:
         KmsError: the KMS failed otherwise than by refusing a column's key.
         MasterKeyMismatchError: no key of a column opens, since another master key wrapped its KEKs.
+        KeyIdChangedError: the properties protect a column less than somebody with its key has declared.
     """
     metadata = encrypted_metadata_of(table)
     if not has_column_keys(metadata):
         return {}
+    check_declared(metadata, table_io(table), writing=True)
     keys = column_keys(metadata, table_io(table))
     works = footer_works(files)
     found: dict[str, TwinKeys] = {}

@@ -137,9 +137,13 @@ class CreateTransactionAdapter(CreateTableTransaction):
         """Return the update to stage in place of one of PyIceberg's own."""
         return update
 
+    def further_updates(self, metadata: TableMetadata) -> tuple[TableUpdate, ...]:
+        """Return the updates that a new table with this metadata needs beside PyIceberg's own."""
+        return ()
+
     def _initial_changes(self, table_metadata: TableMetadata) -> None:
         super()._initial_changes(table_metadata)
-        self._updates = tuple(self.initial_update(update) for update in self._updates)
+        self._updates = (*(self.initial_update(update) for update in self._updates), *self.further_updates(table_metadata))
 
 
 class TableAdapter(Table):

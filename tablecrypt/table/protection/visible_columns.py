@@ -36,6 +36,7 @@ from tablecrypt.parquet.twin_reader import TwinAccess
 from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of, unreadable
 from tablecrypt.table.table_files import OpensColumnKeys
 
@@ -124,6 +125,7 @@ def visible_columns(
     Raises:
         ColumnKeyDeniedError: values are needed that the reader may not see.
         KeyNotFoundError: the key of a column was shredded.
+        KeyIdChangedError: the properties protect a column less than somebody with its key has declared.
     """
     if not has_column_keys(metadata):
         return None
@@ -133,6 +135,7 @@ def visible_columns(
     looked_at = {each for field_id in filtered for each in (field_id, *ancestors(schema, field_id))}
     looked_at |= {each for each in policy.columns if filtered.intersection(ancestors(schema, each))}
     needed = {each for each in _every(policy) if each in projected.field_ids or each in looked_at}
+    check_declared(metadata, io, needed, writing=False)
     # Arrow reads a struct whole: what lies beside the fields that are asked for is hidden, whoever asks.
     hidden = {field_id for field_id in needed if not _may_read(keys, policy, field_id, masked, looked_at)}
     everything = frozenset({*ColumnPolicy.from_properties(metadata.properties).columns, *policy.former})

@@ -21,6 +21,7 @@ from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors
 from tablecrypt.parquet.twin_columns import Replacement
 from tablecrypt.parquet.twin_writer import ProtectedField
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import check_layout, column_keys, policy_of
 from tablecrypt.table.protection.stored_masks import cover_of
 from tablecrypt.table.protection.tags import check_tagged
@@ -48,9 +49,11 @@ class WriteProtection:
         Raises:
             ConfigurationError: the properties or the layout cannot be used with protected columns, or a column has a tag alone.
             ColumnKeyDeniedError: the KMS refuses a key that a mask needs.
+            KeyIdChangedError: the properties protect a column less than somebody with its key has declared.
         """
         policy = policy_of(metadata)
         check_tagged(metadata.schema(), metadata.properties, policy.columns)
+        check_declared(metadata, io, writing=True)
         if not policy:
             return None
         if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(io, OpensColumnKeys):

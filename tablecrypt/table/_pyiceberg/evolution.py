@@ -1,0 +1,40 @@
+"""Evolution of schemas and partition specs in format version 3: PyIceberg's own classes still think of version 2 alone.
+
+A partition field that a spec of the table had
+before, with the same source and transform, gets its old id again, so that the files of both specs have it as one field. Any other field
+gets an id that no field ever had. PyIceberg does so for version 2 and gives new ids in version 3; Iceberg Java does so for both.
+
+Iceberg table spec, "Partition Evolution".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.transforms import Transform
+from pyiceberg.typedef import TableVersion
+
+from tablecrypt.table._pyiceberg.transactions import UpdateSpecAdapter
+
+
+class UpdateSpecInVersion3(UpdateSpecAdapter):
+    """PyIceberg's UpdateSpec, with the field ids of version 3."""
+
+    def earlier_field(self, source_id: int, transform: Transform[Any, Any], name: str | None) -> PartitionField | None:
+        """Return the same field of an earlier spec. A field that is asked for by name is the same only under that name."""
+        for field in (field for spec in self.specs for field in spec.fields):
+            if field.source_id == source_id and field.transform == transform and name in (None, field.name):
+                return field
+        return None
+
+
+class UpdateSchemaInVersion3(UpdateSchema):
+    """PyIceberg's UpdateSchema, with the types of version 3."""
+
+    def union_by_name(self, new_schema: Schema | pa.Schema, format_version: TableVersion = 3) -> UpdateSchema:
+        """Add the columns that `new_schema` has and the table has not, and widen types; nanosecond timestamps stay what they are."""
+        return super().union_by_name(new_schema, format_version)
