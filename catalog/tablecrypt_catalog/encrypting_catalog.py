@@ -40,7 +40,7 @@ from tablecrypt.table.table_files import check_garbage_is_collected
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import EncryptTableUpdate, UpgradeToVersion3Update, check_commit, check_migration
 from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter, iceberg_schema
-from tablecrypt_catalog.new_table import NewTable
+from tablecrypt_catalog.new_table import NewTable, checked_existing
 from tablecrypt_catalog.pins.client import ClientPins, PinCheck
 from tablecrypt_catalog.pins.record import TrustedTable, creation, moves_of, table_version
 from tablecrypt_catalog.purge import Purged, purge
@@ -148,12 +148,12 @@ class EncryptingCatalog(Catalog):
             ConfigurationError: a table is there, and is not encrypted with the key that `properties` name; or as `create_table`.
         """
         try:
-            return _checked_existing(self.load_table(identifier), properties)
+            return checked_existing(self.load_table(identifier), properties)
         except NoSuchTableError:
             try:
                 return self.create_table(identifier, schema, location, partition_spec, sort_order, properties)
             except TableAlreadyExistsError:
-                return _checked_existing(self.load_table(identifier), properties)
+                return checked_existing(self.load_table(identifier), properties)
 
     def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
         """Create a namespace. Raises ConfigurationError for a property of ours that namespaces do not have."""
@@ -488,14 +488,3 @@ class _MadeOf:
 def _unfilled(catalog_class: type[MetastoreCatalog]) -> MetastoreCatalog:
     made = encrypted(catalog_class)
     return made.__new__(made)
-
-
-def _checked_existing(table: Table, asked: Properties) -> Table:
-    """Return a table that was there, if it is encrypted with the key that was asked for, or none was."""
-    wanted, found = asked.get(names.KEY_ID.name), table.metadata.properties.get(names.KEY_ID.name)
-    if wanted is not None and wanted != found:
-        raise ConfigurationError(
-            f"{'.'.join(table.name())} is there already, with {names.KEY_ID.name} {found or 'missing'} and not {wanted}: it is not "
-            "returned in place of the table that was asked for"
-        )
-    return table

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Identifier, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.errors import TamperedFileError
+from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt_catalog._pyiceberg.metastore import iceberg_schema
 
@@ -45,3 +46,14 @@ class NewTable(NamedTuple):
         names_of = {field_id: self.fresh_schema.find_column_name(field_id) for field_id in asked.columns}
         if found != asked or any(made.schema().find_column_name(field_id) != name for field_id, name in names_of.items()):
             raise TamperedFileError(made.location, "the catalog made the table without the protected columns that were asked for")
+
+
+def checked_existing(table: Table, asked: Properties) -> Table:
+    """Return a table that was there, if it is encrypted with the key that was asked for, or none was."""
+    wanted, found = asked.get(names.KEY_ID.name), table.metadata.properties.get(names.KEY_ID.name)
+    if wanted is not None and wanted != found:
+        raise ConfigurationError(
+            f"{'.'.join(table.name())} is there already, with {names.KEY_ID.name} {found or 'missing'} and not {wanted}: it is not "
+            "returned in place of the table that was asked for"
+        )
+    return table
