@@ -363,8 +363,11 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
 
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
         """Create a table, encrypted or not, and pin it. One with protected columns is made with their declarations."""
-        declares_columns = new.is_encrypted and ColumnPolicy.from_properties(new.properties)
-        made = self._staged_creation(new).commit_transaction() if declares_columns else self.created_by_pyiceberg(new)
+        if new.is_encrypted and ColumnPolicy.from_properties(new.properties):
+            self._staged_creation(new).commit_transaction()
+            made = super().load_table(new.identifier)  # type: ignore[safe-super]
+        else:
+            made = self.created_by_pyiceberg(new)
         return opened_table(self, made, partial(pin_check.verify, moved=creation(new.properties)))
 
     def staged_table(self, new: NewTable) -> StagedTable:

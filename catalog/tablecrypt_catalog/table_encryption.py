@@ -50,6 +50,7 @@ from tablecrypt.table.metadata import (
 )
 from tablecrypt.table.planning.missing_main import cut_off_head, described
 from tablecrypt.table.protection.declaring import first_declarations
+from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_name_mapping
@@ -323,7 +324,8 @@ def new_metadata(client_properties: Mapping[str, str], staged: TableMetadata) ->
     if not ColumnPolicy.from_properties(metadata.properties):
         return metadata
     maker = encryption_manager(client_properties, metadata.properties).columns
-    return cast("EncryptedTableMetadata", update_table_metadata(metadata, first_declarations(metadata, maker)))
+    updates = with_copies(metadata, first_declarations(metadata, maker))
+    return cast("EncryptedTableMetadata", update_table_metadata(metadata, updates))
 
 
 def refuse_plain_table(client_properties: Properties, identifier: Identifier, metadata: TableMetadata) -> None:
