@@ -17,8 +17,9 @@ import pytest
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from tablecrypt import maintenance as m
-from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError, TablecryptError
+from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError, KeyNotFoundError, TablecryptError
 from tablecrypt.keys.column_declarations import ColumnDeclaration, Declarations, sealed
+from tablecrypt.keys.column_entries import GONE_PREFIX
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.table import EncryptedTable
@@ -242,13 +243,22 @@ def test_a_declaration_of_another_column_is_none(both: Clients) -> None:
             loaded(both.payroll).append(ROWS)
 
 
-def test_an_earlier_declaration_beside_the_newest_does_not_count(both: Clients) -> None:
+def test_an_earlier_declaration_beside_the_newest_does_not_count(both: Clients, tmp_path: Path) -> None:
     table = shown(both, "ssn", "ssn")
     earlier = metadata_of(table).key_ring.column_declarations
     declare(both.payroll, "column-mask.ssn", "null")
     assert not {each.key_id for each in earlier} & {each.key_id for each in metadata_of(loaded(both.payroll)).encryption_keys}
     updates = (AddEncryptionKeyUpdate(key=each) for each in earlier)
-    commit_by_hand(both.analyst, *updates, SetPropertiesUpdate(updates={f"{PREFIX}.mask": "truncate(64)"}))
+    with pytest.raises(KeyNotFoundError, match="removed from the table on purpose"):
+        commit_by_hand(both.analyst, *updates, SetPropertiesUpdate(updates={f"{PREFIX}.mask": "truncate(64)"}))
+
+    def bring_back(metadata: dict[str, Any]) -> None:
+        properties = metadata["properties"]
+        metadata["properties"] = {name: value for name, value in properties.items() if not name.startswith(GONE_PREFIX)}
+        metadata["properties"][f"{PREFIX}.mask"] = "truncate(64)"
+        metadata["encryption-keys"] += [json.loads(each.model_dump_json(by_alias=True)) for each in earlier]
+
+    edit(both, tmp_path, bring_back)
     with pytest.raises(KeyIdChangedError, match="masked by null"):
         loaded(both.payroll).append(ROWS)
 
@@ -365,9 +375,10 @@ def test_a_commit_that_is_tried_again_keeps_the_keys_of_its_declaration(both: Cl
     transaction = table.transaction()
     transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: ssn", "encryption.column-mask.ssn": "redact"})
     transaction.append(ROWS)
-    loaded(both.payroll).delete("id > 0")
+    with loaded(both.payroll).transaction() as other:
+        other.set_properties({"owner": "payroll"})
     transaction.commit_transaction()
-    assert ssn(both.payroll) == ["SSN-0001", "SSN-0002"]
+    assert ssn(both.payroll) == ["SSN-0001", "SSN-0002"] * 2
 
 
 def test_audit_and_verify_find_a_weaker_protection(both: Clients, people: EncryptedTable) -> None:

@@ -2,7 +2,7 @@
 
     manifest lists name the keys of columns ─▶ neither in encryption-keys, nor a copy, nor marked as removed on purpose: lost
     older metadata: entries and copies      ─▶ those of that id and column whose KEK is under a master key of the column
-    the KMS opens the KEK, that the key     ─▶ both are put back
+    the KMS opens the KEK, that the key     ─▶ both are put back, with the column's declarations under that key
 
 A key that was shredded stays shredded: its mark says so. Who may not use a column's master key puts none of its keys back, since nothing
 else tells a true entry from one that somebody made up.
@@ -65,6 +65,10 @@ class LostColumnKeys:
         for entry in (entry for entry in held if entry.is_column_key):
             if entry.key_id in self.left:
                 self._try(entry)
+        # What a declaration says is believed only where its column key opens it, and of several the newest.
+        for entry in (entry for entry in held if entry.is_column_declaration and entry.encrypted_by_id in self.found):
+            if entry.key_id not in self._ring and not is_gone(entry, self._metadata.properties):
+                self.found[entry.key_id] = entry
         return len(self.left) < before
 
     def _try(self, entry: EncryptedKey) -> None:
