@@ -3,6 +3,7 @@
     AGS1 stream  →  Avro file  →  manifest_file records
                     └ metadata: snapshot-id, parent-snapshot-id ("null" for none), sequence-number, first-row-id, format-version;
                       where columns are protected: tablecrypt.protected-columns, their field ids with commas between them
+                      tablecrypt.table-state: the table's uuid and digests of its state, see table_state.py
 
 The header is authenticated with the file, the same numbers in the table's metadata.json are not: callers compare the two.
 
@@ -30,6 +31,7 @@ from types import TracebackType
 from typing import Final
 
 from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestFile, ManifestListWriter, PartitionFieldSummary
+from pyiceberg.typedef import EMPTY_DICT
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
@@ -44,6 +46,7 @@ from tablecrypt.manifests.records import (
     PARTITION_SUMMARY_ELEMENT_ID,
     ROOT_STRUCT,
 )
+from tablecrypt.manifests.table_state import TableState, table_state_in
 
 _MANIFEST_TYPES: Final = RecordTypes[EncryptedManifestFile](
     schema=MANIFEST_LIST_SCHEMA,
@@ -68,7 +71,8 @@ PROTECTED_COLUMNS: Final = "tablecrypt.protected-columns"
 class ManifestListHeader:
     """What a manifest list says about its own snapshot.
 
-    `protected_columns` are the field ids of columns that had master keys of their own then. Engines that know nothing of them name none.
+    `protected_columns` are the field ids of columns that had master keys of their own then, `table_state` is what the table was. Engines
+    that know nothing of either name none.
     """
 
     snapshot_id: int
@@ -77,6 +81,7 @@ class ManifestListHeader:
     first_row_id: int | None
     format_version: int
     protected_columns: frozenset[int] = frozenset()
+    table_state: TableState | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,7 @@ def _header(metadata: Mapping[str, str], location: str) -> ManifestListHeader:
         first_row_id=None if format_version == VERSION_WITHOUT_ROW_IDS else _count(metadata, "first-row-id", location),
         format_version=format_version,
         protected_columns=_field_ids(metadata, location),
+        table_state=table_state_in(metadata, location),
     )
 
 
@@ -145,6 +151,11 @@ def protected_columns_header(field_ids: Iterable[int]) -> dict[str, str]:
     return {PROTECTED_COLUMNS: named} if named else {}
 
 
+def further_fields(protected_columns: Iterable[int], table_state: TableState | None) -> dict[str, str]:
+    """Return what the header of a manifest list says beside what the specification has it say."""
+    return {**protected_columns_header(protected_columns), **({} if table_state is None else table_state.header_fields())}
+
+
 def _count(metadata: Mapping[str, str], key: str, location: str) -> int:
     value = _number(metadata, key, location)
     if value < 0:
@@ -165,6 +176,7 @@ class ManifestListWriterV3(ManifestListWriter):
     """PyIceberg's manifest list writer for version 3 and an encrypting output file; use as a context manager.
 
     Left by an exception, the file is abandoned: `complete` stays False and the output file has no length.
+    What its header says beside the numbers is given in `stated`: see `further_fields`.
     """
 
     def __init__(
@@ -175,7 +187,7 @@ class ManifestListWriterV3(ManifestListWriter):
         sequence_number: int,
         first_row_id: int,
         compression: str,
-        protected_columns: Iterable[int] = (),
+        stated: Mapping[str, str] = EMPTY_DICT,
     ) -> None:
         header = {
             "snapshot-id": str(snapshot_id),
@@ -183,7 +195,7 @@ class ManifestListWriterV3(ManifestListWriter):
             "sequence-number": str(sequence_number),
             "first-row-id": str(first_row_id),
             "format-version": str(FORMAT_VERSION),
-            **protected_columns_header(protected_columns),
+            **stated,
         }
         super().__init__(FORMAT_VERSION, output_file, header)
         self.snapshot_id = snapshot_id

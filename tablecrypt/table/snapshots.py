@@ -25,7 +25,7 @@ from typing import Any, cast
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import TableProperties
-from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import CHANGED_PARTITION_COUNT_PROP, Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate, TableUpdate, UpdatesAndRequirements
 
@@ -34,9 +34,10 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import NewManifestListKey
 from tablecrypt.manifests.copied_files import NAME_ENDING, copied_files_of, header_field, remembers_files
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
-from tablecrypt.manifests.manifest_list import ManifestListWriterV3
+from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.manifests.table_state import TableState
 from tablecrypt.table._pyiceberg.producers import (
     DeleteFiles,
     FastAppendFiles,
@@ -121,7 +122,7 @@ class EncryptedProducer(ProducerAdapter):
             sequence_number=sequence_number,
             first_row_id=first_row_id,
             compression=self.compression,
-            protected_columns=policy_of(metadata).columns,
+            stated=further_fields(policy_of(metadata).columns, TableState.of(metadata, self._moved_refs)),
         ) as writer:
             writer.add_manifests(manifests)
         parent_key_id = metadata.key_id_of(self.parent_snapshot_id) or metadata.key_id_of(metadata.current_snapshot_id)
@@ -146,6 +147,12 @@ class EncryptedProducer(ProducerAdapter):
         # A migration leaves its plain parent behind. Every other producer reads the parent's manifests, and refuses plain ones there.
         if isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None:
             check_still_protected(snapshot.known_header(self.io).protected_columns, metadata, snapshot.manifest_list)
+
+    @property
+    def _moved_refs(self) -> dict[str, SnapshotRef]:
+        """The branch as the commit leaves it: `_updates` sets it anew, without what it said of retention."""
+        branch = self.target_branch
+        return {} if branch is None else {branch: SnapshotRef.model_validate({"snapshot-id": self.snapshot_id, "type": "branch"})}
 
     def _column_entries(self, metadata: EncryptedTableMetadata) -> tuple[EncryptedKey, ...]:
         """Return the entries of encryption-keys that protected columns of the added files need."""

@@ -230,7 +230,6 @@ EDITS: dict[str, Edit] = {
     "a property": lambda metadata: metadata["properties"].update({"comment": "edited"}),
     "key length": lambda metadata: metadata["properties"].update({"encryption.data-key-length": "32"}),
     "location": lambda metadata: metadata.update(location="file:///elsewhere"),
-    "table-uuid": lambda metadata: metadata.update({"table-uuid": "11111111-1111-1111-1111-111111111111"}),
 }
 
 
@@ -251,6 +250,13 @@ def test_what_else_is_pinned_of_edited_metadata_is_forgotten_as_the_error_says(
 
 
 @pytest.mark.parametrize("forgery", FORGERIES, ids=lambda each: each.__name__)
+def test_a_table_uuid_that_no_manifest_list_bears_out_is_not_pinned(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    right, before = metadata_path(table).read_bytes(), table.scan().to_arrow()
+    first_seen(catalog, table, lambda metadata: metadata.update({"table-uuid": "11111111-1111-1111-1111-111111111111"}))
+    metadata_path(table).write_bytes(right)
+    assert catalog.load_table("db.t").scan().to_arrow() == before
+
+
 def test_a_server_that_answers_with_a_forged_head_does_not_move_the_pin(
     catalog: EncryptedSqlCatalog, table: Table, aws: AwsServer, pins: Path, forgery: Edit
 ) -> None:
@@ -441,11 +447,15 @@ def deputy(catalog: EncryptedSqlCatalog, people: dict[str, str], substituting: s
     return first_seen(catalog, orders, edit)
 
 
-def test_rewrap_wraps_no_kek_of_another_tables_snapshots(deputy: Table, people: dict[str, str]) -> None:
+def test_rewrap_wraps_no_kek_of_another_tables_snapshots(deputy: Table, people: dict[str, str], substituting: str) -> None:
     location, before = deputy.metadata_location, keks(deputy)
-    with pytest.raises(ConfigurationError, match="may be another table's") as refused:
+    with pytest.raises((ConfigurationError, TamperedFileError)) as refused:
         rewrap(deputy, from_key_id=people["hr"])
-    assert "manifests_below=['file://" in str(refused.value)
+    if substituting == "all of the other but its name":
+        assert "may be another table's" in str(refused.value)
+        assert "manifests_below=['file://" in str(refused.value)
+    else:
+        assert "another table was put in this one's place" in str(refused.value)
     assert deputy.refresh().metadata_location == location
     assert keks(deputy) == before
 

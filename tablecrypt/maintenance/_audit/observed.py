@@ -45,6 +45,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.maintenance._audit.authenticated_state import state_findings
 from tablecrypt.maintenance._audit.columns import ColumnsInFile, read_columns
 from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, read_file_starts, wrong_ends
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
@@ -94,6 +95,7 @@ class Observed:
         written: when files were written: as the store says, else when the snapshot that added them was made.
         kek_lengths: bytes of each KEK, by its key-id; None where the key service does not open it.
         columns: what the footers of data files say of protected columns, by location; empty where the table has none.
+        since_commit: what the metadata says that no manifest list does.
     """
 
     name: str
@@ -113,6 +115,7 @@ class Observed:
     written: dict[str, dt.datetime]
     kek_lengths: dict[str, int | None]
     columns: dict[str, ColumnsInFile] = field(default_factory=dict)
+    since_commit: tuple[Finding, ...] = ()
 
     @property
     def files(self) -> Iterable[ReachableFile]:
@@ -171,6 +174,7 @@ def observe(table: Table, counted: Counted) -> Observed:
         written=dict(_times(metadata, reachable, folder)),
         kek_lengths=_kek_lengths(metadata, manager),
         columns=read_columns(store, reachable.files.values(), metadata) if _may_have_column_keys(metadata) else {},
+        since_commit=tuple(state_findings(metadata, table.io)) if isinstance(metadata, EncryptedTableMetadata) else (),
     )
 
 
