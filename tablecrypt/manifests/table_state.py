@@ -179,7 +179,9 @@ class StatedTable:
     Digests are made when a list asks for them. Two threads may make the same one, which is harmless.
     """
 
-    def __init__(self, table_uuid: uuid.UUID, schemas: Iterable[Schema], specs: Iterable[PartitionSpec], orders: Iterable[SortOrder]) -> None:
+    def __init__(
+        self, table_uuid: uuid.UUID, schemas: Iterable[Schema], specs: Iterable[PartitionSpec], orders: Iterable[SortOrder]
+    ) -> None:
         self._uuid = table_uuid
         self._schemas = {each.schema_id: each for each in schemas}
         self._specs = {each.spec_id: each for each in specs}
@@ -200,8 +202,8 @@ class StatedTable:
         if state.table_uuid != self._uuid:
             raise TamperedFileError(
                 location,
-                f"it is of table {state.table_uuid} according to the authenticated manifest list, but the table metadata is of {self._uuid}: "
-                "another table was put in this one's place",
+                f"it is of table {state.table_uuid} according to the authenticated manifest list, but the table metadata is of "
+                f"{self._uuid}: another table was put in this one's place",
             )
         self._check("schema", state.schema, location)
         self._check("sort order", state.order, location)
@@ -217,7 +219,8 @@ class StatedTable:
         if found is not None and found != stated.digest:
             raise TamperedFileError(
                 location,
-                f"{what} {stated.id} of the table metadata is not the one in the authenticated manifest list: somebody edited {_PARTS[what]}",
+                f"{what} {stated.id} of the table metadata is not the one in the authenticated manifest list: somebody edited "
+                f"{_PARTS[what]}",
             )
         self._agreeing.add((what, stated))
 

@@ -486,11 +486,12 @@ def test_relocate_gives_the_readers_of_another_key_no_rows_of_another_table(
 ) -> None:
     """The metadata names the other table's master key too, which the admin may use."""
     hr, orders = table_with_history(catalog, "db.hr", people["hr"]), table_with_history(catalog, "db.t", people["orders"])
-    theirs, copy = read_metadata(hr), unwatched_warehouse / "copy"
+    own, theirs, copy = read_metadata(orders), read_metadata(hr), unwatched_warehouse / "copy"
 
     def edit(metadata: dict[str, Any]) -> None:
         substituted(metadata, theirs, people["hr"])
         metadata["properties"]["encryption.key-id"] = people["hr"]
+        metadata["table-uuid"] = theirs["table-uuid"]
 
     seen = first_seen(catalog, orders, edit)
     with pytest.raises(ConfigurationError, match="may be another table's"):
@@ -499,6 +500,10 @@ def test_relocate_gives_the_readers_of_another_key_no_rows_of_another_table(
     forget(catalog)
     assert relocate(catalog.load_table("db.hr"), f"file://{copy}", key_id=MASTER_KEY).files
     assert relocate(seen, f"file://{copy}-2", key_id=MASTER_KEY, manifests_below=[theirs["location"]]).files
+
+    seen = first_seen(catalog, seen, lambda metadata: metadata.update({"table-uuid": own["table-uuid"]}))
+    with pytest.raises(TamperedFileError, match="another table was put in this one's place"):
+        relocate(seen, f"file://{copy}-3", key_id=MASTER_KEY, manifests_below=[theirs["location"]])
 
 
 @pytest.mark.parametrize("substituting", ["location kept"], indirect=True)
@@ -516,7 +521,7 @@ def test_a_client_with_a_pin_file_wraps_none_of_them_either(
     metadata["refs"].pop("side")  # its head has no greater number than the pinned one
     point(catalog, put_as_next_version(orders, metadata))
     forget(catalog)
-    with pytest.raises(ConfigurationError, match="may be another table's"):
+    with pytest.raises(TamperedFileError, match="another table was put in this one's place"):
         rewrap(client.load_table("db.t"), from_key_id=people["hr"])
 
 

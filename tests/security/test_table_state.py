@@ -403,7 +403,12 @@ def test_keys_of_a_newer_version_are_skipped(catalog: Catalog) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "one", "other"),
-    [("date", DAY, 18292), ("timestamp", "2020-01-31T00:00:00", "2020-01-31T00:00:00.000000"), ("float", 1, 1.0), ("decimal(4, 2)", "1.50", "1.50")],
+    [
+        ("date", DAY, 18292),
+        ("timestamp", "2020-01-31T00:00:00", "2020-01-31T00:00:00.000000"),
+        ("float", 1, 1.0),
+        ("decimal(4, 2)", "1.50", "1.50"),
+    ],
 )
 def test_a_default_has_one_digest_however_it_is_spelled(kind: str, one: object, other: object) -> None:
     first, second = (Schema(NestedField(1, "a", kind, initial_default=value)) for value in (one, other))
