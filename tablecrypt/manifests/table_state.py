@@ -67,7 +67,7 @@ _DIGEST: Final = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _LENGTH_BYTES: Final = 4
 _MAX_ID: Final = 2**31 - 1
-_Item: TypeAlias = "str | int | None | Sequence[_Item]"
+_Item: TypeAlias = "str | int | Sequence[_Item] | None"
 
 
 @dataclass(frozen=True)
@@ -292,14 +292,16 @@ def _default(of_type: IcebergType, value: Any) -> str | None:
     if value is None:
         return None
     try:
-        if isinstance(of_type, (FloatType, DoubleType)):
-            return repr(float(value))
-        if isinstance(of_type, PrimitiveType):
-            value = to_json(of_type, from_json(of_type, value))
+        return json.dumps(_as_json(of_type, value), sort_keys=True)
     except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError, NotImplementedError):
-        # Not a value of the type: others have to refuse it. Here it only has to differ from what it is not.
-        pass
-    return json.dumps(value, sort_keys=True, default=str)
+        # Not a value of the type: it is for others to refuse. Here it only has to differ from what it is not.
+        return json.dumps(value, sort_keys=True, default=str)
+
+
+def _as_json(of_type: IcebergType, value: Any) -> Any:
+    if isinstance(of_type, (FloatType, DoubleType)):
+        return float(value)
+    return to_json(of_type, from_json(of_type, value)) if isinstance(of_type, PrimitiveType) else value
 
 
 def _digest_of(item: _Item) -> str:
