@@ -46,7 +46,7 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -305,18 +305,17 @@ def _as_json(of_type: IcebergType, value: Any) -> Any:
 
 
 def _digest_of(item: _Item) -> str:
-    digest = hashlib.sha256(b"".join(_encoded(item))).digest()[:_DIGEST_BYTES]
+    digest = hashlib.sha256(_encoded(item)).digest()[:_DIGEST_BYTES]
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def _encoded(item: _Item) -> Iterator[bytes]:
-    match item:
-        case None:
-            tag, content = b"-", b""
-        case str():
-            tag, content = b"T", item.encode("utf-8", "surrogatepass")
-        case int():
-            tag, content = b"N", str(item).encode()
-        case _:
-            tag, content = b"L", b"".join(part for each in item for part in _encoded(each))
-    yield from (tag, len(content).to_bytes(_LENGTH_BYTES, "big"), content)
+def _encoded(item: _Item) -> bytes:
+    if isinstance(item, str):
+        return _tagged(b"T", item.encode("utf-8", "surrogatepass"))
+    if isinstance(item, int):
+        return _tagged(b"N", str(item).encode())
+    return _tagged(b"-", b"") if item is None else _tagged(b"L", b"".join(map(_encoded, item)))
+
+
+def _tagged(tag: bytes, content: bytes) -> bytes:
+    return tag + len(content).to_bytes(_LENGTH_BYTES, "big") + content
