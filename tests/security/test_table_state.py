@@ -16,15 +16,19 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import DateType, LongType, NestedField, StringType
 
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.maintenance import FindingKind, audit, relocate
 from tablecrypt.maintenance.reachable import reachable_files
-from tablecrypt.manifests.manifest_list import ManifestListHeader
+from tablecrypt.manifests.manifest_list import ManifestListHeader, ManifestListWriterV3
 from tablecrypt.manifests.table_state import TABLE_STATE, TableState, schema_digest, table_state_in
 from tablecrypt.table.metadata import EncryptedSnapshot
+from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.transaction import EncryptedTransaction
+from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate
 from tests.support.aws import AwsServer
 from tests.support.edited_metadata import edited, read_metadata
 from tests.support.lying_rest_server import LyingRestServer
@@ -209,18 +213,55 @@ def _described(named: str) -> str:
     return f"property {named}" if named.startswith("encryption.") else named
 
 
-def test_the_audit_says_how_many_newer_lists_say_nothing(catalog: Catalog) -> None:
+def test_the_audit_names_a_property_that_somebody_set_until_the_next_commit(catalog: Catalog) -> None:
     table = new_table(catalog, appends=[rows(0)])
-    header = _header(table)
-    assert header.table_state is not None
-    # Another writer's commit: what it leaves is a snapshot whose list has no such key. Java's own are in tests/interop.
-    assert _messages(table) == []
-    table.transaction().set_properties({"comment": "value"}).commit_transaction()
+    table.transaction().set_properties({"comment": "its value"}).commit_transaction()
     (message,) = _messages(table.refresh())
     assert "property comment" in message
-    assert "value" not in message
+    assert "its value" not in message
     table.append(rows(100))
     assert _messages(table) == []
+
+
+def _commit_of_another_writer(table: Table) -> Table:
+    """Append nothing, as an engine does whose manifest lists say nothing of the table."""
+    metadata, io, before = metadata_of(table), cast("TableFileIO", table.io), current_snapshot(table)
+    output = io.new_encrypted_output(f"{table.location()}/metadata/snap-7-{metadata.last_sequence_number}.avro")
+    snapshot_id, number, row_id = 7 + metadata.last_sequence_number, metadata.last_sequence_number + 1, metadata.next_row_id or 0
+    with ManifestListWriterV3(output, snapshot_id, before.snapshot_id, number, row_id, "gzip") as writer:
+        writer.add_manifests(before.manifests(io))
+    key = io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, metadata.key_ring, before.key_id)
+    changed = {
+        "snapshot_id": snapshot_id,
+        "parent_snapshot_id": before.snapshot_id,
+        "manifest_list": output.location,
+        "sequence_number": number,
+        "first_row_id": row_id,
+        "added_rows": 0,
+        "key_id": key.key_id,
+    }
+    with table.transaction() as transaction:
+        keys = tuple(AddEncryptionKeyUpdate(key=each) for each in key.added)
+        snapshot = AddEncryptedSnapshotUpdate(snapshot=before.model_copy(update=changed))
+        head = SetSnapshotRefUpdate.model_validate({"ref-name": "main", "snapshot-id": snapshot_id, "type": "branch"})
+        cast("EncryptedTransaction", transaction).apply(cast("Any", (*keys, snapshot, head)))
+    return table.refresh()
+
+
+def test_lists_of_another_writer_say_nothing_and_the_audit_says_so(catalog: Catalog) -> None:
+    table = new_table(catalog, appends=[rows(0)])
+    ours = current_snapshot(table).snapshot_id
+    table = _commit_of_another_writer(_commit_of_another_writer(table))
+    assert _header(table).table_state is None
+    (message,) = _messages(table)
+    assert message == (
+        f"metadata.json alone says since snapshot {ours}: branch or tag main; the manifest lists of 2 newer snapshots say nothing of it"
+    )
+    seen = edited(table, lambda metadata: metadata["properties"].update(owner="them"))
+    assert ids(seen) == list(range(20))
+    seen.append(rows(100))
+    assert _messages(seen.refresh()) == []
+    assert ids(seen) == [*range(20), *range(100, 120)]
 
 
 # --- no false alarm
