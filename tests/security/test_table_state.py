@@ -249,7 +249,7 @@ def _commit_of_another_writer(table: Table) -> Table:
 
 
 def test_lists_of_another_writer_say_nothing_and_the_audit_says_so(catalog: Catalog) -> None:
-    table = new_table(catalog, appends=[rows(0)])
+    table: Table = new_table(catalog, appends=[rows(0)])
     ours = current_snapshot(table).snapshot_id
     table = _commit_of_another_writer(_commit_of_another_writer(table))
     assert _header(table).table_state is None
