@@ -34,6 +34,7 @@ from tablecrypt.maintenance._relocate_metadata import (
     CopyIdentity,
     ManifestCopier,
     NewDeletes,
+    copied_header,
     copied_metadata,
     kept_snapshots,
     only_snapshots,
@@ -163,6 +164,7 @@ class _Copying:
         self.key_id = key_id or source.manager.table_key_id
         ColumnPolicy.from_properties(metadata.properties).check(metadata.schema(), self.key_id)
         self.paths = PathMap(metadata.location.rstrip("/"), new_location)
+        self.whole = metadata
         self.metadata = only_snapshots(metadata, kept_snapshots(metadata, all_snapshots))
         self.source = source
         manager = EncryptionManager(
@@ -254,7 +256,8 @@ class _Copying:
             key = self.source.manager.decrypt_manifest_list_key_metadata(ring.chain(snapshot.key_id or ""))
             opened = read_manifest_list(self.source, snapshot.manifest_list, key)
             location = f"{folder}/snap-{snapshot.snapshot_id}-0-{run}.avro"
-            new_key = copier.write_list(location, opened.header, [copier.row(manifest.stated_by(layout)) for manifest in opened.manifests])
+            header = copied_header(opened.header, self.whole, self.metadata, self.paths, self.identity, self.key_id)
+            new_key = copier.write_list(location, header, [copier.row(manifest.stated_by(layout)) for manifest in opened.manifests])
             wrapped = self.target.manager.encrypt_manifest_list_key_metadata(new_key, KeyRing(keys), last_key_id)
             keys += wrapped.added
             last_key_id = wrapped.key_id

@@ -6,7 +6,8 @@ Manifests and manifest lists hold the same entries and rows as the table's, with
             file_path, size, key_metadata, path bounds      those of the new file, where a delete file was rewritten
             status, snapshot id, sequence numbers, row ids, statistics, partition, key_metadata of data files     as they were
     row     manifest_path, manifest_length, key_metadata    the new manifest's; all else as it was
-    list    header and rows                                 as they were
+    list    table-uuid, properties and refs of its header   the copy's, where the copying changes them
+            all else of header and rows                     as it was
 
 What an entry inherits (sequence number, row id) it still inherits: nothing is filled in.
 
@@ -25,7 +26,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -44,7 +45,7 @@ from tablecrypt.maintenance._relocate_files import PathMap, Rewritten
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
 from tablecrypt.manifests.copied_files import NAME_ENDING, fingerprints_in, header_field
 from tablecrypt.manifests.manifest_file import DecryptedManifest, EncryptedManifestFile
-from tablecrypt.manifests.manifest_list import ManifestListHeader, protected_columns_header
+from tablecrypt.manifests.manifest_list import ManifestListHeader, further_fields
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import (
     DATA_FILE_POSITIONS,
@@ -125,7 +126,7 @@ class ManifestCopier:
             "sequence-number": str(header.sequence_number),
             **({} if header.first_row_id is None else {"first-row-id": str(header.first_row_id)}),
             "format-version": str(header.format_version),
-            **protected_columns_header(header.protected_columns, header.column_keys),
+            **further_fields(header.protected_columns, header.column_keys, header.table_state),
         }
         output = self._target.new_encrypted_output(location)
         with BlockAvroOutputFile[EncryptedManifestFile](output, MANIFEST_LIST_SCHEMA, "manifest_file", fields, self._codec) as avro:
@@ -255,6 +256,30 @@ def copied_metadata(
         "partition_statistics": [],
     }
     return EncryptedTableMetadata.model_validate_json(metadata.model_copy(update=changed).model_dump_json())
+
+
+def copied_header(
+    header: ManifestListHeader,
+    table: EncryptedTableMetadata,
+    copied: EncryptedTableMetadata,
+    paths: PathMap,
+    identity: CopyIdentity,
+    key_id: str,
+) -> ManifestListHeader:
+    """Return what a manifest list of the copy says.
+
+    Args:
+        header: of the table's own list.
+        table: its metadata.
+        copied: the same with the snapshots that the copy has.
+        paths, identity, key_id: as for `copied_metadata`.
+    """
+    if header.table_state is None:
+        return header
+    before, after = copied.properties, _properties(copied.properties, paths, key_id)
+    changed = {name: after.get(name) for name in (*before, *after) if before.get(name) != after.get(name)}
+    state = header.table_state.in_copy(identity.table_uuid, changed, table.refs.keys() - copied.refs.keys())
+    return replace(header, table_state=state)
 
 
 def _properties(properties: Mapping[str, str], paths: PathMap, key_id: str) -> dict[str, str]:

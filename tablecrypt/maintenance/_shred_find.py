@@ -152,14 +152,14 @@ class _Reader:
         """Return a snapshot that does not keep the keys, schemas and specs of its whole file in memory."""
         assert snapshot.key_id is not None
         own = KeyRing(ring.entry(key_id) for key_id in ring.needed_by([snapshot.key_id]))
-        known = self._layout[0]
-        if (metadata.schemas, metadata.current_schema_id, metadata.partition_specs) != (
-            known.schemas,
-            known.current_schema_id,
-            known.partition_specs,
-        ):
+        if _parts_of_layout(metadata) != _parts_of_layout(self._layout[0]):
             self._layout = (metadata.without_history(), metadata.stated_layout)
         return snapshot.bound_to(own, self._layout[1])
+
+
+def _parts_of_layout(metadata: EncryptedTableMetadata) -> tuple[object, ...]:
+    parts = (metadata.schemas, metadata.current_schema_id, metadata.partition_specs)
+    return (*parts, metadata.sort_orders, metadata.table_uuid)
 
 
 def look_at_older(table: EncryptedTable, before: OlderFiles | None = None) -> OlderFiles:

@@ -4,6 +4,7 @@
                     └ metadata: snapshot-id, parent-snapshot-id ("null" for none), sequence-number, first-row-id, format-version;
                       where columns are protected: tablecrypt.protected-columns, their field ids with commas between them, and
                       tablecrypt.column-keys, each key that files of the table may be under as <field id>:<key-id>, with commas too
+                      tablecrypt.table-state: the table's uuid and digests of its state, see table_state.py
 
 The header is authenticated with the file, the same numbers in the table's metadata.json are not: callers compare the two.
 
@@ -31,6 +32,7 @@ from types import TracebackType
 from typing import Final
 
 from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestFile, ManifestListWriter, PartitionFieldSummary
+from pyiceberg.typedef import EMPTY_DICT
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
@@ -45,6 +47,7 @@ from tablecrypt.manifests.records import (
     PARTITION_SUMMARY_ELEMENT_ID,
     ROOT_STRUCT,
 )
+from tablecrypt.manifests.table_state import TableState, table_state_in
 
 _MANIFEST_TYPES: Final = RecordTypes[EncryptedManifestFile](
     schema=MANIFEST_LIST_SCHEMA,
@@ -72,7 +75,7 @@ class ManifestListHeader:
     """What a manifest list says about its own snapshot.
 
     `protected_columns` are the field ids of columns that had master keys of their own then, `column_keys` the ids of the keys of columns
-    that the table had, each with its column's field id. Engines that know nothing of them name none.
+    that the table had, each with its column's field id, `table_state` is what the table was. Engines that know nothing of them name none.
     """
 
     snapshot_id: int
@@ -82,6 +85,7 @@ class ManifestListHeader:
     format_version: int
     protected_columns: frozenset[int] = frozenset()
     column_keys: frozenset[tuple[int, str]] = frozenset()
+    table_state: TableState | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,7 @@ def _header(metadata: Mapping[str, str], location: str) -> ManifestListHeader:
         format_version=format_version,
         protected_columns=_field_ids(metadata, location),
         column_keys=_column_keys(metadata, location),
+        table_state=table_state_in(metadata, location),
     )
 
 
@@ -164,6 +169,14 @@ def protected_columns_header(field_ids: Iterable[int], column_keys: Iterable[tup
     return {name: text for name, text in named.items() if text}
 
 
+def further_fields(
+    protected_columns: Iterable[int], column_keys: Iterable[tuple[int, str]], table_state: TableState | None
+) -> dict[str, str]:
+    """Return what the header of a manifest list says beside what the specification has it say."""
+    of_table = {} if table_state is None else table_state.header_fields()
+    return {**protected_columns_header(protected_columns, column_keys), **of_table}
+
+
 def _count(metadata: Mapping[str, str], key: str, location: str) -> int:
     value = _number(metadata, key, location)
     if value < 0:
@@ -184,6 +197,7 @@ class ManifestListWriterV3(ManifestListWriter):
     """PyIceberg's manifest list writer for version 3 and an encrypting output file; use as a context manager.
 
     Left by an exception, the file is abandoned: `complete` stays False and the output file has no length.
+    What its header says beside the numbers is given in `stated`: see `further_fields`.
     """
 
     def __init__(
@@ -194,8 +208,7 @@ class ManifestListWriterV3(ManifestListWriter):
         sequence_number: int,
         first_row_id: int,
         compression: str,
-        protected_columns: Iterable[int] = (),
-        column_keys: Iterable[tuple[int, str]] = (),
+        stated: Mapping[str, str] = EMPTY_DICT,
     ) -> None:
         header = {
             "snapshot-id": str(snapshot_id),
@@ -203,7 +216,7 @@ class ManifestListWriterV3(ManifestListWriter):
             "sequence-number": str(sequence_number),
             "first-row-id": str(first_row_id),
             "format-version": str(FORMAT_VERSION),
-            **protected_columns_header(protected_columns, column_keys),
+            **stated,
         }
         super().__init__(FORMAT_VERSION, output_file, header)
         self.snapshot_id = snapshot_id

@@ -43,6 +43,7 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.manifests.table_state import StatedTable
 
 _UNREADABLE: Final = (ValidationError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
@@ -50,7 +51,15 @@ _UNREADABLE: Final = (ValidationError, ValueError, KeyError, TypeError, Attribut
 class StatedLayout:
     """The schemas and partition specs of one version of a table's metadata. Used by many threads."""
 
-    def __init__(self, schemas: Iterable[Schema], current_schema_id: int, specs: Iterable[PartitionSpec]) -> None:
+    def __init__(
+        self, schemas: Iterable[Schema], current_schema_id: int, specs: Iterable[PartitionSpec], table: StatedTable | None = None
+    ) -> None:
+        """Take what the metadata says.
+
+        Args:
+            table: what manifest lists are held against. None: nothing.
+        """
+        self.table = table
         self._schemas = {schema.schema_id: schema for schema in schemas}
         self._current_schema_id = current_schema_id
         self._specs = {spec.spec_id: spec for spec in specs}

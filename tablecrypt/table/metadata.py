@@ -66,6 +66,7 @@ from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.manifests.manifest_cache import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.stated_layout import StatedLayout
+from tablecrypt.manifests.table_state import StatedTable
 from tablecrypt.table._pyiceberg.producers import replace_counts
 from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata_cache import PARSED, Unchanging
@@ -129,6 +130,7 @@ class EncryptedSnapshot(Snapshot):
             PlaintextRefusedError: the snapshot has no key-id, or the file is not encrypted.
             KeyNotFoundError: the metadata holds no key of that id, or not the KEK above it.
             TamperedFileError: the list does not authenticate, or its header contradicts the metadata.
+            FormatError: what the header says of the table cannot be read.
         """
         return self._stated(self._read(io, read_manifest_list))
 
@@ -159,6 +161,7 @@ class EncryptedSnapshot(Snapshot):
         with refusing_made_up(self.manifest_list, io.own_folders):
             manifest_list = read(io, self.manifest_list, key_metadata)
         self._check_header(manifest_list.header)
+        self._check_table_state(manifest_list)
         self._header = manifest_list.header
         return manifest_list
 
@@ -173,6 +176,18 @@ class EncryptedSnapshot(Snapshot):
                 raise TamperedFileError(
                     self.manifest_list, f"{name} is {authenticated} in the authenticated manifest list, but {claimed} in the table metadata"
                 )
+
+    def _check_table_state(self, manifest_list: ManifestList) -> None:
+        state = manifest_list.header.table_state
+        if state is None or self._layout is None or self._layout.table is None:
+            return
+        self._layout.table.check(state, {row.partition_spec_id for row in manifest_list.manifests}, self.manifest_list)
+        # Time travel reads by this schema. A server may leave the id out, which the specification lets it.
+        if self.schema_id not in (None, state.schema.id):
+            raise TamperedFileError(
+                self.manifest_list,
+                f"schema-id is {state.schema.id} in the authenticated manifest list, but {self.schema_id} in the table metadata",
+            )
 
 
 class EncryptedTableMetadata(TableMetadataV3):
@@ -226,8 +241,9 @@ class EncryptedTableMetadata(TableMetadataV3):
 
     @property
     def stated_layout(self) -> StatedLayout:
-        """The schemas and partition specs of this version of the metadata, to hold manifests against."""
-        return StatedLayout(self.schemas, self.current_schema_id, self.partition_specs)
+        """The schemas and partition specs of this version of the metadata, to hold manifests and their lists against."""
+        table = StatedTable(self.table_uuid, self.schemas, self.partition_specs, self.sort_orders)
+        return StatedLayout(self.schemas, self.current_schema_id, self.partition_specs, table)
 
     def key_id_of(self, snapshot_id: int | None) -> str | None:
         """Return the id of a snapshot's manifest-list key; None for no snapshot."""

@@ -26,7 +26,7 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, Manifes
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
-from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import (
     CHANGED_PARTITION_COUNT_PROP,
     Operation,
@@ -42,9 +42,10 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import NewManifestListKey
 from tablecrypt.manifests.copied_files import NAME_ENDING, copied_files_of, header_field, remembers_files
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
-from tablecrypt.manifests.manifest_list import ManifestListWriterV3
+from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.manifests.table_state import TableState
 from tablecrypt.table._pyiceberg.producers import (
     DeleteFiles,
     FastAppendFiles,
@@ -113,7 +114,7 @@ class EncryptedProducer(ProducerAdapter):
         # No key of a file that was written so far is in the metadata: whatever they hold, nobody can open them where this refuses.
         self._check_protection(metadata)
         columns = self._column_entries(metadata)
-        named = self._named_column_keys(metadata)
+        named = named_column_keys(metadata, self._followed(metadata), self.io)
         refuse_beside_lost(metadata, named, columns)
         first_row_id = metadata.next_row_id or 0
         sequence_number = metadata.next_sequence_number()
@@ -126,8 +127,9 @@ class EncryptedProducer(ProducerAdapter):
             sequence_number=sequence_number,
             first_row_id=first_row_id,
             compression=self.compression,
-            protected_columns=policy_of(metadata).columns,
-            column_keys=still_named(metadata, named, columns),
+            stated=further_fields(
+                policy_of(metadata).columns, still_named(metadata, named, columns), TableState.of(metadata, self._moved_refs)
+            ),
         ) as writer:
             writer.add_manifests(manifests)
         parent_key_id = metadata.key_id_of(self.parent_snapshot_id) or metadata.key_id_of(metadata.current_snapshot_id)
@@ -159,8 +161,11 @@ class EncryptedProducer(ProducerAdapter):
         followed = self.parent_snapshot_id if self.parent_snapshot_id is not None else metadata.current_snapshot_id
         return metadata.snapshot_by_id(followed) if followed is not None else None
 
-    def _named_column_keys(self, metadata: EncryptedTableMetadata) -> frozenset[tuple[int, str]]:
-        return named_column_keys(metadata, self._followed(metadata), self.io)
+    @property
+    def _moved_refs(self) -> dict[str, SnapshotRef]:
+        """The branch as the commit leaves it: `_updates` sets it anew, without what it said of retention."""
+        branch = self.target_branch
+        return {} if branch is None else {branch: SnapshotRef.model_validate({"snapshot-id": self.snapshot_id, "type": "branch"})}
 
     def _column_entries(self, metadata: EncryptedTableMetadata) -> tuple[EncryptedKey, ...]:
         """Return the entries of encryption-keys that protected columns of the added files need."""

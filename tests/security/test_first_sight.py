@@ -230,7 +230,6 @@ EDITS: dict[str, Edit] = {
     "a property": lambda metadata: metadata["properties"].update({"comment": "edited"}),
     "key length": lambda metadata: metadata["properties"].update({"encryption.data-key-length": "32"}),
     "location": lambda metadata: metadata.update(location="file:///elsewhere"),
-    "table-uuid": lambda metadata: metadata.update({"table-uuid": "11111111-1111-1111-1111-111111111111"}),
 }
 
 
@@ -247,6 +246,13 @@ def test_what_else_is_pinned_of_edited_metadata_is_forgotten_as_the_error_says(
             catalog.load_table("db.t")
 
     catalog.forget_pin("db.t")
+    assert catalog.load_table("db.t").scan().to_arrow() == before
+
+
+def test_a_table_uuid_that_no_manifest_list_bears_out_is_not_pinned(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    right, before = metadata_path(table).read_bytes(), table.scan().to_arrow()
+    first_seen(catalog, table, lambda metadata: metadata.update({"table-uuid": "11111111-1111-1111-1111-111111111111"}))
+    metadata_path(table).write_bytes(right)
     assert catalog.load_table("db.t").scan().to_arrow() == before
 
 
@@ -441,11 +447,15 @@ def deputy(catalog: EncryptedSqlCatalog, people: dict[str, str], substituting: s
     return first_seen(catalog, orders, edit)
 
 
-def test_rewrap_wraps_no_kek_of_another_tables_snapshots(deputy: Table, people: dict[str, str]) -> None:
+def test_rewrap_wraps_no_kek_of_another_tables_snapshots(deputy: Table, people: dict[str, str], substituting: str) -> None:
     location, before = deputy.metadata_location, keks(deputy)
-    with pytest.raises(ConfigurationError, match="may be another table's") as refused:
+    with pytest.raises((ConfigurationError, TamperedFileError)) as refused:
         rewrap(deputy, from_key_id=people["hr"])
-    assert "manifests_below=['file://" in str(refused.value)
+    if substituting == "all of the other but its name":
+        assert "may be another table's" in str(refused.value)
+        assert "manifests_below=['file://" in str(refused.value)
+    else:
+        assert "another table was put in this one's place" in str(refused.value)
     assert deputy.refresh().metadata_location == location
     assert keks(deputy) == before
 
@@ -476,11 +486,12 @@ def test_relocate_gives_the_readers_of_another_key_no_rows_of_another_table(
 ) -> None:
     """The metadata names the other table's master key too, which the admin may use."""
     hr, orders = table_with_history(catalog, "db.hr", people["hr"]), table_with_history(catalog, "db.t", people["orders"])
-    theirs, copy = read_metadata(hr), unwatched_warehouse / "copy"
+    own, theirs, copy = read_metadata(orders), read_metadata(hr), unwatched_warehouse / "copy"
 
     def edit(metadata: dict[str, Any]) -> None:
         substituted(metadata, theirs, people["hr"])
         metadata["properties"]["encryption.key-id"] = people["hr"]
+        metadata["table-uuid"] = theirs["table-uuid"]
 
     seen = first_seen(catalog, orders, edit)
     with pytest.raises(ConfigurationError, match="may be another table's"):
@@ -489,6 +500,10 @@ def test_relocate_gives_the_readers_of_another_key_no_rows_of_another_table(
     forget(catalog)
     assert relocate(catalog.load_table("db.hr"), f"file://{copy}", key_id=MASTER_KEY).files
     assert relocate(seen, f"file://{copy}-2", key_id=MASTER_KEY, manifests_below=[theirs["location"]]).files
+
+    seen = first_seen(catalog, seen, lambda metadata: metadata.update({"table-uuid": own["table-uuid"]}))
+    with pytest.raises(TamperedFileError, match="another table was put in this one's place"):
+        relocate(seen, f"file://{copy}-3", key_id=MASTER_KEY, manifests_below=[theirs["location"]])
 
 
 @pytest.mark.parametrize("substituting", ["location kept"], indirect=True)
@@ -506,7 +521,7 @@ def test_a_client_with_a_pin_file_wraps_none_of_them_either(
     metadata["refs"].pop("side")  # its head has no greater number than the pinned one
     point(catalog, put_as_next_version(orders, metadata))
     forget(catalog)
-    with pytest.raises(ConfigurationError, match="may be another table's"):
+    with pytest.raises(TamperedFileError, match="another table was put in this one's place"):
         rewrap(client.load_table("db.t"), from_key_id=people["hr"])
 
 

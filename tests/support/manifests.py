@@ -17,6 +17,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile, ManifestListWriterV3, ManifestWriterV3
+from tablecrypt.manifests.manifest_list import protected_columns_header
 
 SNAPSHOT_ID = 4231690591278360264
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
@@ -92,7 +93,7 @@ def write_manifest_list(
     """Write a manifest list and return its key metadata."""
     output = io.encrypting_output(str(location), new_key())
     numbers = SNAPSHOT_ID, parent_snapshot_id, sequence_number, first_row_id
-    with ManifestListWriterV3(output, *numbers, "gzip", protected_columns) as writer:
+    with ManifestListWriterV3(output, *numbers, "gzip", protected_columns_header(protected_columns)) as writer:
         writer.add_manifests(list(manifests))
     return output.key_metadata
 

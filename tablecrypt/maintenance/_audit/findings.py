@@ -220,6 +220,9 @@ class FindingKind(Enum):
         "Encrypted files that do not belong to the table",
         "Remove orphan files, except those of writes in progress.",
     )
+    CHANGED_SINCE_COMMIT = _Meaning(
+        "changed-since-commit", Severity.INFO, "Metadata that no manifest list bears out", "If it was nobody of yours, find out who it was."
+    )
     NO_LENGTH = _Meaning(
         "no-length", Severity.INFO, "Key metadata without a length", "A file cut between two blocks would go unnoticed: re-encrypt."
     )

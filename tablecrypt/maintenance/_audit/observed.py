@@ -45,6 +45,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.maintenance._audit.authenticated_state import state_findings
 from tablecrypt.maintenance._audit.columns import ColumnsInFile, read_columns
 from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, read_file_starts, wrong_ends
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
@@ -96,6 +97,7 @@ class Observed:
         kek_lengths: bytes of each KEK, by its key-id; None where the key service does not open it.
         columns: what the footers of data files say of protected columns, by location; empty where the table has none.
         undeclared: columns that are protected less than somebody with their keys has declared, by field id.
+        since_commit: what the metadata says that no manifest list does.
     """
 
     name: str
@@ -116,6 +118,7 @@ class Observed:
     kek_lengths: dict[str, int | None]
     columns: dict[str, ColumnsInFile] = field(default_factory=dict)
     undeclared: Mapping[int, KeyIdChangedError] = field(default_factory=dict)
+    since_commit: tuple[Finding, ...] = ()
 
     @property
     def files(self) -> Iterable[ReachableFile]:
@@ -175,6 +178,7 @@ def observe(table: Table, counted: Counted) -> Observed:
         kek_lengths=_kek_lengths(metadata, manager),
         columns=read_columns(store, reachable.files.values(), metadata) if _may_have_column_keys(metadata) else {},
         undeclared=_undeclared(metadata, manager),
+        since_commit=tuple(state_findings(metadata, table.io)) if isinstance(metadata, EncryptedTableMetadata) else (),
     )
 
 

@@ -219,7 +219,7 @@ def _findings(seen: Observed, now: dt.datetime) -> Iterator[Finding]:
         yield from _file_findings(seen, file)
     for location in seen.statistics:
         yield from _statistics_findings(seen, location)
-    yield from seen.older.findings
+    yield from (*seen.older.findings, *seen.since_commit)
     yield from _reached_from_older(seen)
     yield from orphan_findings(seen.orphans, seen.starts, seen.folder, knows_all=not seen.hides_files)
     for location, operation in seen.journals.items():

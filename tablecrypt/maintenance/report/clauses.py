@@ -148,10 +148,11 @@ CLAUSES: Final = (
     ),
     _clause(
         "An older or edited state of a table would be noticed.",
-        "what the catalog or this client recorded of each table (pins)",
+        "what the catalog or this client recorded of each table (pins), and what its manifest lists say of it",
         _KEYS,
         _Kind.PINS_MISSING,
         _Kind.NO_CURRENT_SNAPSHOT,
+        _Kind.CHANGED_SINCE_COMMIT,
     ),
 )
 
