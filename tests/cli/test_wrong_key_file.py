@@ -217,7 +217,8 @@ class TestColumns:
         done = Command(wrong).run("verify", "db.people")
 
         assert (done.code, done.stdout) == (2, "")
-        assert "no value of protected column 'item' can be verified: 'pii' is not the master key that wrapped column KEK" in done.stderr
+        assert "'pii' is not the master key that wrapped column KEK" in done.stderr
+        assert done.stderr.count("column 'item'") == 1
         assert wrong["kms.local.key-file"] in done.stderr
 
     def test_rows_are_refused_and_nothing_is_written(self, wrong: dict[str, str], folder: Path) -> None:

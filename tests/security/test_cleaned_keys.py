@@ -398,7 +398,7 @@ def test_a_rest_server_is_sent_copies_with_their_entries(both: Clients, cleaned:
     written = {name for each in sent if each["action"] == "set-properties" for name in each["updates"]}
     removed = {name for each in sent if each["action"] == "remove-properties" for name in each["removals"]}
     assert len({name for name in written if name.startswith(ENTRY_PREFIX)}) >= (2 if cleaned else 4)
-    assert len({name for name in written if name.startswith(GONE_PREFIX)}) == 3
+    assert len({name for name in written if name.startswith(GONE_PREFIX)}) == 4
     assert len({name for name in removed if name.startswith(ENTRY_PREFIX)}) == 3
 
 

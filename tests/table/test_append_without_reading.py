@@ -13,6 +13,7 @@ import pytest
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ColumnKeyDeniedError, KeyNotFoundError
+from tablecrypt.keys.column_entries import is_copy
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
@@ -135,7 +136,8 @@ def test_nobody_else_writes_under_a_key_that_such_a_writer_knows(both: Clients, 
     table = loaded(both.payroll)
     assert ssn(table) == ["SSN-1", "SSN-2"]
     unknown_to_him = [key for key in metadata_of(table).encryption_keys if not key.is_write_only]
-    metadata = metadata_of(table).model_copy(update={"encryption_keys": unknown_to_him})
+    properties = {name: value for name, value in table.metadata.properties.items() if not is_copy(name)}
+    metadata = metadata_of(table).model_copy(update={"encryption_keys": unknown_to_him, "properties": properties})
     stripped = EncryptedTable(table.name(), metadata, table.metadata_location, table.io, table.catalog)
     assert stripped.scan("id = 2").to_arrow()["ssn"].to_pylist() == ["SSN-2"]
     with pytest.raises(KeyNotFoundError):

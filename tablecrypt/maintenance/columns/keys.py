@@ -138,12 +138,13 @@ class ShreddedColumn(OperationResult):
 
 @dataclass(frozen=True)
 class _Change:
-    """A commit of column keys: what it adds, and what goes."""
+    """A commit of column keys: what it adds, and what goes, with the declarations under keys that go."""
 
     new_keks: tuple[EncryptedKey, ...] = ()
     wrapped: tuple[EncryptedKey, ...] = ()
     removed: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
+    declarations: tuple[str, ...] = ()
     marked: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -151,7 +152,7 @@ class _Change:
         """The updates; none when nothing changes."""
         again = (update for entry in self.wrapped for update in replaced_key(entry))
         marks = (SetPropertiesUpdate(updates=dict(self.marked)),) if self.marked else ()
-        return (*added_keys(self.new_keks), *again, *removed_keys((*self.removed, *self.retired)), *marks)
+        return (*added_keys(self.new_keks), *again, *removed_keys((*self.removed, *self.retired, *self.declarations)), *marks)
 
 
 @dataclass(frozen=True)
@@ -349,7 +350,8 @@ def _destruction(table: EncryptedTable, field_id: int, new_kek: NewKek) -> _Chan
     change = _under_new_keks(table, ring, beside, new_kek, sorted(retired), sorted(gone))
     # One that was lost before is gone on purpose from now on: the column may be written again.
     lost = lost_column_keys(metadata, named_column_keys(metadata, metadata.current_snapshot(), table.io)).get(field_id, ())
-    return replace(change, marked=dict(mark(key_id, field_id) for key_id in lost))
+    declarations = tuple(sorted(entry.key_id for entry in held if entry.is_column_declaration and entry.encrypted_by_id in gone))
+    return replace(change, declarations=declarations, marked=dict(mark(key_id, field_id) for key_id in lost))
 
 
 def _foretold(table: EncryptedTable, field_id: int, column: str, delete_below: Sequence[str]) -> ShreddedColumn:

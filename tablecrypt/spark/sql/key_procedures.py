@@ -322,7 +322,15 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     "rescue": Procedure(
         "Recover lost keys from older metadata.",
         (TABLE, *_arrays("metadata"), *_flags("expire_lost"), DRY_RUN),
-        _result(snapshots=_IDS, keys=_TEXTS, found_in=_TEXTS, expired=_IDS, damaged=_IDS, unreadable=_TEXT_BY_NAME),
+        _result(
+            snapshots=_IDS,
+            keys=_TEXTS,
+            found_in=_TEXTS,
+            expired=_IDS,
+            damaged=_IDS,
+            unreadable=_TEXT_BY_NAME,
+            column_keys_left=_TEXT_BY_NAME,
+        ),
         _result_of(maintenance.rescue),
     ),
     "relocate": Procedure(
