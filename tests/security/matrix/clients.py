@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from sqlalchemy import text
 
+from tablecrypt_catalog import encrypted
 from tests.security.matrix.scene import NAME, OTHER, Scene
 from tests.support.lying_rest_server import LyingRestServer
 from tests.support.tables import encrypted_sql_catalog
@@ -47,11 +48,10 @@ class Clients:
         return catalog.load_table(NAME)
 
     def _pinless(self, **properties: str) -> SqlCatalog:
-        """A catalog without pins of its own, whose one row is set to what the scene's catalog says."""
-        catalog = load_catalog(
+        """A catalog that pins nothing by itself, unlike EncryptedInMemoryCatalog. Its one row is set to what the scene's catalog says."""
+        catalog = encrypted(InMemoryCatalog)(
             "memory",
             **{
-                "py-catalog-impl": "tablecrypt_catalog.EncryptedInMemoryCatalog",
                 "warehouse": f"file://{self.scene.folder}/warehouse",
                 **self.scene.aws.kms_properties,
                 **self.properties,
