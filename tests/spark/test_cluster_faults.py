@@ -48,7 +48,7 @@ def cluster_lake(often: int, aws: AwsServer, tmp_path_factory: pytest.TempPathFa
             table.append(pa.table({"id": pa.array(ids, pa.int64()), "note": [CANARY] * len(ids)}, schema=SCHEMA.as_arrow()))
     lake.catalog.create_table("db.written", SCHEMA, properties=PROPERTIES)
     protected = {"encryption.column-keys": f"{aws.new_key()}: note"}
-    lake.catalog.create_table("db.protected", SCHEMA, properties=PROPERTIES | protected)
+    lake.catalog.create_table("db.protected", SCHEMA, properties={"encryption.key-id": "alias/orders"} | protected)
     return lake
 
 
