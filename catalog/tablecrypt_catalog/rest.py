@@ -269,7 +269,8 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         else:
             check_commit(table.metadata, staged)
         assert isinstance(staged, EncryptedTableMetadata)
-        if depends_on_protection(updates) and not any(isinstance(each, AssertCreate) for each in requirements):
+        is_new = is_migration or any(isinstance(each, AssertCreate) for each in requirements)
+        if depends_on_protection(updates) and not is_new:
             self._check_on_current(table, requirements, updates)
         pin_check = self.client_pins.begin_check(table.name())
         request = _request(table, requirements, _with_keks(updates, staged))

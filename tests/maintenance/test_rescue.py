@@ -126,7 +126,8 @@ def test_a_changed_entry_is_replaced_by_one_that_opens(table: Table) -> None:
 def test_a_damaged_manifest_list_is_told_from_a_lost_key(table: Table) -> None:
     snapshot = metadata_of(table).snapshots[0]
     path = path_of(snapshot.manifest_list)
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    stored = path.read_bytes()
+    path.write_bytes(stored[:-1] + bytes([stored[-1] ^ 1]))
 
     result = rescue(table, expire_lost=True)
 

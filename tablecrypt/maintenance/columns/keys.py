@@ -28,7 +28,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.keys.column_entries import mark, stored_entries
 from tablecrypt.keys.column_keys import ColumnPolicy, ancestors
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
@@ -349,9 +349,17 @@ def _destruction(table: EncryptedTable, field_id: int, new_kek: NewKek) -> _Chan
     beside = [entry for entry in ring.column_keys if entry.encrypted_by_id in retired and entry.field_id != field_id]
     change = _under_new_keks(table, ring, beside, new_kek, sorted(retired), sorted(gone))
     # One that was lost before is gone on purpose from now on: the column may be written again.
-    lost = lost_column_keys(metadata, named_column_keys(metadata, metadata.current_snapshot(), table.io)).get(field_id, ())
+    lost = lost_column_keys(metadata, _named(table, metadata)).get(field_id, ())
     declarations = tuple(sorted(entry.key_id for entry in held if entry.is_column_declaration and entry.encrypted_by_id in gone))
     return replace(change, declarations=declarations, marked=dict(mark(key_id, field_id) for key_id in lost))
+
+
+def _named(table: EncryptedTable, metadata: EncryptedTableMetadata) -> Iterable[tuple[int, str]]:
+    """Return the column keys that the newest manifest list names; none where it does not open: whoever may commit may shred."""
+    try:
+        return named_column_keys(metadata, metadata.current_snapshot(), table.io)
+    except (TablecryptError, FileNotFoundError):
+        return ()
 
 
 def _foretold(table: EncryptedTable, field_id: int, column: str, delete_below: Sequence[str]) -> ShreddedColumn:
