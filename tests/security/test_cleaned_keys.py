@@ -399,7 +399,7 @@ def test_a_rest_server_is_sent_copies_with_their_entries(both: Clients, cleaned:
     removed = {name for each in sent if each["action"] == "remove-properties" for name in each["removals"]}
     assert len({name for name in written if name.startswith(ENTRY_PREFIX)}) >= (2 if cleaned else 4)
     assert len({name for name in written if name.startswith(GONE_PREFIX)}) == 4
-    assert len({name for name in removed if name.startswith(ENTRY_PREFIX)}) == 3
+    assert len({name for name in removed if name.startswith(ENTRY_PREFIX)}) == 4
 
 
 def test_a_stale_writer_of_a_rest_server_brings_no_shredded_key_back(both: Clients) -> None:
