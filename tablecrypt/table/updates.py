@@ -27,9 +27,9 @@ Iceberg REST catalog specification, "TableUpdate".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, SkipValidation
+from pydantic import Field
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
@@ -47,7 +47,6 @@ from tablecrypt.keys.manager import KeySettings
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.protection.policy import check_policy
-from tablecrypt.table.protection.written_under import WrittenUnder
 
 
 class AddEncryptionKeyUpdate(IcebergBaseModel):
@@ -83,11 +82,12 @@ class RemoveMetadataLogEntriesUpdate(IcebergBaseModel):
 class AddEncryptedSnapshotUpdate(AddSnapshotUpdate):
     """Adds a snapshot that keeps its key-id.
 
-    `written_under` is the protection that its new files were written under, never sent to a server; None where it has no new data files.
+    `written_under` is the WrittenUnder of its new files, never sent to a server; None where it has no new data files.
     """
 
     snapshot: EncryptedSnapshot
-    written_under: SkipValidation[WrittenUnder | None] = Field(default=None, exclude=True, repr=False)
+    # Any, because pydantic 2.5 looks into the annotations of a dataclass, and finds names that are not here.
+    written_under: Any = Field(default=None, exclude=True, repr=False)
 
 
 class UpgradeToVersion3Update(UpgradeFormatVersionUpdate):
