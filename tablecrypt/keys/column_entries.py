@@ -72,7 +72,8 @@ def entries_with_copies(entries: Iterable[EncryptedKey], properties: Mapping[str
         entries: of `encryption-keys`.
         properties: the table's.
     """
-    present = {entry.key_id: entry for entry in entries if not is_gone(entry, properties)}
+    has_marks = any(name.startswith(GONE_PREFIX) for name in properties)
+    present = {entry.key_id: entry for entry in entries if not (has_marks and is_gone(entry, properties))}
     copies: dict[str, EncryptedKey] = {}
     for name, value in properties.items():
         key_id = name.removeprefix(ENTRY_PREFIX)

@@ -53,12 +53,13 @@ from typing import Any, Final, NoReturn, Protocol, Self
 
 from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, FixedType, IcebergType, ListType, MapType, PrimitiveType, StringType, StructType
+from pyiceberg.types import BinaryType, FixedType, IcebergType, PrimitiveType, StringType, StructType
 
 from tablecrypt._bytes import ByteReader
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, OVERHEAD, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, TamperedFileError
+from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.keys.twin_schemas import FieldsOf, TwinSchema
 
 COLUMN_PREFIX: Final = "encryption.column."
@@ -305,30 +306,6 @@ class ColumnPolicy:
                 raise ConfigurationError(
                     f"column {name!r} lies in {above!r}, whose rows have any number of it: protect {above!r} as a whole"
                 )
-
-
-def ancestors(schema: Schema, field_id: int) -> tuple[int, ...]:
-    """Return the field ids of the structs, lists and maps around a column, the innermost first."""
-    parents: dict[int, int] = {}
-
-    def visit(parent: int | None, column_type: IcebergType) -> None:
-        inner: tuple[Any, ...] = ()
-        if isinstance(column_type, StructType):
-            inner = column_type.fields
-        elif isinstance(column_type, ListType):
-            inner = (column_type.element_field,)
-        elif isinstance(column_type, MapType):
-            inner = (column_type.key_field, column_type.value_field)
-        for each in inner:
-            if parent is not None:
-                parents[each.field_id] = parent
-            visit(each.field_id, each.field_type)
-
-    visit(None, schema.as_struct())
-    chain: list[int] = []
-    while (above := parents.get(chain[-1] if chain else field_id)) is not None:
-        chain.append(above)
-    return tuple(chain)
 
 
 def _sequence_number(name: str, text: str) -> int:

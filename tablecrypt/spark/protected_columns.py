@@ -39,8 +39,9 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ColumnKeyDeniedError, KeyNotFoundError, KmsAccessDeniedError, column_shown
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker, mask_key_entry
-from tablecrypt.keys.column_keys import ColumnKey, ColumnKeys, ColumnPolicy, ancestors
+from tablecrypt.keys.column_keys import ColumnKey, ColumnKeys, ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.keys.twin_schemas import TwinSchema
 from tablecrypt.keys.write_only_keys import own_keys

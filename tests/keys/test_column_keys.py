@@ -14,7 +14,8 @@ from pyiceberg.types import BinaryType, DecimalType, ListType, LongType, MapType
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError, FormatError, TamperedFileError
-from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn, ancestors, constant_of, key_id_in, unwrap_dek, wrap_dek
+from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn, constant_of, key_id_in, unwrap_dek, wrap_dek
+from tablecrypt.keys.nested_columns import ancestors, covering
 from tests.support.twin_schemas import OF_BYTES, OF_TEXT
 
 KEY_ID = "c2VjcmV0LWlk"
@@ -149,6 +150,16 @@ def test_a_schema_leaves_out_columns_that_it_does_not_have() -> None:
 
 def test_ancestors_are_the_structs_lists_and_maps_around_a_column() -> None:
     assert [ancestors(SCHEMA, field_id) for field_id in (2, 5, 8, 12)] == [(), (4,), (7,), (11, 9)]
+
+
+def test_what_lies_in_a_column_is_covered_by_it_and_the_innermost_counts() -> None:
+    assert covering({5: "email", 7: "phones", 9: "notes", 11: "values", 99: "dropped"}, SCHEMA) == {
+        5: "email",
+        **dict.fromkeys((7, 8), "phones"),
+        **dict.fromkeys((9, 10), "notes"),
+        **dict.fromkeys((11, 12), "values"),
+    }
+    assert covering({}, SCHEMA) == {}
 
 
 @given(field_id=st.integers(1, 2**31 - 1), prefix=st.binary(min_size=1, max_size=40), length=st.sampled_from([16, 24, 32]))

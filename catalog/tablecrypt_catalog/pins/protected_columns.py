@@ -66,6 +66,8 @@ def columns_of(metadata: TableMetadata) -> Mapping[int, PinnedColumn]:
         policy, names = ColumnPolicy.from_properties(metadata.properties), names_of_protected(metadata)
     except ConfigurationError:
         return {}
+    if not policy:
+        return {}
     # A schema that was accepted on purpose, or at first sight, can be loaded: else nobody could rename what took the name. Whoever reads
     # or writes the table is told.
     lost = {(field_id, owned) for _, owned, field_id in taken_names(names, policy, keys_of_leaves(policy, metadata.schema()))}

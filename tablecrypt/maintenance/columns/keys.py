@@ -30,8 +30,9 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.keys.column_entries import mark, stored_entries
-from tablecrypt.keys.column_keys import ColumnPolicy, ancestors
+from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
+from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids, look_at_older
 from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub

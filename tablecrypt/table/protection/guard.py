@@ -21,7 +21,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 
 from tablecrypt import properties as names
-from tablecrypt.keys.column_keys import ColumnPolicy, ancestors
+from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.nested_columns import covering
 
 GUARD: Final[Mapping[str, str]] = {
     TableProperties.WRITE_FILE_FORMAT: "orc",
@@ -52,8 +53,9 @@ def guard_properties(policy: ColumnPolicy, schema: Schema) -> dict[str, str]:
 
 def metrics_names(policy: ColumnPolicy, schema: Schema) -> list[str]:
     """Return the names of the leaf columns whose metrics no manifest is to hold: those that are protected or lie in a protected one."""
-    inside = (each for each in schema.field_ids if policy.columns.keys() & {each, *ancestors(schema, each)})
-    names_of = (schema.find_column_name(field_id) for field_id in inside if schema.find_type(field_id).is_primitive)
+    names_of = (
+        schema.find_column_name(field_id) for field_id in covering(policy.columns, schema) if schema.find_type(field_id).is_primitive
+    )
     return sorted(name for name in names_of if name is not None)
 
 

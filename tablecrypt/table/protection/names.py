@@ -23,7 +23,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.keys.column_keys import ColumnPolicy, ancestors
+from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.nested_columns import covering
 
 Names = Mapping[int, frozenset[str]]
 """Names as compared, by field id."""
@@ -62,7 +63,12 @@ def names_of_protected(metadata: TableMetadata) -> dict[int, frozenset[str]]:
 
 def keys_of_leaves(policy: ColumnPolicy, schema: Schema) -> Leaves:
     """Return the columns of a schema that have no columns in them. Arguments: the table's policy, and the schema."""
-    return {field_id: (name, _master_key(policy, schema, field_id)) for field_id, name, is_leaf in _named_fields(schema) if is_leaf}
+    protected = covering(policy.columns, schema)
+    return {
+        field_id: (name, protected[field_id].column_key_id if field_id in protected else None)
+        for field_id, name, is_leaf in _named_fields(schema)
+        if is_leaf
+    }
 
 
 def taken_names(names: Names, policy: ColumnPolicy, leaves: Leaves) -> Iterator[tuple[str, str, int]]:
@@ -109,11 +115,6 @@ def taken_message(name: str, owned: str, field_id: int, master_key_id: str, sche
 
 def _meet(one: str, other: str) -> bool:
     return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
-
-
-def _master_key(policy: ColumnPolicy, schema: Schema, field_id: int) -> str | None:
-    around = (policy.columns.get(each) for each in (field_id, *ancestors(schema, field_id)))
-    return next((column.column_key_id for column in around if column is not None), None)
 
 
 def _named_fields(schema: Schema) -> Iterator[tuple[int, str, bool]]:

@@ -30,8 +30,9 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError
-from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors, is_from_before
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, is_from_before
 from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.keys.table_column_keys import check_protected
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.names import check_names

@@ -24,7 +24,7 @@ from pyiceberg.schema import Schema
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.keys.column_keys import ancestors
+from tablecrypt.keys.nested_columns import all_ancestors
 
 _TAG: Final = re.compile(r"(?<!\S)#([\w-]+)")
 _NAME: Final = re.compile(r"[\w-]+")
@@ -75,8 +75,7 @@ def tagged_columns(schema: Schema, tags: Mapping[str, str], declared: Collection
     found: dict[int, tuple[str, str]] = {}
     if not tags:
         return {}
-    for field_id in sorted(schema.field_ids, key=lambda each: len(ancestors(schema, each))):
-        around = ancestors(schema, field_id)
+    for field_id, around in sorted(all_ancestors(schema).items(), key=lambda each: len(each[1])):
         if not {field_id, *around}.isdisjoint(declared):
             continue
         above = next((found[each] for each in around if each in found), None)

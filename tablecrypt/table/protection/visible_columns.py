@@ -29,7 +29,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors, is_from_before
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, is_from_before
+from tablecrypt.keys.nested_columns import all_ancestors, ancestors
 from tablecrypt.parquet.covers import placeholder
 from tablecrypt.parquet.twin_columns import covered_array, path_to
 from tablecrypt.parquet.twin_reader import TwinAccess
@@ -132,15 +133,16 @@ def visible_columns(
     policy = policy_of(metadata)
     keys = _keys(metadata, io)
     schema = metadata.schema()
-    looked_at = {each for field_id in filtered for each in (field_id, *ancestors(schema, field_id))}
-    looked_at |= {each for each in policy.columns if filtered.intersection(ancestors(schema, each))}
+    around = all_ancestors(schema)
+    looked_at = {each for field_id in filtered for each in (field_id, *around.get(field_id, ()))}
+    looked_at |= {each for each in policy.columns if filtered.intersection(around.get(each, ()))}
     needed = {each for each in _every(policy) if each in projected.field_ids or each in looked_at}
     check_declared(metadata, io, needed, writing=False)
     # Arrow reads a struct whole: what lies beside the fields that are asked for is hidden, whoever asks.
     hidden = {field_id for field_id in needed if not _may_read(keys, policy, field_id, masked, looked_at)}
     everything = frozenset({*ColumnPolicy.from_properties(metadata.properties).columns, *policy.former})
     touched = {*projected.field_ids, *looked_at}
-    beside = {each for each in _every(policy) - needed if not touched.isdisjoint(ancestors(schema, each))}
+    beside = {each for each in _every(policy) - needed if not touched.isdisjoint(around.get(each, ()))}
     nulled = frozenset(each for each in hidden if each not in policy.columns or not policy.columns[each].mask.is_stored)
     access = TwinAccess(everything, frozenset(needed - hidden), frozenset(hidden | beside), keys.unwrap)
     return VisibleColumns(

@@ -17,7 +17,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy
+from tablecrypt.keys.nested_columns import covering
 from tablecrypt.parquet.twin_columns import Replacement
 from tablecrypt.parquet.twin_writer import ProtectedField
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -85,4 +86,4 @@ class WriteProtection:
 
 def fields_left_out(policy: ColumnPolicy, schema: Schema) -> frozenset[int]:
     """Return the field ids that manifest entries say nothing of: those of protected columns and of all that lies in them."""
-    return frozenset(each for each in schema.field_ids if not policy.columns.keys().isdisjoint((each, *ancestors(schema, each))))
+    return frozenset(covering(policy.columns, schema))

@@ -1,0 +1,50 @@
+"""Columns within columns: which structs, lists and maps a column lies in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+T = TypeVar("T")
+
+
+def ancestors(schema: Schema, field_id: int) -> tuple[int, ...]:
+    """Return the field ids of the structs, lists and maps around a column, the innermost first."""
+    return all_ancestors(schema).get(field_id, ())
+
+
+def all_ancestors(schema: Schema) -> dict[int, tuple[int, ...]]:
+    """Return the ancestors of every column at every level, by field id: one walk, where many columns are asked about."""
+    found: dict[int, tuple[int, ...]] = {}
+
+    def visit(around: tuple[int, ...], column_type: IcebergType) -> None:
+        for each in _fields_in(column_type):
+            found[each.field_id] = around
+            visit((each.field_id, *around), each.field_type)
+
+    visit((), schema.as_struct())
+    return found
+
+
+def covering(columns: Mapping[int, T], schema: Schema) -> dict[int, T]:
+    """Return which of some columns every column at every level is or lies in, the innermost, by field id. Those in none are left out.
+
+    Args:
+        columns: by field id.
+        schema: whose columns are asked about.
+    """
+    if not columns:
+        return {}
+    within = ((each, next((one for one in (each, *around) if one in columns), None)) for each, around in all_ancestors(schema).items())
+    return {each: columns[one] for each, one in within if one is not None}
+
+
+def _fields_in(column_type: IcebergType) -> tuple[NestedField, ...]:
+    if isinstance(column_type, StructType):
+        return column_type.fields
+    if isinstance(column_type, ListType):
+        return (column_type.element_field,)
+    return (column_type.key_field, column_type.value_field) if isinstance(column_type, MapType) else ()
