@@ -1,7 +1,7 @@
 """The properties of PyIceberg and Iceberg that this package knows.
 
     PYICEBERGS   of catalogs and FileIOs; tablecrypt/properties.py decides about them
-    OF_TABLES    of tables; this package reads them by itself
+    OF_TABLES    of tables; this package reads them by itself, or they decide about its commits
 
 Of the second kind only encrypted tables are checked, and only what a commit sets: a plain table behaves as PyIceberg says, and what a table
 holds already keeps nobody from reading it.
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from tablecrypt.setting_kinds import Property, Switch
+from tablecrypt.setting_kinds import Property, Switch, WholeNumber
 
 _switch: Final = partial(Switch, scope="iceberg")
 
@@ -42,6 +42,14 @@ BLOOM_FILTERS: Final = _switch(
     reader="tablecrypt.table",
     default="false",
     doc="Prefix. true is refused: a plaintext filter would tell which values a column holds.",
+)
+
+_of_commits: Final = partial(WholeNumber, scope="iceberg", reader="pyiceberg.table")
+OF_COMMITS: Final = (
+    _of_commits(name="commit.retry.num-retries", default="4", doc="How often a commit that others were faster than is tried again."),
+    _of_commits(name="commit.retry.min-wait-ms", default="100", doc="How long it waits first."),
+    _of_commits(name="commit.retry.max-wait-ms", default="60000", doc="How long it waits at most."),
+    _of_commits(name="commit.retry.total-timeout-ms", default="1800000", doc="How long all tries may take."),
 )
 
 _of_catalogs: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.catalog")
@@ -116,8 +124,8 @@ PYICEBERGS: Final = (
 )
 """Properties of PyIceberg's catalogs and FileIOs, about which tablecrypt/properties.py decides something."""
 
-OF_TABLES: Final = (GC_ENABLED, WAP_ENABLED, ACCEPT_ANY_SCHEMA, BLOOM_FILTERS)
-"""Properties of Iceberg's tables that this package reads by itself."""
+OF_TABLES: Final = (GC_ENABLED, WAP_ENABLED, ACCEPT_ANY_SCHEMA, BLOOM_FILTERS, *OF_COMMITS)
+"""Properties of Iceberg's tables whose values are checked: those that this package reads by itself, and those of commits, as in Java."""
 
 
 def check_of_tables(given: Mapping[str, Any]) -> None:

@@ -337,12 +337,9 @@ class EncryptedProducer(ProducerAdapter):
         for file in (*self.deleted_data_files, *self._dropped_delete_files):
             collector.remove_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
         changed = (*self.added_data_files, *self.added_delete_files, *self.deleted_data_files, *self._dropped_delete_files)
-        counts = {
-            **collector.build(),
-            **_partition_count(self.snapshot_properties, changed, specs),
-            **_vector_counts("added", self.added_delete_files),
-            **_vector_counts("removed", self._dropped_delete_files),
-        }
+        counts = collector.build() | _partition_count(self.snapshot_properties, changed, specs)
+        _count_vectors(counts, "added", self.added_delete_files)
+        _count_vectors(counts, "removed", self._dropped_delete_files)
         parent = metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
         # PyIceberg adds up totals for every operation but REPLACE, whose totals are those of an overwrite.
         counted_as = Operation.OVERWRITE if self.operation == Operation.REPLACE else self.operation
@@ -494,6 +491,8 @@ def _partition_count(properties: Mapping[str, str], changed: Iterable[DataFile],
     return {CHANGED_PARTITION_COUNT_PROP: str(len(partitions))}
 
 
-def _vector_counts(change: str, files: Iterable[DataFile]) -> dict[str, str]:
-    count = sum(is_deletion_vector(file) for file in files)
-    return {f"{change}-dvs": str(count)} if count else {}
+def _count_vectors(counts: dict[str, str], change: str, files: Iterable[DataFile]) -> None:
+    """Count vectors apart, as Iceberg Java does: PyIceberg takes each for a position delete file."""
+    if count := sum(is_deletion_vector(file) for file in files):
+        others = int(counts.pop(f"{change}-position-delete-files")) - count
+        counts |= {f"{change}-dvs": str(count)} | ({f"{change}-position-delete-files": str(others)} if others else {})

@@ -256,6 +256,14 @@ class TestTables:
 
         assert name not in catalog.load_table("db.t").properties
 
+    @pytest.mark.parametrize("number", ["x", "-1", "1s", ""])
+    def test_what_decides_about_tries_of_commits_is_a_number(self, tmp_path: Path, aws: AwsServer, number: str) -> None:
+        catalog = encrypted_sql_catalog(tmp_path, aws)
+        for name in ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms"):
+            with pytest.raises(ConfigurationError, match=f"commit.retry.{name} is '{number}'; it must be a whole number"):
+                catalog.create_table("db.t", ROWS.schema, properties={**ENCRYPTED, f"commit.retry.{name}": number})
+        assert catalog.list_tables("db") == []
+
     @pytest.mark.parametrize("name", ["kms.local.key-file", "vault.token", "encryption-key-id", "encrpytion.key-id"])
     def test_no_table_has_a_catalogs_property_or_a_misspelt_one(self, tmp_path: Path, aws: AwsServer, name: str) -> None:
         catalog = encrypted_sql_catalog(tmp_path, aws)

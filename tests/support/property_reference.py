@@ -49,7 +49,7 @@ def _pyicebergs() -> str:
 
 def _icebergs() -> str:
     rows = [f"| `{each.name}` | `{each.default}` | {each.doc} |" for each in OF_TABLES]
-    head = ["## Iceberg's properties of tables that tablecrypt reads by itself", "", "| property | default | meaning |", "|---|---|---|"]
+    head = ["## Iceberg's properties of tables whose values tablecrypt checks", "", "| property | default | meaning |", "|---|---|---|"]
     return "\n".join([*head, *rows, ""])
 
 

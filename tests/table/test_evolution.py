@@ -264,3 +264,38 @@ def test_a_filter_compares_values_where_a_partition_is_null(table: Table, compar
     scan = table.scan(f"{comparison} or text = 'a'")
     assert sorted(scan.to_arrow().column("text").to_pylist()) == ["a", CANARY]
     assert scan.count() == 2
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_a_column_comes_back_under_the_name_of_a_partition_column_that_was_dropped(catalog: Catalog, mode: str) -> None:
+    table = new_table(catalog, schema=SCHEMA, properties={**ENCRYPTED, "write.delete.mode": mode})
+    table.append(rows(1, 11))
+    table.update_spec().add_identity("text").commit()
+    table.append(rows(2, 12))
+    table.update_spec().remove_field("text").commit()
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("text")
+    table.delete("id = 12")
+
+    with table.update_schema() as update:
+        update.add_column("text", StringType())
+    table.update_spec().add_identity("text").commit()
+    table.append(pa.table({"id": [3, 13], "text": ["new"] * 2}))
+    table.delete("id > 12")
+
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == [
+        {"id": 1, "text": None},
+        {"id": 2, "text": None},
+        {"id": 3, "text": "new"},
+        {"id": 11, "text": None},
+    ]
+    # No value of the column that was dropped is shown as one of the column that is.
+    assert {row["partition"]["text"] for row in table.inspect.files().to_pylist()} == {None, "new"}
+    assert {row["partition"]["text"] for row in table.inspect.partitions().to_pylist()} == {None, "new"}
+    assert {row["data_file"]["partition"]["text"] for row in table.inspect.entries().to_pylist()} == {None, "new"}
+
+
+def test_a_column_does_not_take_the_name_of_a_partition_field_of_the_current_spec(table: Table) -> None:
+    table.update_spec().add_field("id", BucketTransform(4), "shard").commit()
+    with pytest.raises(ValueError, match="shard"), table.update_schema() as update:
+        update.add_column("shard", StringType())

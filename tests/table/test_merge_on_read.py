@@ -58,6 +58,7 @@ def test_a_second_delete_takes_over_what_the_first_one_said(catalog: Catalog) ->
     counted = ("added-dvs", "removed-dvs", "added-position-deletes", "removed-position-deletes", "total-position-deletes")
     assert [summary[name] for name in counted] == ["1", "1", "20", "10", "20"]
     assert summary["total-delete-files"] == "1"
+    assert not any("position-delete-files" in name for name in summary.additional_properties), "a vector is no position delete file"
 
 
 def test_a_copy_on_write_over_marked_rows_leaves_no_vector_behind(catalog: Catalog) -> None:

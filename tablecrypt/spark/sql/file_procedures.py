@@ -23,9 +23,10 @@ from pyiceberg.utils.properties import property_as_int
 from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import SortColumn, ZOrder
+from tablecrypt.maintenance._tables import checked_filter
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind
-from tablecrypt.setting_kinds import one_of, truth
+from tablecrypt.setting_kinds import one_of, truth, whole_number
 from tablecrypt.spark.protected_columns import ensure_column_keys
 from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns, moment_of
 from tablecrypt.table.replace_files import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
@@ -53,6 +54,22 @@ _ABOUT_CONCURRENCY: Final = frozenset(
         "compression-factor",
     }
 )
+_OF_DELETE_FILES: Final = frozenset(
+    {
+        "max-concurrent-file-group-rewrites",
+        "max-file-group-size-bytes",
+        "max-file-group-input-files",
+        "max-file-size-bytes",
+        "min-file-size-bytes",
+        "min-input-files",
+        "partial-progress.enabled",
+        "partial-progress.max-commits",
+        "rewrite-all",
+        "rewrite-job-order",
+        "target-file-size-bytes",
+    }
+)
+"""Iceberg's options of rewrite_position_delete_files, which has nothing to do here."""
 _PARTIAL_PROGRESS: Final = "partial-progress.enabled"
 _GROUPS_PER_COMMIT: Final = 10
 _ORDER: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([\w.]+))(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
@@ -166,6 +183,10 @@ def _order_of(table: EncryptedTable) -> tuple[SortColumn, ...]:
 
 def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
     table = call.encrypted_table()
+    if unknown := sorted(call.mapping("options").keys() - _OF_DELETE_FILES):
+        raise ConfigurationError(f"rewrite_position_delete_files has no option {', '.join(unknown)}")
+    if (where := call.row_filter()) is not None:
+        checked_filter(table, where)
     snapshot = table.current_snapshot()
     others = [
         entry.data_file.file_path
@@ -211,6 +232,7 @@ def _rewrite_manifests(call: Call) -> Iterator[Row]:
 
 def _expire_snapshots(call: Call) -> Iterator[Row]:
     call.refuse("schemas and partition specs that no snapshot uses stay in the metadata", "clean_expired_metadata")
+    _check_concurrency(call)
     expired = expire_snapshots(
         call.encrypted_table(),
         call.moment("older_than"),
@@ -227,6 +249,7 @@ def _expire_snapshots(call: Call) -> Iterator[Row]:
 
 def _remove_orphan_files(call: Call) -> Iterator[Row]:
     table, is_dry = call.encrypted_table(), call.flag("dry_run")
+    _check_concurrency(call)
     mode = (call.optional_text("prefix_mismatch_mode") or "ERROR").upper()
     if mode not in ("ERROR", "IGNORE", "DELETE"):
         raise ConfigurationError(f"prefix_mismatch_mode is {mode!r}; it must be ERROR, IGNORE or DELETE")
@@ -252,6 +275,11 @@ def _remove_orphan_files(call: Call) -> Iterator[Row]:
         raise OSError(f"{len(found.failed)} of {len(found.found)} orphan files could not be deleted, such as {location}: {said}")
     for location in [file.location for file in found.found] if is_dry else found.deleted:
         yield {"orphan_file_location": location}
+
+
+def _check_concurrency(call: Call) -> None:
+    if (number := call.optional_number("max_concurrent_deletes")) is not None:
+        whole_number("max_concurrent_deletes", number, least=1)
 
 
 def _listed(call: Call) -> list[tuple[str, dt.datetime]] | None:

@@ -136,7 +136,7 @@ def _loaded_changes(planner: Planner, opened: OpenCatalog, located: LocatedTable
 
 
 def find_table(opened: OpenCatalog, identifier: Identifier) -> tuple[LocatedTable, str | None]:
-    """Return the table that a name means, and what the name says behind that of the table.
+    """Return the table that a name means, and what the name says behind that of the table: a metadata table's name in small letters.
 
     Raises:
         NoSuchTableError: it does not exist.
@@ -148,10 +148,11 @@ def find_table(opened: OpenCatalog, identifier: Identifier) -> tuple[LocatedTabl
     try:
         return _located(opened, identifier), None
     except NoSuchTableError:
-        selector = identifier[-1]
-        if len(identifier) == 1 or (selector not in (*NAMES, CHANGES) and not _SELECTOR.fullmatch(selector)):
+        selector, metadata_name = identifier[-1], identifier[-1].lower()
+        is_metadata = metadata_name in (*NAMES, CHANGES)
+        if len(identifier) == 1 or not (is_metadata or _SELECTOR.fullmatch(selector)):
             raise
-    return _located(opened, identifier[:-1]), selector
+    return _located(opened, identifier[:-1]), metadata_name if is_metadata else selector
 
 
 def _located(opened: OpenCatalog, identifier: Identifier) -> LocatedTable:

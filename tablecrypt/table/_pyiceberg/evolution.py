@@ -9,11 +9,13 @@ Iceberg table spec, "Partition Evolution".
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
+from pyiceberg.table import Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import Transform
 from pyiceberg.typedef import TableVersion
@@ -38,3 +40,23 @@ class UpdateSchemaInVersion3(UpdateSchema):
     def union_by_name(self, new_schema: Schema | pa.Schema, format_version: TableVersion = 3) -> UpdateSchema:
         """Add the columns that `new_schema` has and the table has not, and widen types; nanosecond timestamps stay what they are."""
         return super().union_by_name(new_schema, format_version)
+
+    def _apply(self) -> Schema:
+        """Return the schema that the changes make.
+
+        A column may take the name of a partition field that only earlier specs have, as in Iceberg Java: no file will be written under
+        those. PyIceberg holds the names of all specs against the new columns.
+        """
+        whole = self._transaction
+        self._transaction = cast("Transaction", _UnderCurrentSpec(whole.table_metadata))
+        try:
+            return super()._apply()
+        finally:
+            self._transaction = whole
+
+
+class _UnderCurrentSpec:
+    """What `UpdateSchema._apply` asks a transaction for: metadata, here without the specs of before."""
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        self.table_metadata = metadata.model_copy(update={"partition_specs": [metadata.spec()]})

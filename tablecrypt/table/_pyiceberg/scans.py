@@ -1,7 +1,7 @@
 """Scans and metadata tables of PyIceberg: they work out which snapshots and entries are meant, files are planned and read here.
 
 IncrementalAppendScan: _validate_and_resolve_snapshots     which appends lie between two snapshots
-InspectTable: _get_snapshot                                which snapshot a metadata table is about
+InspectTable: _get_snapshot, tbl                           which snapshot and which partitions a metadata table is about
 
 InspectTable.entries takes the sizes of columns for granted, which deletion vectors do not have, nor files of writers without statistics.
 Such an entry is shown with no sizes, as PyIceberg shows the other statistics that are not there.
@@ -9,14 +9,18 @@ Such an entry is shown with no sizes, as PyIceberg shows the other statistics th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from copy import copy
+from typing import Any, cast
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile
-from pyiceberg.table import IncrementalAppendScan
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import IncrementalAppendScan, Table
 from pyiceberg.table.inspect import InspectTable
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import StructType
 
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 
@@ -36,7 +40,15 @@ class IncrementalAppendScanAdapter(IncrementalAppendScan):
 
 
 class InspectAdapter(InspectTable):
-    """InspectTable that shows no rows of a table without snapshots, where PyIceberg raises an error."""
+    """InspectTable that shows no rows of a table without snapshots, and partitions of specs whose columns were dropped.
+
+    PyIceberg raises errors of both.
+    """
+
+    def __init__(self, tbl: Table) -> None:
+        shown = copy(tbl)
+        shown.metadata = cast("TableMetadata", _ShownPartitions(tbl.metadata))
+        super().__init__(shown)
 
     def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
         if snapshot_id is None and self.tbl.metadata.current_snapshot() is None:
@@ -49,6 +61,42 @@ class EntriesTable(InspectAdapter):
 
     def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
         return _Snapshot(super()._get_snapshot(snapshot_id))
+
+
+class _ShownPartitions:
+    """A table's metadata, with partition fields of dropped columns left out of what is shown, as Iceberg Java leaves them out."""
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        self._metadata = metadata
+        columns = metadata.schema()
+        self._dropped = {
+            field.field_id
+            for spec in metadata.partition_specs
+            for field in spec.fields
+            if columns.find_column_name(field.source_id) is None
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metadata, name)
+
+    def specs(self) -> dict[int, PartitionSpec]:
+        """Return the specs. A field that is not shown has no name that another one could have: PyIceberg shows values by names."""
+        return {
+            spec.spec_id: PartitionSpec(*map(self._renamed, spec.fields), spec_id=spec.spec_id) for spec in self._metadata.partition_specs
+        }
+
+    def specs_struct(self, spec_ids: Iterable[int] | None = None) -> StructType:
+        """Return the type of partitions, see `TableMetadata.specs_struct`."""
+        shown = [
+            PartitionSpec(*(field for field in spec.fields if field.field_id not in self._dropped), spec_id=spec.spec_id)
+            for spec in self._metadata.partition_specs
+        ]
+        return self._metadata.model_copy(update={"partition_specs": shown}).specs_struct(spec_ids)
+
+    def _renamed(self, field: PartitionField) -> PartitionField:
+        if field.field_id not in self._dropped:
+            return field
+        return PartitionField(field.source_id, field.field_id, field.transform, f"dropped {field.field_id}")
 
 
 class _NoSnapshot:

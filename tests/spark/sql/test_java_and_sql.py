@@ -136,8 +136,7 @@ def _history(oracle: JavaOracle, name: str) -> list[tuple[str, dict[str, str]]]:
     """The operation of each snapshot and its counts, but those of bytes, which encryption changes."""
     read = oracle.sql(f"SELECT operation, summary FROM {name}.snapshots ORDER BY committed_at")
     assert read is not None
-    # Here a deletion vector counts as a position delete file too, and changed partitions are counted for each spec.
-    others = ("size", "changed-partition-count", "position-delete-files", "manifests", "engine", "app", "iceberg", "spark")
+    others = ("size", "manifests", "engine", "app", "iceberg", "spark")
     return [
         (row["operation"], {key: value for key, value in dict(row["summary"]).items() if not any(each in key for each in others)})
         for row in read.to_pylist()

@@ -12,7 +12,7 @@ from pyiceberg.types import LongType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.reachable import reachable_files
-from tablecrypt.spark.sql.loading import load_table
+from tablecrypt.spark.sql.loading import find_table, load_table
 from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.metadata_tables import NAMES
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
@@ -68,6 +68,13 @@ def test_each_way_to_name_a_version_finds_its_snapshot(table: Table) -> None:
 def test_a_snapshot_has_its_own_columns_and_a_branch_those_of_the_table(table: Table) -> None:
     assert "later" in load(table).schema.column_names and "later" in load(table, "branch_audit").schema.column_names
     assert "later" not in load(table, "tag_start").schema.column_names
+
+
+def test_metadata_tables_are_found_whatever_the_case_of_their_names(table: Table) -> None:
+    opened, name = OpenCatalog("prod", table.catalog), tuple(table.name())
+    assert {find_table(opened, (*name, part))[1] for part in ("FILES", "Files", "files")} == {"files"}
+    with pytest.raises(NoSuchTableError):
+        find_table(opened, (*name, "BRANCH_absent", "FILES"))
 
 
 @pytest.mark.parametrize(

@@ -101,10 +101,17 @@ class TestGrammar:
         [
             ("ADD PARTITION FIELD", "expected a name, found the end"),
             ("ADD PARTITION FIELD bucket(16 id)", "expected ,, found 'id'"),
+            ("ADD PARTITION FIELD bucket(16, 4)", "expected a name, found '4'"),
+            ("ADD PARTITION FIELD bucket(id, other, 4)", "expected a number, found 'other'"),
             ("ADD PARTITION FIELD id AS", "expected a name, found the end"),
             ("ADD PARTITION FIELD id shard", "expected the end, found 'shard'"),
+            ("WRITE", "expected DISTRIBUTED BY PARTITION, ORDERED BY or UNORDERED, found the end"),
             ("WRITE LOCALLY", "expected ORDERED BY, found the end"),
+            ("WRITE UNORDERED ORDERED BY id", "expected the end, found 'ORDERED'"),
+            ("WRITE DISTRIBUTED BY PARTITION DISTRIBUTED BY PARTITION", "expected the end, found 'DISTRIBUTED'"),
+            ("WRITE ORDERED BY (id", "expected ), found the end"),
             ("CREATE BRANCH a-b", "'-' has no meaning here"),
+            ("CREATE TAG 123", "expected a name, found '123'"),
             ("CREATE TAG t RETAIN 3 WEEKS", "expected DAYS, HOURS or MINUTES, found 'WEEKS'"),
             ("CREATE TAG t WITH SNAPSHOT RETENTION 3 SNAPSHOTS", "expected the end, found 'WITH'"),
             ("CREATE BRANCH b AS OF VERSION main", "expected a number, found 'main'"),
@@ -125,6 +132,43 @@ class TestGrammar:
             alter(encrypted_table, statement)
 
         assert encrypted_table.refresh().metadata == before
+
+    @pytest.mark.parametrize(
+        ("statement", "mode", "order"),
+        [
+            ("WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY id", "hash", ["1 ASC NULLS FIRST"]),
+            ("WRITE LOCALLY ORDERED BY id DISTRIBUTED BY PARTITION", "hash", ["1 ASC NULLS FIRST"]),
+            (
+                "WRITE ORDERED BY (id DESC, bucket(id, 4)) DISTRIBUTED BY PARTITION",
+                "hash",
+                ["1 DESC NULLS LAST", "bucket[4](1) ASC NULLS FIRST"],
+            ),
+            ("WRITE UNORDERED DISTRIBUTED BY PARTITION", "hash", []),
+            ("WRITE ORDERED BY (id)", "range", ["1 ASC NULLS FIRST"]),
+            ("WRITE UNORDERED", "none", []),
+            ("WRITE LOCALLY ORDERED BY id", "as it was", ["1 ASC NULLS FIRST"]),
+        ],
+    )
+    def test_order_and_distribution_stand_in_either_sequence(
+        self, encrypted_table: EncryptedTable, statement: str, mode: str, order: list[str]
+    ) -> None:
+        before = "none" if mode in ("hash", "range") else "range"
+        with encrypted_table.transaction() as transaction:
+            transaction.set_properties({"write.distribution-mode": before})
+
+        alter(encrypted_table, statement)
+
+        after = encrypted_table.refresh()
+        assert after.properties["write.distribution-mode"] == (before if mode == "as it was" else mode)
+        assert [str(field) for field in after.sort_order().fields] == order
+
+    @pytest.mark.parametrize("term", ["bucket(16, id)", "bucket(id, 16)", "Bucket( `id` , 16 )"])
+    def test_a_transforms_number_stands_before_its_column_or_behind(self, encrypted_table: EncryptedTable, term: str) -> None:
+        alter(encrypted_table, f"ADD PARTITION FIELD {term}")
+        assert [(field.name, str(field.transform)) for field in encrypted_table.refresh().spec().fields] == [("id_bucket_16", "bucket[16]")]
+
+        alter(encrypted_table, f"DROP PARTITION FIELD {term}")
+        assert encrypted_table.refresh().spec().is_unpartitioned()
 
     def test_a_columns_type_and_comment_change_in_one_commit(self, encrypted_table: EncryptedTable) -> None:
         with encrypted_table.update_schema() as update:

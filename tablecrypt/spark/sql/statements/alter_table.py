@@ -3,6 +3,7 @@
     ADD PARTITION FIELD bucket(16, id) AS shard                 DROP PARTITION FIELD shard
     REPLACE PARTITION FIELD ts_day WITH hour(ts)
     WRITE [DISTRIBUTED BY PARTITION] [[LOCALLY] ORDERED BY region, days(ts) DESC NULLS LAST | UNORDERED]
+                                                                the two clauses in either sequence, the order in parentheses or not
     SET IDENTIFIER FIELDS id, region                            DROP IDENTIFIER FIELDS id
     CREATE [OR REPLACE] BRANCH [IF NOT EXISTS] audit [AS OF VERSION 4711] [RETAIN 30 DAYS]
         [WITH SNAPSHOT RETENTION [3 SNAPSHOTS] [2 DAYS]]        the same with TAG, which has no snapshots to retain
@@ -35,6 +36,7 @@ from tablecrypt.spark.sql.statements.tokens import Tokens
 from tablecrypt.table.table import EncryptedTable
 
 _DISTRIBUTION: Final = "write.distribution-mode"
+_BY_PARTITION: Final = ("DISTRIBUTED", "BY", "PARTITION")
 _MILLISECONDS: Final = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000}
 
 
@@ -68,13 +70,22 @@ def _term(tokens: Tokens) -> Term:
     names = tokens.names()
     if len(names) > 1 or not tokens.takes("("):
         return Term(names, IdentityTransform())
-    parameters: list[int] = []
-    while tokens.has_number:
-        parameters.append(tokens.number())
-        tokens.need(",")
+    parameter, column = _arguments(tokens)
+    return Term(column, iceberg_transform(SparkTransform(names[0].lower(), parameter, (column,)))[0])
+
+
+def _arguments(tokens: Tokens) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """A transform's number, if it has one, and its column, which stand in either order."""
+    if not tokens.has_number:
+        column = tokens.names()
+        parameter = (tokens.number(),) if tokens.takes(",") else ()
+        tokens.need(")")
+        return parameter, column
+    number = tokens.number()
+    tokens.need(",")
     column = tokens.names()
     tokens.need(")")
-    return Term(column, iceberg_transform(SparkTransform(names[0].lower(), tuple(parameters), (column,)))[0])
+    return (number,), column
 
 
 def _column(table: EncryptedTable, term: Term) -> str:
@@ -131,29 +142,53 @@ class SortTerm:
     null_order: NullOrder
 
 
+@dataclass(frozen=True)
+class WriteOrder:
+    """What a statement says of the order of rows.
+
+    Attributes:
+        mode: the distribution that comes with it where the statement names none; None for the one that the table has.
+    """
+
+    terms: tuple[SortTerm, ...]
+    mode: str | None
+
+
 def _write(table: EncryptedTable, tokens: Tokens) -> None:
-    """As in Iceberg, ORDERED BY alone sorts across tasks, and LOCALLY within each."""
-    is_distributed = tokens.takes("DISTRIBUTED", "BY", "PARTITION")
-    is_local = tokens.takes("LOCALLY")
-    terms: list[SortTerm] | None = None
-    if tokens.takes("ORDERED", "BY"):
-        terms = [_sort_term(tokens)]
-        while tokens.takes(","):
-            terms.append(_sort_term(tokens))
-    elif is_local:
-        raise tokens.error("ORDERED BY")
-    elif tokens.takes("UNORDERED"):
-        terms = []
-    elif not is_distributed:
+    """As in Iceberg, ORDERED BY alone sorts across tasks; LOCALLY sorts within each, and leaves the distribution as it is."""
+    is_distributed = tokens.takes(*_BY_PARTITION)
+    order = _write_order(tokens)
+    is_distributed = is_distributed or tokens.takes(*_BY_PARTITION)
+    if order is None and not is_distributed:
         raise tokens.error("DISTRIBUTED BY PARTITION, ORDERED BY or UNORDERED")
     tokens.end()
-    mode = "hash" if is_distributed else "range" if terms and not is_local else "none"
+
+    mode = "hash" if is_distributed or order is None else order.mode
     with table.transaction() as transaction:
-        transaction.set_properties({_DISTRIBUTION: mode})
+        if mode is not None:
+            transaction.set_properties({_DISTRIBUTION: mode})
         with transaction.update_sort_order() as update:
-            for each in terms or []:
+            for each in order.terms if order else ():
                 add = update.asc if each.is_ascending else update.desc
                 add(_column(table, each.term), each.term.transform, each.null_order)
+
+
+def _write_order(tokens: Tokens) -> WriteOrder | None:
+    if tokens.takes("UNORDERED"):
+        return WriteOrder((), "none")
+    is_local = tokens.takes("LOCALLY")
+    if not tokens.takes("ORDERED", "BY"):
+        if is_local:
+            raise tokens.error("ORDERED BY")
+        return None
+
+    is_enclosed = tokens.takes("(")
+    terms = [_sort_term(tokens)]
+    while tokens.takes(","):
+        terms.append(_sort_term(tokens))
+    if is_enclosed:
+        tokens.need(")")
+    return WriteOrder(tuple(terms), None if is_local else "range")
 
 
 def _sort_term(tokens: Tokens) -> SortTerm:

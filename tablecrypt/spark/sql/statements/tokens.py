@@ -12,6 +12,7 @@ from tablecrypt.errors import ConfigurationError
 _TOKEN: Final = re.compile(
     r"""(?:\s+|--[^\n]*(?:\n|$))|`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(\w+)|([().,;])""", re.DOTALL
 )
+_NAME: Final = re.compile(r"(?!\d+$)\w+")
 _ESCAPED: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-3][0-7]{2}|.)", re.DOTALL)
 _CONTROL: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
@@ -52,8 +53,8 @@ class Tokens:
             raise self.error(" ".join(words))
 
     def name(self) -> str:
-        """Pass a name."""
-        if self._next == len(self._tokens) or not (self._here.is_quoted or re.fullmatch(r"\w+", self._here.word or "")):
+        """Pass a name. Digits alone are none without backticks, as in Spark."""
+        if self._next == len(self._tokens) or not (self._here.is_quoted or _NAME.fullmatch(self._here.word or "")):
             raise self.error("a name")
         self._next += 1
         return self._tokens[self._next - 1].text
