@@ -217,6 +217,39 @@ def sql_postgres(folder: Path, places: Mapping[str, Any]) -> Any:
     return rows_of(a_table(folder, uri=places["postgres"]))
 
 
+CONTRACT: Final = """
+import pytest
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.testing import KeyManagementClientContract
+
+
+class TestMemory(KeyManagementClientContract):
+    @pytest.fixture
+    def client(self):
+        return MemoryKeyManagementClient({"kms.memory.name": "packages"}, {"one": bytes(range(16)), "other": bytes(range(1, 17))})
+
+    @pytest.fixture
+    def wrapping_key_id(self):
+        return "one"
+
+    @pytest.fixture
+    def other_wrapping_key_id(self):
+        return "other"
+
+    @pytest.fixture
+    def missing_key_id(self):
+        return "none"
+"""
+
+
+def testing(folder: Path, places: Mapping[str, Any]) -> Any:
+    import pytest
+
+    module = folder / "test_memory.py"
+    module.write_text(CONTRACT)
+    return int(pytest.main(["--quiet", "-p", "no:cacheprovider", f"--rootdir={folder}", str(module)]))
+
+
 FEATURES: Final[Mapping[str, Feature]] = {
     WITHOUT_EXTRA: Feature(tables, ROWS),
     "aws": Feature(aws, True),
@@ -236,6 +269,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "polars": Feature(polars, ROWS),
     "s3fs": Feature(s3fs, ROWS),
     "sql-postgres": Feature(sql_postgres, ROWS),
+    "testing": Feature(testing, 0),
 }
 
 

@@ -15,7 +15,9 @@ import pytest
 from tests.support.distributions import PROJECT, ROOT, build, copy_sources
 
 NAME: Final = f"tablecrypt-{PROJECT['version']}"
-PRIVATE: Final = re.compile(r"(^|/)(\.(?!gitignore$|gitkeep$)[^/]*|__pycache__|[^/]*\.(py[co]|keys|pem|key|db|log|class|swp|orig))$")
+PRIVATE: Final = re.compile(
+    r"(^|/)(\.(?!gitignore$|gitkeep$|editorconfig$|pre-commit-config\.yaml$)[^/]*|__pycache__|[^/]*\.(py[co]|keys|pem|key|db|log|class|swp|orig))$"
+)
 """Caches, editors' copies, hidden files, keys, databases and logs: nothing of that kind is for others."""
 
 
