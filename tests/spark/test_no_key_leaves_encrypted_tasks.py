@@ -14,9 +14,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
+from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.maintenance.runner import FileWork
-from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.read import ReadJob, python_rows
 from tablecrypt.spark.runner import SparkRunner
 from tablecrypt.spark.tables import PlannedRead, job_columns
