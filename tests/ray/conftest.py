@@ -20,9 +20,9 @@ from tests.support.tables import encrypted_sql_catalog
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # nobody else reaches the cluster, and Ray would leave a token in the home folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """One node, for all that needs no more."""
+    """One node, for what needs no more. A process is connected to one cluster at a time."""
     yield ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False)
     ray.shutdown()
 

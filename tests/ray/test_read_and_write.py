@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.ray as tcr
-from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.plaintext import CANARY
@@ -183,3 +183,18 @@ def test_no_rows_append_nothing_and_overwrite_everything(encrypted: EncryptedSql
     none.write_datasink(tcr.datasink(table, "overwrite"))
 
     assert ids(table.refresh()) == []
+
+
+def test_rays_own_ways_with_iceberg_are_refused_with_the_line_to_write(encrypted: EncryptedSqlCatalog, tmp_path: Path) -> None:
+    table = new_table(encrypted, appends=[rows(0)])
+    before = set(tmp_path.rglob("*"))
+    prod = {"name": "prod", "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **encrypted.properties}
+
+    with pytest.raises(FormatError, match=r"tablecrypt\.ray\.read_table\(table\)") as reading:
+        ray.data.read_iceberg(table_identifier="db.t", catalog_kwargs=prod).take_all()
+    with pytest.raises(FormatError, match=r"tablecrypt\.ray\.datasink\(table\)") as writing:
+        ray.data.from_arrow(rows(20)).write_iceberg(table_identifier="db.t", catalog_kwargs=prod)
+
+    assert [len(str(raised.value).splitlines()) for raised in (reading, writing)] == [1, 1]
+    assert set(tmp_path.rglob("*")) == before
+    assert ids(table.refresh()) == list(range(20))

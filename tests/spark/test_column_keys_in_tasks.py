@@ -14,12 +14,12 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt import maintenance
+from tablecrypt.engines.changes import check_unchanged
 from tablecrypt.engines.protected_columns import JobColumns, JobFileIO, ensure_column_keys, protected_among
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKeys
 from tablecrypt.spark.tables import readable_columns
-from tablecrypt.engines.changes import check_unchanged
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.protection.written_under import StaleWriteError
