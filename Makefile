@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 DAFT_VENV := .venv-daft
+RAY_VENV := .venv-ray
 DEMO_VENV := .venv-demo
 PYICEBERG_VENV := .venv-pyiceberg
 SPARK_VENV = .venv-spark-$(VERSION)
@@ -30,8 +31,8 @@ STEPS ?= 2
 # Those whose tests Hypothesis feeds, state machines and tests inside of tests among them.
 PROPERTY_TESTS ?= $(shell grep -rlE '^(from|import) hypothesis' tests --include='test_*.py' | LC_ALL=C sort)
 NIGHTLY_SPARKS ?= 4.0.5 4.1.4 4.2.1 4.3.0
-NIGHTLY_PARTS ?= test-nightly-properties fuzz test-pyiceberg-next $(NIGHTLY_SPARKS:%=test-spark-%) test-all-interpreters test-all-lowest test-packages campaign mutation
-RUNTIME_EXTRAS := aws gcp azure vault lzo spark cli report adlfs duckdb gcsfs glue hive pandas polars s3fs sql-postgres testing
+NIGHTLY_PARTS ?= test-nightly-properties fuzz test-pyiceberg-next $(NIGHTLY_SPARKS:%=test-spark-%) test-all-interpreters test-all-lowest test-packages ray campaign mutation
+RUNTIME_EXTRAS := aws gcp azure vault lzo spark ray cli report adlfs duckdb gcsfs glue hive pandas polars s3fs sql-postgres testing
 ISSUE_FORMS := $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 FUZZ_TARGETS := $(filter-out fuzz/harness.py,$(wildcard fuzz/*.py))
 PYTEST := $(BIN)/python -m pytest
@@ -45,7 +46,7 @@ REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.e
 	$(PYTHON) is %d.%d. Try: make $(MAKECMDGOALS) PYTHON=python3.12" % sys.version_info[:2])'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft mutation docs lock wheel sbom changelog release github-release clean
+.PHONY: help setup demo demo-spark test test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -70,6 +71,7 @@ help:
 	@echo "make test-lowest  the same with the lowest versions that pyproject.toml allows, in $(LOWEST_VENV)"
 	@echo "make test-spark VERSION=4.3.0        the tests of Spark against another release of it, in .venv-spark-4.3.0  (needs Java 17 or newer)"
 	@echo "make daft       the tests with Daft, which wants another pyarrow and gets $(DAFT_VENV)"
+	@echo "make ray        the tests with Ray, on clusters of this machine, in $(RAY_VENV)  (some minutes)"
 	@echo "make mutation   changes of crypto/, keys/, AGS1, pins and commit rules that no test notices (an hour or two)"
 	@echo "make docs       the documentation site in build/site, which needs no network to read  (built in $(DOCS_VENV))"
 	@echo "make lock       resolve requirements/ again from pyproject.toml"
@@ -264,6 +266,13 @@ daft: setup
 	$(UV_INTO) $(DAFT_VENV)/bin/python --no-deps --no-build-isolation --editable .
 	DAFT_PYTHON=$(CURDIR)/$(DAFT_VENV)/bin/python $(PYTEST) tests/engines
 
+# Nodes and workers of Ray are processes that take seconds to start each, so this runs at night.
+ray: setup
+	@test -x $(RAY_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(RAY_VENV)
+	$(UV_INTO) $(RAY_VENV)/bin/python --require-hashes -r requirements/ray.txt
+	$(UV_INTO) $(RAY_VENV)/bin/python --no-deps --no-build-isolation --editable .
+	$(RAY_VENV)/bin/python -m pytest tests/ray
+
 # Installs mutmut by itself: nothing else needs it. Which modules, and by which tests, says [tool.mutmut] in pyproject.toml. It runs in a
 # copy of what was committed, with both packages at the top, because mutmut knows modules by their paths.
 mutation: setup
@@ -290,6 +299,7 @@ lock: setup
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/demo.txt --extra demo
 	$(LOCK_DOCS) --output-file requirements/docs.txt --group docs
 	$(LOCK) --output-file requirements/daft.txt --extra daft
+	$(LOCK) --constraint requirements/dev.txt --output-file requirements/ray.txt --extra ray --extra aws --extra tests
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/bench.txt --extra bench
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/mutation.txt --extra mutation
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/packages.txt --extra packages
@@ -315,5 +325,5 @@ github-release:
 	gh release create "$(TAG)" --verify-tag --title "$(TAG)" --notes-file dist/RELEASE_NOTES.md dist/*.whl dist/*.tar.gz dist/SHA256SUMS dist/tablecrypt.cdx.json
 
 clean:
-	rm -rf $(VENV) $(DAFT_VENV) $(DEMO_VENV) $(DOCS_VENV) $(PYICEBERG_VENV) $(LOWEST_VENV) .venv-spark-* .venv-3.* demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
+	rm -rf $(VENV) $(DAFT_VENV) $(RAY_VENV) $(DEMO_VENV) $(DOCS_VENV) $(PYICEBERG_VENV) $(LOWEST_VENV) .venv-spark-* .venv-3.* demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

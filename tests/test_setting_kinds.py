@@ -130,7 +130,7 @@ NO_SWITCHES_OF_OURS = {
     "tablecrypt/setting_kinds.py",
     # Spark's own settings, of which Spark takes true and false alone.
     "tablecrypt/spark/network.py",
-    "tablecrypt/spark/job_keys.py",
+    "tablecrypt/spark/broadcast_keys.py",
     # Expressions of a server's filter, and literals of Spark SQL.
     "tablecrypt/table/restrictions/row_filter.py",
     # PyIceberg's own properties of its SQL catalog.

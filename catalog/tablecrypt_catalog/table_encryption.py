@@ -40,6 +40,7 @@ from tablecrypt.keys.manager import EncryptionManager, KeySettings
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier
+from tablecrypt.table.foreign_engines import refuse_to_ray
 from tablecrypt.table.metadata import (
     EncryptedTableMetadata,
     MetadataFile,
@@ -224,7 +225,11 @@ def encrypted_table(
         metadata: the table's, in the class that keeps its keys.
         pin: what is trusted of it.
         read_restrictions: what readers of its rows have to apply.
+
+    Raises:
+        FormatError: Ray's own source or sink for Iceberg loads it, which opens data files by itself.
     """
+    refuse_to_ray(".".join(table_identifier(table)))
     warn_if_unpinned(catalog, table_identifier(table))
     if (head := cut_off_head(metadata)) is not None:
         logger.warning("%s: %s", ".".join(table_identifier(table)), described(head))

@@ -75,6 +75,17 @@ def shared_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
         return client
 
 
+def properties_of(kms: KeyManagementClient) -> Mapping[str, str]:
+    """Return the properties that tell a shared client apart: those with which another process reaches the same service.
+
+    Raises:
+        ConfigurationError: the client is not one that `shared_kms` returned.
+    """
+    if not isinstance(kms, _SharedClient):
+        raise ConfigurationError(f"{type(kms).__name__} was not made from a catalog's properties, so other processes cannot make it again")
+    return kms.properties
+
+
 class _SharedClient(ResilientKeyManagementClient):
     """The one client of these properties in a process."""
 

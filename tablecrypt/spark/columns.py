@@ -58,6 +58,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tablecrypt.engines.rows import check_nulls
 from tablecrypt.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def batch_for_table(batch: pa.RecordBatch, schema: pa.Schema, table: Schema) -> 
     """Return Spark's rows in the schema that `schema_for_table` gave, checked for nulls in required columns."""
     arrays = []
     for column, field in zip(batch.columns, schema, strict=True):
-        _check_nulls(column, table.find_field(field.name), field.name)
+        check_nulls(column, table.find_field(field.name), field.name)
         try:
             arrays.append(_for_table(column, field.type))
         except (pa.ArrowException, ValueError) as error:
@@ -317,24 +318,3 @@ def _with_storage(arrow: pa.DataType) -> pa.DataType:
     if pa.types.is_list(arrow):
         return pa.list_(arrow.value_field.with_type(_with_storage(arrow.value_type)))
     return arrow
-
-
-def _check_nulls(array: pa.Array, field: NestedField, path: str) -> None:
-    """Spark calls most columns nullable, so whether a required one holds nulls is known from its values alone."""
-    if field.required and array.null_count:
-        raise ConfigurationError(f"column {path!r} is required in the table, but the DataFrame has nulls in it")
-    if field.field_type.is_primitive or pa.types.is_null(array.type):
-        return
-    for child, of_table, name in _children(array.drop_null(), field.field_type):
-        _check_nulls(child, of_table, f"{path}.{name}")
-
-
-def _children(array: pa.Array, iceberg: IcebergType) -> list[tuple[pa.Array, NestedField, str]]:
-    if isinstance(iceberg, StructType):
-        fields = {field.name: field for field in iceberg.fields}
-        return [(child, fields[field.name], field.name) for child, field in zip(array.flatten(), array.type, strict=True)]
-    if isinstance(iceberg, ListType):
-        return [(array.flatten(), iceberg.element_field, "element")]
-    if isinstance(iceberg, MapType):
-        return [(pa.ListArray.from_arrays(array.offsets, array.items).flatten(), iceberg.value_field, "value")]
-    return []

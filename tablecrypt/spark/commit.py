@@ -26,102 +26,26 @@ Iceberg table spec, "Deletion Vectors", "Row Lineage".
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, cast
 
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import ALWAYS_TRUE, TableProperties
+from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import IsolationLevel, Operation, ancestors_of
-from pyroaring import BitMap64
+from pyiceberg.table.snapshots import ancestors_of
 
+from tablecrypt.engines.changes import RowChange
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.job_messages import FileNumber
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.table.deletes import write_row_delta
-from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.snapshots import EncryptedOverwrite
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 
 QUERY_ID: Final = "tablecrypt.spark.query-id"
 BATCH_ID: Final = "tablecrypt.spark.batch-id"
-
-
-@dataclass
-class RowChange:
-    """What a job found and wrote, before it is committed."""
-
-    branch: str | None = MAIN_BRANCH
-    """None for a snapshot of no branch, made on the main one."""
-    conflicts_with: BooleanExpression = ALWAYS_TRUE
-    """Rows that other writers must not have changed in the meantime."""
-    dropped: list[DataFile] = field(default_factory=list)
-    """Data files that are removed as a whole."""
-    marked: list[tuple[EncryptedFileScanTask, BitMap64]] = field(default_factory=list)
-    """Data files that lose some of their rows, with the positions of these rows."""
-    rewritten: list[DataFile] = field(default_factory=list)
-    """New files with the remaining rows of dropped files."""
-    added: list[DataFile] = field(default_factory=list)
-    """New rows."""
-    isolation: IsolationLevel | None = None
-    """What others may have done in the meantime; None for what the table's properties say of deletes and updates."""
-
-    def __bool__(self) -> bool:
-        return bool(self.dropped or self.marked or self.rewritten or self.added)
-
-    @property
-    def written(self) -> list[DataFile]:
-        """Data files that exist for this change alone."""
-        return [*self.rewritten, *self.added]
-
-
-def is_merge_on_read(mode: str) -> bool:
-    """Whether a table property's mode says that rows are marked, not rewritten."""
-    return mode == TableProperties.DELETE_MODE_MERGE_ON_READ
-
-
-def numbered(partitions: Sequence[Sequence[EncryptedFileScanTask]]) -> dict[FileNumber, EncryptedFileScanTask]:
-    """Return the scan tasks by the number that executors use for each file."""
-    return {(number, index): task for number, tasks in enumerate(partitions) for index, task in enumerate(tasks)}
-
-
-def split_whole_files(tasks: Sequence[EncryptedFileScanTask]) -> tuple[list[DataFile], list[EncryptedFileScanTask]]:
-    """Return the files in which every row matches, as their partition shows, and the tasks whose files have to be read."""
-    whole = [task.file for task in tasks if isinstance(task.residual, AlwaysTrue)]
-    return whole, [task for task in tasks if not isinstance(task.residual, AlwaysTrue)]
-
-
-def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snapshot_properties: dict[str, str]) -> None:
-    """Stage a change as one snapshot, in a transaction on the table as it was when the job was planned. Do nothing for an empty change."""
-    if not change:
-        return
-    update = transaction.update_snapshot(snapshot_properties, change.branch)
-    operation = Operation.OVERWRITE if change.written else Operation.DELETE
-    if change.marked:
-        producer: EncryptedOverwrite = update.row_delta(_row_delta(transaction, change), operation)
-    else:
-        producer = update.producer(EncryptedOverwrite, operation)
-        for file in change.dropped:
-            producer.delete_data_file(file)
-    producer.moves_rows = bool(change.rewritten or (change.marked and change.added))
-    producer.isolate_as(change.isolation or operation)
-    with producer:
-        producer.delete_by_predicate(change.conflicts_with)
-        for file in change.written:
-            producer.append_data_file(file)
-
-
-def _row_delta(transaction: EncryptedTransaction, change: RowChange) -> RowDelta:
-    metadata, io = transaction.encrypted_metadata, transaction.table_io
-    return write_row_delta(metadata, io, change.marked, uuid.uuid4(), change.dropped)
 
 
 def check_can_replace_partitions(located: LocatedTable, branch: str | None) -> None:

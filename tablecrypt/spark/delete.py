@@ -22,40 +22,30 @@ import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import ALWAYS_TRUE, TableProperties
+from pyiceberg.table import TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyroaring import BitMap64
 
-from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.arguments import check_text
+from tablecrypt.engines.access import TableAccess
+from tablecrypt.engines.changes import RowChange, is_merge_on_read, numbered, split_whole_files, stage_row_change
+from tablecrypt.engines.job_keys import JobTicket, Role
+from tablecrypt.engines.job_messages import FileNumber, bitmap_of, merge_positions
+from tablecrypt.engines.protected_columns import ensure_column_keys
+from tablecrypt.engines.rewriting import encrypt_rewrites, rewritten_files
+from tablecrypt.engines.tasks import decrypted_results, delete_files, encrypt_tasks
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.commit import RowChange, is_merge_on_read, numbered, split_whole_files, stage_row_change
-from tablecrypt.spark.executor_job import (
-    READ_AHEAD,
-    RESULT_SCHEMA,
-    WritingTask,
-    collected,
-    decrypted_results,
-    delete_files,
-    encrypt_tasks,
-    result_batch,
-    task_numbers,
-)
-from tablecrypt.spark.job_keys import JobTicket, Role
-from tablecrypt.spark.job_messages import FileNumber, bitmap_of, decode_positions, encode_positions, merge_positions
-from tablecrypt.spark.protected_columns import ensure_column_keys
+from tablecrypt.spark.executor_job import RESULT_SCHEMA, collected, open_task, result_batch, task_numbers
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
-from tablecrypt.spark.tables import LocatedTable, TableAccess, readable_columns
-from tablecrypt.table.deletion_vectors import DeletedPositions
+from tablecrypt.spark.tables import LocatedTable, readable_columns, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.filters import with_sql_null_semantics
-from tablecrypt.table.lineage import ROW_ID, with_lineage
+from tablecrypt.table.lineage import ROW_ID
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import ERROR
-from tablecrypt.table.reader import TaskReader, cast_batch
+from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import row_mode
 
@@ -75,12 +65,8 @@ def rewrite_without(spark: SparkSession, located: LocatedTable, marked: Sequence
     partitions = Sizing.of(spark).partitions([task for task, _ in marked])
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
-    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
-    encrypted_tasks = []
-    for number, tasks in enumerate(partitions):
-        positions = {(number, index): by_path[task.file.file_path] for index, task in enumerate(tasks)}
-        content = frame(encode_positions(positions)) + codec.encode_tasks(tasks)
-        encrypted_tasks.append(job_key.encrypt(Role.TASK, number, content))
+    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(table_access(located.table)))
+    encrypted_tasks = encrypt_rewrites(job_key, codec, partitions, by_path)
 
     def rewrite_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return rewrite_partitions(ticket, encrypted_access, encrypted_tasks, batches)
@@ -96,36 +82,10 @@ def rewrite_partitions(
     asked = list(task_numbers(numbers))
     if not asked:
         return
-    job = WritingTask.open(ticket, encrypted_access)
+    job = open_task(ticket, encrypted_access)
     for number in asked:
-        content = job.job_key.decrypt(Role.TASK, number, encrypted_tasks[number])
-        reader = ByteReader(content, "the work of a task")
-        marks = decode_positions(reader.frame())
-        tasks = FileEntryCodec(job.metadata).decode_tasks(reader.rest())
-        files: list[DataFile] = []
-        try:
-            for index, task in enumerate(tasks):
-                files += _rewritten(job, task, marks[number, index])
-        except BaseException:
-            delete_files(job.io, files)
-            raise
+        files = rewritten_files(job, number, encrypted_tasks[number])
         yield result_batch(number, job.encrypted_result(files))
-
-
-def _rewritten(job: WritingTask, task: EncryptedFileScanTask, leave_out: BitMap64) -> list[DataFile]:
-    projected = with_lineage(job.metadata.schema())
-    reader = TaskReader(job.metadata, job.io, projected, ALWAYS_TRUE, read_ahead=READ_AHEAD)
-    schema = schema_to_pyarrow(projected, include_field_ids=False)
-    removed = DeletedPositions.of_arrow([pa.chunked_array([pa.array(leave_out, pa.int64())])])
-
-    def remaining() -> Iterator[pa.RecordBatch]:
-        for positions, rows in reader.positioned_batches(task):
-            live = removed.live(positions)
-            kept = rows if live is None else rows.filter(live)
-            if kept.num_rows:
-                yield cast_batch(kept, schema)
-
-    return job.write(pa.RecordBatchReader.from_batches(schema, remaining()))
 
 
 @dataclass(frozen=True)
@@ -215,7 +175,7 @@ def _located(
 ) -> dict[FileNumber, BitMap64]:
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
-    encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(LocateContent(TableAccess.of(located.table), row_filter)))
+    encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(LocateContent(table_access(located.table), row_filter)))
     encrypted_tasks = encrypt_tasks(job_key, codec, partitions)
 
     def locate_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -235,7 +195,7 @@ def locate_partitions(
     asked = list(task_numbers(numbers))
     if not asked:
         return
-    job = WritingTask.open(ticket, encrypted_content)
+    job = open_task(ticket, encrypted_content)
     reader = TaskReader(job.metadata, job.io, Schema(ROW_ID), job.shared.row_filter)
     codec = FileEntryCodec(job.metadata)
     for number in asked:

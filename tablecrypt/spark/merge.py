@@ -39,23 +39,16 @@ from pyiceberg.types import (
 )
 from pyroaring import BitMap64
 
+from tablecrypt.engines.access import TableAccess
+from tablecrypt.engines.changes import RowChange, numbered
+from tablecrypt.engines.job_keys import JobTicket, Role
+from tablecrypt.engines.job_messages import FileNumber, merge_positions, positions_by_file
+from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table, spark_schema
-from tablecrypt.spark.commit import RowChange, numbered
-from tablecrypt.spark.executor_job import (
-    WritingTask,
-    decrypted_results,
-    encrypt_tasks,
-    filled_batches,
-    result_batch,
-    results_of,
-    skip_per_task_setup,
-    task_numbers,
-)
-from tablecrypt.spark.job_keys import JobTicket, Role
-from tablecrypt.spark.job_messages import FileNumber, merge_positions, positions_by_file
+from tablecrypt.spark.executor_job import filled_batches, open_task, result_batch, results_of, skip_per_task_setup, task_numbers
 from tablecrypt.spark.session import Sizing, in_tasks
-from tablecrypt.spark.tables import LocatedTable, TableAccess
+from tablecrypt.spark.tables import LocatedTable, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID
 from tablecrypt.table.planning import EncryptedFileScanTask
@@ -124,7 +117,7 @@ def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], b
     joined = _joined(df, _keys_of_table(df, located, keys, partitions), keys)
 
     ticket, job_key = located.issue_job(spark)
-    encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(MergeContent(TableAccess.of(located.table), keys)))
+    encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(MergeContent(table_access(located.table), keys)))
 
     def write_merged_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_merged_partition(ticket, encrypted_content, batches)
@@ -165,7 +158,7 @@ def write_merged_partition(ticket: JobTicket, encrypted_content: bytes, batches:
     if rows_of_partition is None:
         return
     first, filled = rows_of_partition
-    job = WritingTask.open(ticket, encrypted_content)
+    job = open_task(ticket, encrypted_content)
     table, own = job.metadata.schema(), [name for name in first.schema.names if name not in _ROW_COLUMNS]
     schema = schema_for_table(first.select(own).schema, table)
     stored = pa.schema([*schema, pa.field(ROW_ID.name, pa.int64()), pa.field(LAST_UPDATED.name, pa.int64())])
@@ -193,7 +186,7 @@ def _keys_of_table(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], 
         return spark.createDataFrame([], schema)
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
-    encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(KeysContent(TableAccess.of(located.table), projected)))
+    encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(KeysContent(table_access(located.table), projected)))
     encrypted_tasks = encrypt_tasks(job_key, codec, partitions)
 
     def read_keys_of_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

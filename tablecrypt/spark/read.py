@@ -20,16 +20,18 @@ import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 
+from tablecrypt.engines.access import TableAccess
+from tablecrypt.engines.job_keys import JobTicket, Role
+from tablecrypt.engines.tasks import READ_AHEAD, encrypt_tasks
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
 from tablecrypt.spark.decimals import as_whole_numbers, sent_whole, with_decimals, with_whole_numbers
 from tablecrypt.spark.exchange import pieces_for_spark
-from tablecrypt.spark.executor_job import READ_AHEAD, encrypt_tasks, skip_per_task_setup, task_numbers
-from tablecrypt.spark.job_keys import JobTicket, Role
+from tablecrypt.spark.executor_job import skip_per_task_setup, task_numbers
 from tablecrypt.spark.jvm.reader import jvm_rows
 from tablecrypt.spark.masked_columns import marked_schema, masked_ids, masks_asked_for, refuses_conditions
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
-from tablecrypt.spark.tables import PlannedRead, TableAccess, readable_columns
+from tablecrypt.spark.tables import PlannedRead, readable_columns, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.reader import TaskReader
@@ -56,7 +58,7 @@ class SharedReadContent:
     @classmethod
     def of(cls, read: PlannedRead) -> SharedReadContent:
         """Return what the tasks of a plan need."""
-        return cls(TableAccess.of(read.located.table, read.readable), read.projected, read.row_filter, read.masked)
+        return cls(table_access(read.located.table, read.readable), read.projected, read.row_filter, read.masked)
 
 
 def read_table(

@@ -30,15 +30,15 @@ import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
 
 from tablecrypt import maintenance
+from tablecrypt.engines.job_keys import JobTicket, Role
+from tablecrypt.engines.job_messages import WorkItem, decode_items, encode_items
+from tablecrypt.engines.protected_columns import JobColumns, ensure_column_keys, file_io_of_task
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KmsError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance import Compacted, ProgressListener
 from tablecrypt.maintenance.compaction import Compaction
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, completed
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, collected, result_batch, skip_per_task_setup, task_numbers
-from tablecrypt.spark.job_keys import JobTicket, Role
-from tablecrypt.spark.job_messages import WorkItem, decode_items, encode_items
-from tablecrypt.spark.protected_columns import JobColumns, ensure_column_keys, file_io_of_task
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.sorted_compaction import rewritten_in_order
 from tablecrypt.spark.tables import LocatedTable, job_columns

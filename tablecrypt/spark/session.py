@@ -11,7 +11,6 @@ defaultParallelism                    the least number of partitions while there
 
 from __future__ import annotations
 
-import heapq
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from tablecrypt.engines.spreading import balanced
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.planning import EncryptedFileScanTask
 
@@ -77,17 +77,6 @@ def partition_count(sizes: Sequence[int], *, cores: int, partition_bytes: int, o
     total = sum(size + open_cost for size in sizes)
     wanted = max(-(-total // max(partition_bytes, 1)), cores)
     return min(wanted, len(sizes))
-
-
-def balanced(tasks: Sequence[T], size: Callable[[T], int], count: int) -> list[list[T]]:
-    """Spread tasks over `count` lists, the largest first and each to the list with the fewest bytes. No list is empty if tasks suffice."""
-    lists: list[list[T]] = [[] for _ in range(count)]
-    loads = [(0, index) for index in range(count)]
-    for task in sorted(tasks, key=size, reverse=True):
-        load, index = heapq.heappop(loads)
-        lists[index].append(task)
-        heapq.heappush(loads, (load + max(size(task), 1), index))
-    return lists
 
 
 @dataclass(frozen=True)

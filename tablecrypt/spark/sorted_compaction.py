@@ -22,29 +22,20 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 
+from tablecrypt.engines.access import TableAccess
+from tablecrypt.engines.job_keys import JobTicket, Role
+from tablecrypt.engines.tasks import READ_AHEAD, decrypted_results, encrypt_tasks, removing_on_error
 from tablecrypt.maintenance import Compacted, Progress, ProgressListener
 from tablecrypt.maintenance.compaction import OPERATION, Compaction
 from tablecrypt.maintenance.compaction_plan import check_rows
 from tablecrypt.maintenance.sorting.orders import SortKey, ZOrder
 from tablecrypt.maintenance.sorting.z_values import z_values
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table, spark_schema
-from tablecrypt.spark.executor_job import (
-    READ_AHEAD,
-    WritingTask,
-    decrypted_results,
-    encrypt_tasks,
-    filled_batches,
-    removing_on_error,
-    result_batch,
-    results_of,
-    skip_per_task_setup,
-    task_numbers,
-)
-from tablecrypt.spark.job_keys import JobTicket, Role
+from tablecrypt.spark.executor_job import filled_batches, open_task, result_batch, results_of, skip_per_task_setup, task_numbers
 from tablecrypt.spark.jvm.columns import quoted
 from tablecrypt.spark.layout import partition_texts
 from tablecrypt.spark.session import Sizing, in_tasks
-from tablecrypt.spark.tables import LocatedTable, TableAccess
+from tablecrypt.spark.tables import LocatedTable, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -118,7 +109,7 @@ def write_rows(ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.
     if rows_of_partition is None:
         return
     first, filled = rows_of_partition
-    job = WritingTask.open(ticket, encrypted_access)
+    job = open_task(ticket, encrypted_access)
     table = job.metadata.schema()
     own = [field.name for field in table.fields]
     schema = schema_for_table(first.select(own).schema, table)
@@ -136,7 +127,7 @@ def _access(compaction: Compaction) -> TableAccess:
     """Return access to the table in the planned state, with the compaction's file size."""
     metadata = cast("EncryptedTableMetadata", compaction.table.metadata)
     rolling = with_target_file_size(metadata, max(group.roll_size for group in compaction.groups))
-    return replace(TableAccess.of(compaction.table), metadata_json=rolling.without_history().model_dump_json())
+    return replace(table_access(compaction.table), metadata_json=rolling.without_history().model_dump_json())
 
 
 def _ordered(rows: DataFrame, compaction: Compaction) -> DataFrame:

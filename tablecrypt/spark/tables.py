@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
@@ -15,13 +14,14 @@ from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
 from tablecrypt import properties as names
+from tablecrypt.engines.access import TableAccess
+from tablecrypt.engines.job_keys import JobKey, JobTicket, issue_job
+from tablecrypt.engines.protected_columns import JobColumns
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
 from tablecrypt.files.locations import is_relative
 from tablecrypt.keys.manager import EncryptionManager
-from tablecrypt.spark.job_keys import JobKey, JobTicket, brings_keys_by_spark, issue_by_broadcast, issue_job
+from tablecrypt.spark.broadcast_keys import brings_keys_by_spark, issue_by_broadcast
 from tablecrypt.spark.network import check_credentials_stay_private, check_network, kms_properties, warn_of_open_network
-from tablecrypt.spark.protected_columns import JobColumns, file_io_of_task
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.policy import has_column_keys
@@ -32,6 +32,8 @@ from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_REMEDY: Final = "give executors the same right, or set tablecrypt.spark.executor-keys=spark"
 
 
 @dataclass(frozen=True)
@@ -147,62 +149,41 @@ def load_encrypted_table(catalog: Catalog, name: str) -> EncryptedTable:
     return table
 
 
-@dataclass(frozen=True)
-class TableAccess:
-    """What an executor needs of a table besides its files' keys: metadata without history or the table's keys, the FileIO of its storage,
-    what the catalog's server restricts, with the salt of this one query, and what the job may do with protected columns.
+def table_access(
+    table: EncryptedTable,
+    readable: frozenset[int] | None = None,
+    *,
+    brings_keys: bool = False,
+    write_only: frozenset[int] = frozenset(),
+) -> TableAccess:
+    """Return what the tasks of a job on a table need.
 
-    The FileIO's properties may hold credentials of the store, so this is only ever sent encrypted.
+    Args:
+        table: as the job is planned on it.
+        readable: field ids of the protected columns whose values tasks may use; None for all that the driver may read.
+        brings_keys: bring the keys of protected columns, instead of having executors ask the KMS.
+        write_only: field ids of the columns that tasks write and may not read, whose keys are brought in any case.
     """
-
-    metadata_json: str
-    inner_io: bytes
-    data_key_length: int
-    read_restrictions: ReadRestrictions | None = None
-    columns: JobColumns | None = None
-
-    @classmethod
-    def of(
-        cls,
-        table: EncryptedTable,
-        readable: frozenset[int] | None = None,
-        *,
-        brings_keys: bool = False,
-        write_only: frozenset[int] = frozenset(),
-    ) -> TableAccess:
-        """Return what the tasks of a job on a table need.
-
-        Args:
-            table: as the job is planned on it.
-            readable: field ids of the protected columns whose values tasks may use; None for all that the driver may read.
-            brings_keys: bring the keys of protected columns, instead of having executors ask the KMS.
-            write_only: field ids of the columns that tasks write and may not read, whose keys are brought in any case.
-        """
-        metadata = cast("EncryptedTableMetadata", table.metadata)
-        io = cast("TableFileIO", table.io)
-        restrictions = None if io.read_restrictions is None else io.read_restrictions.of_query()
-        json = metadata.without_history().model_dump_json()
-        columns = job_columns(table, readable, brings_keys=brings_keys, write_only=write_only)
-        return cls(json, pickle.dumps(io.inner), io.manager.data_key_length, restrictions, columns)
-
-    def metadata(self) -> EncryptedTableMetadata:
-        """Return the table metadata: schemas, specs and properties are those of the table, snapshots and keys are left out."""
-        return EncryptedTableMetadata.model_validate_json(self.metadata_json)
-
-    def io(self) -> EncryptingFileIO:
-        """Return a FileIO that reads and writes ciphertext only."""
-        return file_io_of_task(self.inner_io, self.read_restrictions, self.columns)
+    columns = job_columns(table, readable, brings_keys=brings_keys, write_only=write_only)
+    return TableAccess.of(cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io), columns)
 
 
 def job_columns(
     table: EncryptedTable, readable: frozenset[int] | None = None, *, brings_keys: bool = False, write_only: frozenset[int] = frozenset()
 ) -> JobColumns | None:
-    """Return what the tasks of a job may do with a table's protected columns; arguments as those of `TableAccess.of`."""
+    """Return what the tasks of a job may do with a table's protected columns; arguments as those of `table_access`."""
     if not has_column_keys(table.metadata):
         return None
     properties = names.client_properties(table.catalog)
     brings_keys = brings_keys or brings_keys_by_spark(properties)
-    return JobColumns.of(table, readable, None if brings_keys else kms_properties(properties), write_only)
+    return JobColumns.of(
+        cast("EncryptedTableMetadata", table.metadata),
+        cast("TableFileIO", table.io),
+        readable,
+        None if brings_keys else kms_properties(properties),
+        write_only,
+        _REMEDY,
+    )
 
 
 @dataclass(frozen=True)

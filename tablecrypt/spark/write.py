@@ -16,54 +16,37 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt.arguments import check_text
+from tablecrypt.engines.changes import RowChange, check_unchanged, committing, stage_row_change
+from tablecrypt.engines.job_keys import JobTicket, Role
+from tablecrypt.engines.overwrite import stage_overwrite
+from tablecrypt.engines.protected_columns import ensure_column_keys
+from tablecrypt.engines.tasks import decrypted_results, removing_on_error
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.spark.columns import arrow_schema, batch_for_table, schema_for_table
-from tablecrypt.spark.commit import (
-    BatchAlreadyCommittedError,
-    BatchMarker,
-    RowChange,
-    begin,
-    check_can_replace_partitions,
-    replaced_partitions,
-    stage_row_change,
-)
+from tablecrypt.spark.commit import BatchMarker, begin, check_can_replace_partitions, replaced_partitions
 from tablecrypt.spark.delete import located_change, rewrite_unless_merge_on_read
-from tablecrypt.spark.executor_job import (
-    WritingTask,
-    decrypted_results,
-    delete_files,
-    filled_batches,
-    removing_on_error,
-    result_batch,
-    results_of,
-)
-from tablecrypt.spark.job_keys import JobTicket, Role
+from tablecrypt.spark.executor_job import filled_batches, open_task, result_batch, results_of
 from tablecrypt.spark.jvm.writer import planned_write, write_planned
 from tablecrypt.spark.layout import Distribution, laid_out
 from tablecrypt.spark.masked_columns import check_values
 from tablecrypt.spark.merge import checked_keys, merged_change
-from tablecrypt.spark.overwrite import stage_overwrite
-from tablecrypt.spark.protected_columns import ensure_column_keys
 from tablecrypt.spark.read import Path
 from tablecrypt.spark.session import check_session
-from tablecrypt.spark.tables import LocatedTable, TableAccess
+from tablecrypt.spark.tables import LocatedTable, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.protection.layout import check_sort_columns
-from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import upsert_mode
 from tablecrypt.table.table import EncryptedTable
@@ -72,9 +55,6 @@ from tablecrypt.table.transaction import EncryptedTransaction
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-NOT_COMMITTED: Final = (BatchAlreadyCommittedError, CommitFailedException, ValidationException)
-"""What a commit raises when it is certain that nothing was committed."""
 
 Mode = Literal["append", "overwrite", "overwrite_partitions", "merge"]
 
@@ -239,7 +219,7 @@ def write_partition(
     if rows_of_partition is None:
         return
     first, filled = rows_of_partition
-    job = WritingTask.open(ticket, encrypted_access)
+    job = open_task(ticket, encrypted_access)
     files = job.write(_as_reader(first.schema, filled, job.metadata.schema()))
     number = first_number + job.number
     yield result_batch(number, replace(job, number=number).encrypted_result(files))
@@ -274,7 +254,7 @@ def _written_by_python(df: DataFrame, located: LocatedTable, options: WriteOptio
     metadata = located.table.metadata
     rows = laid_out(df, metadata.schema(), metadata.spec(), options.distribute_by, options.sort_by)
     ticket, job_key = located.issue_job(df.sparkSession)
-    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
+    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(table_access(located.table)))
 
     def write_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_partition(ticket, encrypted_access, batches)
@@ -286,23 +266,6 @@ def _written_by_python(df: DataFrame, located: LocatedTable, options: WriteOptio
 def _as_reader(given: pa.Schema, batches: Iterator[pa.RecordBatch], table: Schema) -> pa.RecordBatchReader:
     schema = schema_for_table(given, table)
     return pa.RecordBatchReader.from_batches(schema, (batch_for_table(batch, schema, table) for batch in batches))
-
-
-def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -> None:
-    """Check that files written for `planned` still fit the table.
-
-    Raises:
-        ConfigurationError: the table, its columns or its partitioning were changed meanwhile.
-        StaleWriteError: the protection of its columns was.
-    """
-    for what, now, then in (
-        ("table", current.table_uuid, planned.table_uuid),
-        ("schema", current.current_schema_id, planned.current_schema_id),
-        ("partitioning", current.default_spec_id, planned.default_spec_id),
-    ):
-        if now != then:
-            raise ConfigurationError(f"{name}: its {what} was changed while the rows were written; nothing was committed")
-    WrittenUnder.of(planned).check(current, None)
 
 
 def _unchanged(located: LocatedTable) -> EncryptedTable:
@@ -357,21 +320,13 @@ def _commit_change(located: LocatedTable, change: RowChange, options: WriteOptio
 
 @contextmanager
 def _committing(table: EncryptedTable, files: Sequence[DataFile], options: WriteOptions) -> Iterator[EncryptedTransaction]:
-    """Commit what the block stages, after what the options say comes first.
-
-    The files are deleted only where it is certain that nothing was committed: after a lost connection they may be the table's.
-    """
-    is_staged = False
-    try:
+    """Commit what the block stages, after what the options say comes first."""
+    io = cast("EncryptingFileIO", table.io)
+    with removing_on_error(io, files):
         transaction = begin(table, options.marker)
         if options.copied is not None:
             transaction.check_each_base(partial(options.copied.check, table.io, branch=options.branch))
-        with transaction:
-            if options.stage_first is not None:
-                options.stage_first(transaction)
-            yield transaction
-            is_staged = True
-    except BaseException as error:
-        if not is_staged or isinstance(error, NOT_COMMITTED):
-            delete_files(cast("EncryptingFileIO", table.io), files)
-        raise
+    with committing(transaction, io, files):
+        if options.stage_first is not None:
+            options.stage_first(transaction)
+        yield transaction

@@ -3,6 +3,7 @@
     the engine          asks                                                         before it
     Polars, Daft        table.metadata.properties.get("write.data.path")            writes a Parquet file into the table's folder
     Daft                table.io.properties.get("s3.endpoint")                      reads or writes a file
+    Ray                 catalog.load_table(name), in its driver                      plans the files that its workers read or write
     Polars              scan.plan_files(), after putting a cache of its own         reads the data files of the tasks, or has the scan
                         in the place of scan.io                                     read them where they are of a format it does not know
 
@@ -95,6 +96,25 @@ def _is_for_an_engine(called: FrameType | None) -> bool:
 
 def _module(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", ""))
+
+
+def refuse_to_ray(name: str) -> None:
+    """Refuse an encrypted table to what Ray has for Iceberg: it would hand keys to workers in the clear, or have them write plaintext.
+
+    Args:
+        name: of the table.
+
+    Raises:
+        FormatError: `ray.data.read_iceberg` or `Dataset.write_iceberg` loads it.
+    """
+    caller = inspect.currentframe()
+    while caller is not None and _module(caller).partition(".")[0] in {*_USES_THE_FILE_IO, "contextlib", "functools"}:
+        caller = caller.f_back
+    if caller is not None and _module(caller).startswith("ray.data."):
+        raise FormatError(
+            f"{name}: the table is encrypted, and Ray's read_iceberg and write_iceberg open files by themselves. Use "
+            "tablecrypt.ray.read_table(table) and Dataset.write_datasink(tablecrypt.ray.datasink(table))"
+        )
 
 
 def for_others(metadata: TableMetadata) -> TableMetadata:

@@ -120,7 +120,7 @@ def key_columns(df: pa.Table, schema: Schema, join_cols: list[str] | None) -> li
         ValueError: there are no key columns, or a key occurs twice.
         KeyError: a key column is not in `df`.
     """
-    keys = join_cols if join_cols is not None else _identifier_columns(schema)
+    keys = join_cols if join_cols is not None else identifier_columns(schema)
     if not keys:
         raise ValueError("Join columns could not be found, please set identifier-field-ids or pass in explicitly.")
     if upsert_util.has_duplicate_rows(df, keys):
@@ -128,7 +128,8 @@ def key_columns(df: pa.Table, schema: Schema, join_cols: list[str] | None) -> li
     return keys
 
 
-def _identifier_columns(schema: Schema) -> list[str]:
+def identifier_columns(schema: Schema) -> list[str]:
+    """Return the names of the schema's identifier fields."""
     columns = []
     for field_id in schema.identifier_field_ids:
         name = schema.find_column_name(field_id)

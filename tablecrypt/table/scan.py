@@ -194,11 +194,9 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
 
     def count(self) -> int:
         """Return the number of rows. Files that match as a whole and have no deletes are counted by their manifest entry."""
-        unfiltered = isinstance(self.row_filter, AlwaysTrue)
-        restricted = restrictions_of(self.io) is not None
         known, rest = 0, list[FileScanTask]()
         for task in self.tasks():
-            if not restricted and _counts_whole(task, unfiltered):
+            if counts_whole(self, task):
                 known += task.file.record_count
             else:
                 rest.append(task)
@@ -289,12 +287,12 @@ def _workers_for(tasks: Sequence[FileScanTask]) -> int:
     return _WORKERS_FOR_TABLE
 
 
-def _counts_whole(task: FileScanTask, unfiltered: bool) -> bool:
-    """Whether every row of a task's file counts, so that none has to be read."""
-    if task.delete_files or not isinstance(task.residual, AlwaysTrue):
+def counts_whole(scan: Scan, task: FileScanTask) -> bool:
+    """Whether every row of a task's file is among those of its scan, so that none has to be read to count them."""
+    if restrictions_of(scan.io) is not None or task.delete_files or not isinstance(task.residual, AlwaysTrue):
         return False
     # Of a partition that is null, PyIceberg's residual says that it differs from any value; reading says that this is not known.
-    return unfiltered or None not in partition_values(task.file.partition)
+    return isinstance(scan.row_filter, AlwaysTrue) or None not in partition_values(task.file.partition)
 
 
 def _stream(scan: Scan, projected: Schema, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

@@ -71,6 +71,21 @@ class UpsertPlan:
 
 
 @dataclass(frozen=True)
+class FoundRows:
+    """What an upsert finds in some data files, before anything is written.
+
+    Attributes:
+        updated: rows to write in place of others, with their lineage columns.
+        inserted: rows whose keys are not in these files.
+        replaced: the data files of the rows that are replaced, with the positions of these.
+    """
+
+    updated: pa.Table
+    inserted: pa.Table
+    replaced: list[tuple[FileScanTask, BitMap64]]
+
+
+@dataclass(frozen=True)
 class _Matched:
     """The live rows of one data file that have a key: their positions, and the number of the new row with that key (`_FOUND`)."""
 
@@ -116,21 +131,40 @@ class Upsert:
         Raises:
             ValueError: a key is null, or occurs twice in the table; or the rows have not all of its columns, and some would be updated.
         """
-        for key in self.keys:
-            if self.rows.column(key).null_count:
-                raise ValueError(f"the key column {key} has nulls, which are equal to nothing: an upsert cannot find their rows")
-        matched = list(self._matched()) if self.rows.num_rows else []
+        matched = self._checked_matches()
         numbers = _combined([each.found for each in matched], _FOUND).column("number")
         changes = self._changes(matched, numbers) if update_matched and matched else []
         updated = self._with_lineage(_combined([each.differing for each in changes], _DIFFERING))
-        is_new = pc.invert(pc.is_in(_numbers(self.rows), value_set=numbers.combine_chunks()))
         return UpsertPlan(
             updated=updated,
             updated_filter=keys_filter(updated.select(self.keys), self._schema),
             replaced=[] if self.by_vectors else [(each.task.file, each.files) for each in changes],
             row_delta=self._row_delta(changes) if self.by_vectors and changes else None,
-            inserted=self.rows.filter(is_new) if insert_unmatched else self.rows.slice(0, 0),
+            inserted=self._without(numbers) if insert_unmatched else self.rows.slice(0, 0),
         )
+
+    def find(self) -> FoundRows:
+        """Find the rows, and write nothing. The upsert is by vectors: files that are written again are so elsewhere.
+
+        Raises:
+            ValueError: as `plan`.
+        """
+        matched = self._checked_matches()
+        numbers = _combined([each.found for each in matched], _FOUND).column("number")
+        changes = self._changes(matched, numbers) if matched else []
+        updated = self._with_lineage(_combined([each.differing for each in changes], _DIFFERING))
+        replaced = [(each.task, BitMap64(each.differing.column("position").to_pylist())) for each in changes]
+        return FoundRows(updated, self._without(numbers), replaced)
+
+    def _checked_matches(self) -> list[_Matched]:
+        for key in self.keys:
+            if self.rows.column(key).null_count:
+                raise ValueError(f"the key column {key} has nulls, which are equal to nothing: an upsert cannot find their rows")
+        return list(self._matched()) if self.rows.num_rows else []
+
+    def _without(self, numbers: pa.ChunkedArray) -> pa.Table:
+        """Return the rows but those with these numbers."""
+        return self.rows.filter(pc.invert(pc.is_in(_numbers(self.rows), value_set=numbers.combine_chunks())))
 
     @property
     def _schema(self) -> Schema:

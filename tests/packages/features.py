@@ -208,6 +208,16 @@ def polars(folder: Path, places: Mapping[str, Any]) -> Any:
     return [list(row) for row in table.scan("id > 1").to_polars().sort("id").rows()]
 
 
+def ray(folder: Path, places: Mapping[str, Any]) -> Any:
+    import ray as ray_itself
+
+    import tablecrypt.ray as tcr
+
+    ray_itself.init(num_cpus=1, include_dashboard=False)
+    dataset = tcr.read_table(a_table(folder).scan("id > 1"))
+    return [list(row.values()) for row in sorted(dataset.take_all(), key=lambda row: row["id"])]
+
+
 def s3fs(folder: Path, places: Mapping[str, Any]) -> Any:
     stored = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO", "warehouse": f"s3://{places['bucket']}/s3fs"}
     return rows_of(a_table(folder, **stored, **places["s3"]))
@@ -258,6 +268,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "vault": Feature(vault, "KmsUnavailableError"),
     "lzo": Feature(lzo, True),
     "spark": Feature(spark, ROWS),
+    "ray": Feature(ray, ROWS),
     "report": Feature(report, "<!doctype html>"),
     "cli": Feature(cli, [0, "<!doctype html>"]),
     "adlfs": Feature(adlfs, "adlfs"),

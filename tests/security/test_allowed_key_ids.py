@@ -13,13 +13,13 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from tablecrypt import load_kms, maintenance
+from tablecrypt.engines.job_keys import issue_job
 from tablecrypt.errors import ConfigurationError, MasterKeyRefusedError
 from tablecrypt.hadoop_kms import HadoopKmsKeys
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.orc.keys import KmsKeys, KmsMasterKeys, MasterKeyVersion, WrappedMasterKey
 from tablecrypt.parquet import PropertiesDrivenCryptoFactory, read_table, write_table
-from tablecrypt.spark.job_keys import issue_job
 from tablecrypt.spark.network import kms_properties
 from tests.support import command
 from tests.support.aws import AwsServer

@@ -57,6 +57,7 @@ LOCKS: Final = {
     "demo.txt": {"demo"},
     "fuzz.txt": {"fuzz"},
     "daft.txt": {"daft"},
+    "ray.txt": {"ray", "aws", "tests"},
     "mutation.txt": {"mutation"},
     "bench.txt": {"bench"},
     "packages.txt": {"packages"},

@@ -14,12 +14,12 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt import maintenance
+from tablecrypt.engines.changes import check_unchanged
+from tablecrypt.engines.protected_columns import JobColumns, JobFileIO, ensure_column_keys, protected_among
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKeys
-from tablecrypt.spark.protected_columns import JobColumns, JobFileIO, ensure_column_keys, protected_among
 from tablecrypt.spark.tables import readable_columns
-from tablecrypt.spark.write import check_unchanged
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.protection.written_under import StaleWriteError
@@ -62,6 +62,10 @@ def read(table: EncryptedTable, columns: JobColumns | None, masked: str = "mask"
     return [value for task in tasks for batch in reader.batches(task) for value in batch.column("ssn").to_pylist()]
 
 
+def columns_of(table: EncryptedTable, readable: frozenset[int] | None, properties: dict[str, str] | None) -> JobColumns | None:
+    return JobColumns.of(metadata_of(table), cast(TableFileIO, table.io), readable, properties)
+
+
 def keys_of_task(table: EncryptedTable, columns: JobColumns | None) -> ColumnKeys:
     return column_keys(metadata_of(table).without_history(), task_io(table, columns))
 
@@ -70,7 +74,7 @@ def keys_of_task(table: EncryptedTable, columns: JobColumns | None) -> ColumnKey
 def test_a_task_reads_what_the_driver_may_read(both: Clients, people: EncryptedTable, brought: bool) -> None:
     table = as_seen_by(both.payroll)
     readable = readable_columns(table, table.schema(), set(), "mask")
-    columns = JobColumns.of(table, readable, None if brought else dict(both.payroll.properties))
+    columns = columns_of(table, readable, None if brought else dict(both.payroll.properties))
 
     assert readable == {SSN, EMAIL}
     assert read(table, columns) == ["SSN-1", "SSN-2"]
@@ -79,7 +83,7 @@ def test_a_task_reads_what_the_driver_may_read(both: Clients, people: EncryptedT
 def test_an_executor_that_may_do_more_than_the_driver_shows_no_more(both: Clients, people: EncryptedTable) -> None:
     table = as_seen_by(both.analyst)
     readable = readable_columns(table, table.schema(), set(), "mask")
-    columns = JobColumns.of(table, readable, dict(both.payroll.properties))
+    columns = columns_of(table, readable, dict(both.payroll.properties))
 
     assert readable == frozenset()
     assert read(table, columns) == [None, None]
@@ -87,13 +91,13 @@ def test_an_executor_that_may_do_more_than_the_driver_shows_no_more(both: Client
         read(table, columns, masked="error")
     with pytest.raises(ColumnKeyDeniedError):
         keys_of_task(table, columns).generate([SSN], PREFIX)
-    asked = JobColumns.of(table, None, {})
+    asked = columns_of(table, None, {})
     assert asked is not None
     assert asked.readable == frozenset()
 
 
 def test_an_executor_that_may_do_less_than_the_driver_fails_and_masks_nothing(both: Clients, people: EncryptedTable) -> None:
-    columns = JobColumns.of(as_seen_by(both.payroll), None, dict(both.analyst.properties))
+    columns = columns_of(as_seen_by(both.payroll), None, dict(both.analyst.properties))
 
     with pytest.raises(KmsAccessDeniedError, match="this executor may not use 'pii'") as refused:
         read(people, columns)
@@ -110,7 +114,7 @@ def test_a_driver_refuses_a_filter_on_what_it_may_not_read(both: Clients, people
 def test_only_columns_of_the_job_can_be_opened_with_what_it_brings(both: Clients) -> None:
     table = protected_table(both.payroll, **{"encryption.column-keys": "pii: ssn; fin: salary"})
     table.append(ROWS)
-    columns = JobColumns.of(table, frozenset({SSN}), None)
+    columns = columns_of(table, frozenset({SSN}), None)
 
     assert columns is not None
     assert len(columns.opened_keks or {}) == 1
@@ -121,7 +125,7 @@ def test_only_columns_of_the_job_can_be_opened_with_what_it_brings(both: Clients
 
 
 def test_no_key_is_in_the_repr_of_what_a_job_brings_and_a_task_s_files_are_not_pickled(people: EncryptedTable) -> None:
-    columns = JobColumns.of(people, None, None)
+    columns = columns_of(people, None, None)
 
     assert columns is not None
     for key in (columns.opened_keks or {}).values():
@@ -137,10 +141,10 @@ def test_a_task_writes_under_committed_column_keys_alone(both: Clients, brought:
     maintenance.shred_column(table, "ssn")
     properties = None if brought else dict(both.payroll.properties)
     with pytest.raises((KeyNotFoundError, KmsAccessDeniedError)):
-        keys_of_task(table, JobColumns.of(table, None, properties)).generate([SSN], PREFIX)
+        keys_of_task(table, columns_of(table, None, properties)).generate([SSN], PREFIX)
 
     ensure_column_keys(table)
-    made = keys_of_task(table, JobColumns.of(table, None, properties)).generate([SSN, EMAIL], PREFIX)
+    made = keys_of_task(table, columns_of(table, None, properties)).generate([SSN, EMAIL], PREFIX)
     fresh = as_seen_by(both.payroll)
     keys = column_keys(metadata_of(fresh), cast("TableFileIO", fresh.io))
     assert {each: keys.unwrap(each, key.key_metadata(OF_TEXT), PREFIX, OF_TEXT) for each, key in made.items()} == {
@@ -155,14 +159,14 @@ def test_a_task_hashes_with_the_tables_key_and_makes_none(both: Clients, brought
     with table.transaction() as transaction:
         transaction.set_properties({"encryption.column-mask.ssn": "hash"})
     properties = None if brought else dict(both.payroll.properties)
-    task = keys_of_task(table, JobColumns.of(table, None, properties))
+    task = keys_of_task(table, columns_of(table, None, properties))
     with pytest.raises(KeyNotFoundError, match="no key of its hash mask"):
         task.mask_key(SSN)
     with pytest.raises(KeyNotFoundError, match="no key of its hash mask"):
         task.generate([SSN], PREFIX)
 
     ensure_column_keys(table)
-    task = keys_of_task(table, JobColumns.of(table, None, properties))
+    task = keys_of_task(table, columns_of(table, None, properties))
     assert task.mask_key(SSN) == column_keys(metadata_of(table), cast("TableFileIO", table.io)).mask_key(SSN)
     assert task.generate([SSN], PREFIX)
 
@@ -192,7 +196,7 @@ def test_who_may_not_read_a_column_commits_no_key_of_it(both: Clients) -> None:
 
 def test_column_key_metadata_of_another_file_or_column_opens_in_no_task(people: EncryptedTable) -> None:
     first, second = commit_column_keys(people, SSN, EMAIL)
-    keys = keys_of_task(people, JobColumns.of(people, None, None))
+    keys = keys_of_task(people, columns_of(people, None, None))
 
     keys.unwrap(SSN, first.key_metadata, first.aad_prefix, OF_TEXT)
     for field_id, key_metadata, prefix in (
@@ -231,7 +235,7 @@ def test_spark_s_own_reader_is_not_for_protected_columns_or_what_contains_them(p
 def test_a_job_is_planned_with_the_key_lifespan_of_its_driver(both: Clients) -> None:
     table = protected_table(both.payroll)
     ensure_column_keys(table)
-    columns = JobColumns.of(table, None, None)
+    columns = columns_of(table, None, None)
 
     assert columns is not None
     maker: ColumnKeyMaker = columns.maker()

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.crypto.secret import Secret
+from tablecrypt.engines.job_keys import JOB_KEY_LENGTH, JobKey, JobTicket, Role, issue_job
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.spark.job_keys import JOB_KEY_LENGTH, JobKey, JobTicket, Role, issue_job
 
 KMS = {"encryption.kms-type": "memory", "kms.memory.name": "encrypted-tasks"}
 JOB_ID = bytes(range(16))

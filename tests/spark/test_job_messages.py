@@ -18,9 +18,7 @@ from pyroaring import BitMap64
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import FormatError, KmsAccessDeniedError, TamperedFileError
-from tablecrypt.maintenance import Progress
-from tablecrypt.spark.job_messages import (
+from tablecrypt.engines.job_messages import (
     WorkItem,
     decode_items,
     decode_positions,
@@ -29,6 +27,8 @@ from tablecrypt.spark.job_messages import (
     merge_positions,
     positions_by_file,
 )
+from tablecrypt.errors import FormatError, KmsAccessDeniedError, TamperedFileError
+from tablecrypt.maintenance import Progress
 from tests.support.mutations import arbitrary, mutations
 from tests.support.parsers import seeds_of
 

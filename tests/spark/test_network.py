@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from tablecrypt.engines.job_keys import Role
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark import network
-from tablecrypt.spark.job_keys import BroadcastTicket, Role, brings_keys_by_spark, issue_by_broadcast
+from tablecrypt.spark.broadcast_keys import BroadcastTicket, brings_keys_by_spark, issue_by_broadcast
 from tablecrypt.spark.network import check_network, warn_of_open_network
 
 CLUSTER = {"spark.master": "spark://host:7077"}

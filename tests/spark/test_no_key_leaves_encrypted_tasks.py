@@ -14,9 +14,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
+from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.maintenance.runner import FileWork
-from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.read import ReadJob, python_rows
 from tablecrypt.spark.runner import SparkRunner
 from tablecrypt.spark.tables import PlannedRead, job_columns
@@ -25,36 +25,13 @@ from tablecrypt.table.table_files import TableFileIO, key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
 from tests.support.aws import AwsServer
 from tests.support.file_functions import Copying, copy_encrypted, count_rows
+from tests.support.key_search import file_keys, found
 from tests.support.observed_calls import observed
 from tests.support.plaintext import CANARY
 from tests.support.tables import data_files, metadata_of
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
-
-
-def forms(key: bytes) -> Iterator[bytes]:
-    """The key as it is, in hexadecimal, and the part of its base64 that does not depend on what stands before and after it."""
-    yield from (key, key.hex().encode(), key.hex().upper().encode())
-    for before in range(3):
-        encoded = base64.b64encode(bytes(before) + key)
-        yield encoded[(0, 2, 3)[before] : len(encoded) - 4]
-        yield base64.urlsafe_b64encode(bytes(before) + key)[(0, 2, 3)[before] : len(encoded) - 4]
-
-
-def found(keys: list[bytes], haystacks: dict[str, bytes]) -> list[str]:
-    return [name for name, content in haystacks.items() if any(form in content for key in keys for form in forms(key))]
-
-
-def file_keys(table: EncryptedTable) -> list[bytes]:
-    """The DEK of every data file and manifest of the table."""
-    keys = []
-    for snapshot in table.snapshots():
-        for manifest in snapshot.manifests(table.io):
-            keys.append(manifest.open_key_metadata().encryption_key.reveal())  # type: ignore[attr-defined]
-            entries = manifest.fetch_manifest_entry(table.io)
-            keys.extend(key_metadata_of(entry.data_file).encryption_key.reveal() for entry in entries)
-    return keys
 
 
 @pytest.fixture

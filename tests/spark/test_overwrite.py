@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt import maintenance
-from tablecrypt.spark.overwrite import stage_overwrite
+from tablecrypt.engines.overwrite import stage_overwrite
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.write import write_data_files

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pytest
 
+from tablecrypt.engines.job_keys import Role
+from tablecrypt.engines.job_messages import WorkItem, encode_items
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.maintenance.runner import FileWork, LocalRunner
-from tablecrypt.spark.job_keys import Role
-from tablecrypt.spark.job_messages import WorkItem, encode_items
 from tablecrypt.spark.runner import SharedWorkContent, SparkRunner, collected_results
 from tablecrypt.spark.tables import LocatedTable, job_columns
 from tablecrypt.table.table import EncryptedTable

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tablecrypt.engines.spreading import balanced
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.network import check_credentials_stay_private, kms_properties
-from tablecrypt.spark.session import balanced, check_java, check_spark_version, java_major_version, partition_count
+from tablecrypt.spark.session import check_java, check_spark_version, java_major_version, partition_count
 
 ROOT = Path(__file__).parents[2]
 

@@ -31,6 +31,7 @@ from tablecrypt import orc
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
+from tablecrypt.engines.job_messages import WorkItem, decode_items, decode_positions, encode_items, encode_positions
 from tablecrypt.errors import TablecryptError
 from tablecrypt.files.ags1_streams import Ags1InputStream
 from tablecrypt.hadoop_kms.access import AllowListFile
@@ -52,7 +53,6 @@ from tablecrypt.parquet.chunk_modules import StoredHeader
 from tablecrypt.parquet.key_material import KeyMaterial, reference_in, reference_to
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE
 from tablecrypt.parquet.thrift_reader import decode
-from tablecrypt.spark.job_messages import WorkItem, decode_items, decode_positions, encode_items, encode_positions
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.data_file_reader import AvroDataFile
 from tablecrypt.table.deletion_vectors import parse_deletion_vector

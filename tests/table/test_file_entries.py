@@ -18,11 +18,11 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestampType
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
+from tablecrypt.engines.job_keys import JobKey, Role
+from tablecrypt.engines.job_messages import encode_positions
+from tablecrypt.engines.tasks import decrypted_results
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.spark.executor_job import decrypted_results
-from tablecrypt.spark.job_keys import JobKey, Role
-from tablecrypt.spark.job_messages import encode_positions
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tests.support.mutations import arbitrary

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from tablecrypt.spark.job_keys import JobTicket, Role
+from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.spark.read import SharedReadContent, read_partitions
 from tablecrypt.spark.session import Sizing
 from tablecrypt.spark.tables import PlannedRead

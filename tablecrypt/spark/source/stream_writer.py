@@ -21,15 +21,17 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyspark.sql.datasource import WriterCommitMessage
 
+from tablecrypt.engines.access import TableAccess
+from tablecrypt.engines.changes import check_unchanged
+from tablecrypt.engines.job_keys import JobTicket, Role
+from tablecrypt.engines.tasks import decrypted_results, delete_files, removing_on_error
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker
-from tablecrypt.spark.executor_job import decrypted_results, delete_files, removing_on_error
-from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.source.table import SourceTable
 from tablecrypt.spark.source.writer import issued_write, write_options
-from tablecrypt.spark.tables import LocatedTable, TableAccess
-from tablecrypt.spark.write import check_unchanged, commit_written, write_partition
+from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.spark.write import commit_written, write_partition
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table_files import TableFileIO

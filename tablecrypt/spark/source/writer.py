@@ -18,13 +18,15 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from tablecrypt.engines.access import TableAccess
+from tablecrypt.engines.changes import check_unchanged
+from tablecrypt.engines.job_keys import JobTicket, Role
+from tablecrypt.engines.tasks import decrypted_results, delete_files, removing_on_error
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.executor_job import decrypted_results, delete_files, removing_on_error
-from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.source.options import SourceOptions
 from tablecrypt.spark.source.table import SourceTable
-from tablecrypt.spark.tables import LocatedTable, TableAccess
-from tablecrypt.spark.write import Mode, WriteOptions, check_unchanged, commit_written, prepare, write_partition
+from tablecrypt.spark.tables import LocatedTable, table_access
+from tablecrypt.spark.write import Mode, WriteOptions, commit_written, prepare, write_partition
 from tablecrypt.table.file_entries import FileEntryCodec
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def issued_write(source: SourceTable, schema: StructType, options: WriteOptions)
     located = source.load()
     prepare(schema, located, options)
     ticket, job_key = located.issue_job_under(source.facts.setting)
-    return ticket, job_key.encrypt(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
+    return ticket, job_key.encrypt(Role.SHARED, 0, pickle.dumps(table_access(located.table)))
 
 
 def write_options(options: SourceOptions, overwrite: bool) -> WriteOptions:

@@ -21,6 +21,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt import maintenance
+from tablecrypt.engines.protected_columns import ensure_column_keys
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import SortColumn, ZOrder
 from tablecrypt.maintenance._tables import checked_filter

@@ -17,10 +17,11 @@ import pytest
 
 import tablecrypt.spark as tcs
 from tablecrypt import maintenance
+from tablecrypt.engines.access import TableAccess
 from tablecrypt.errors import ColumnKeyDeniedError
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
-from tablecrypt.spark.tables import LocatedTable, TableAccess
+from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog

@@ -30,7 +30,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from tablecrypt.spark.protected_columns import protected_among
+from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.partition_values import json_value

@@ -46,6 +46,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.locations import with_scheme
@@ -54,7 +55,6 @@ from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files
 from tablecrypt.spark.jvm.reader import READ_OPTIONS
 from tablecrypt.spark.jvm.schema import schema_json, stored_names
 from tablecrypt.spark.jvm.support import unsupported_projection, unsupported_task, value_it_may_lack
-from tablecrypt.spark.protected_columns import protected_among
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.changes import ChangeTask, change_tasks

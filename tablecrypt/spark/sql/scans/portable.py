@@ -32,15 +32,16 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 
+from tablecrypt.engines.access import TableAccess
+from tablecrypt.engines.tasks import READ_AHEAD
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
-from tablecrypt.spark.executor_job import READ_AHEAD
 from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.change_rows import ChangedRows, stored_part
 from tablecrypt.spark.sql.scans.changes import ChangeTask
-from tablecrypt.spark.tables import TableAccess
+from tablecrypt.spark.tables import table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
@@ -81,7 +82,7 @@ def portable_tasks(
     if marked and loaded.changes is not None:
         raise ConfigurationError("a row of changes is not deleted from them: do not ask for _deleted")
     table = loaded.located.table
-    shared = _pickled(_Shared(TableAccess.of(table, readable, brings_keys=True), projected))
+    shared = _pickled(_Shared(table_access(table, readable, brings_keys=True), projected))
     codec = FileEntryCodec(table.metadata)
     given = {number: _with_deleted_rows(task) if marked else task for number, task in tasks.items()}
     return {number: shared + _pickled(_change_in(tasks[number])) + codec.encode_tasks([task]) for number, task in given.items()}

@@ -40,9 +40,10 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyroaring import BitMap64
 
+from tablecrypt.engines.changes import RowChange, check_unchanged
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, RowChange, check_can_replace_partitions
+from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, check_can_replace_partitions
 from tablecrypt.spark.jvm.columns import unsupported_partitioning_of_rows
 from tablecrypt.spark.jvm.coordinator import FileLocations
 from tablecrypt.spark.jvm.keys import ResultKey
@@ -57,7 +58,7 @@ from tablecrypt.spark.sql.writes.portable import content_for_tasks, with_column_
 from tablecrypt.spark.sql.writes.row_level import changed_rows, scans_of, whole_files
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.spark.write import Mode, WriteOptions, check_unchanged, commit_change, commit_written
+from tablecrypt.spark.write import Mode, WriteOptions, commit_change, commit_written
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.protection.policy import policy_of

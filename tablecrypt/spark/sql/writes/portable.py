@@ -38,14 +38,15 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Properties
 
 from tablecrypt._bytes import ByteReader
+from tablecrypt.engines.access import TableAccess
+from tablecrypt.engines.changes import check_unchanged
+from tablecrypt.engines.protected_columns import ensure_column_keys
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.locations import for_pyiceberg
 from tablecrypt.spark.columns import batch_for_table, schema_for_table
 from tablecrypt.spark.jvm.written_files import partition_key
-from tablecrypt.spark.protected_columns import ensure_column_keys
 from tablecrypt.spark.sql.messages import Request, Response
-from tablecrypt.spark.tables import TableAccess
-from tablecrypt.spark.write import check_unchanged
+from tablecrypt.spark.tables import table_access
 from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS
@@ -126,7 +127,7 @@ def content_for_tasks(keyed: KeyedTable, properties: Properties) -> bytes:
     written = copy(table)
     written.metadata = table.metadata.model_copy(update={"properties": dict(properties)})
     readable = frozenset(policy_of(table.metadata).columns) - keyed.write_only
-    return pickle.dumps(TableAccess.of(written, readable, brings_keys=True, write_only=keyed.write_only))
+    return pickle.dumps(table_access(written, readable, brings_keys=True, write_only=keyed.write_only))
 
 
 @dataclass(frozen=True)

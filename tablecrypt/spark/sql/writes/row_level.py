@@ -26,8 +26,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import TableProperties
 from pyroaring import BitMap64
 
+from tablecrypt.engines.changes import RowChange, is_merge_on_read, split_whole_files
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.spark.commit import RowChange, is_merge_on_read, split_whole_files
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.scans.filters import exact_filter
 from tablecrypt.spark.sql.writes.options import SqlWriteOptions, isolation_level

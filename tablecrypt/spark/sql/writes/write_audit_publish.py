@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
+from tablecrypt.engines.changes import check_unchanged
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import WAP_ENABLED
-from tablecrypt.spark.write import check_unchanged
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

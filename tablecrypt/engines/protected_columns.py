@@ -30,7 +30,7 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Final, NoReturn, Self, cast
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from tablecrypt.table.table import EncryptedTable
     from tablecrypt.table.table_files import TableFileIO
 
+GIVE_THE_RIGHT: Final = "give executors the same right"
+
 
 @dataclass(frozen=True)
 class JobColumns:
@@ -70,6 +72,7 @@ class JobColumns:
         kms_properties: the way to the KMS; empty where KEKs are brought.
         opened_keks: column KEKs by what the KMS wrapped; None where executors ask the KMS.
         own_keys: by the ids of their entries, the column keys of columns that the job writes and may not read.
+        remedy: what can be done about an executor that may do less than the driver, for messages.
     """
 
     readable: frozenset[int]
@@ -80,27 +83,30 @@ class JobColumns:
     kms_properties: Mapping[str, str] = field(repr=False)
     opened_keks: Mapping[bytes, bytes] | None = field(default=None, repr=False)
     own_keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    remedy: str = GIVE_THE_RIGHT
 
     @classmethod
     def of(
         cls,
-        table: EncryptedTable,
+        metadata: EncryptedTableMetadata,
+        io: TableFileIO,
         readable: frozenset[int] | None,
         kms_properties: Mapping[str, str] | None,
         write_only: frozenset[int] = frozenset(),
+        remedy: str = GIVE_THE_RIGHT,
     ) -> Self | None:
         """Return what the tasks of a job on a table may do; None for a table that has and had no protected column.
 
         Args:
-            table: as the job is planned on it.
+            metadata: the table's, as the job is planned on it.
+            io: the table's.
             readable: see `JobColumns`; None for all protected columns that the driver may read.
             kms_properties: the executors' way to the KMS; None to bring the KEKs.
             write_only: field ids of the columns that the job writes and may not read, as `ensure_column_keys` returned them.
+            remedy: see `JobColumns`.
         """
-        metadata = cast("EncryptedTableMetadata", table.metadata)
         if not has_column_keys(metadata):
             return None
-        io = cast("TableFileIO", table.io)
         if readable is None:
             readable = _readable(column_keys(metadata, io), ColumnPolicy.from_properties(metadata.properties))
         maker = io.manager.columns
@@ -113,6 +119,7 @@ class JobColumns:
             kms_properties or {},
             _opened_keks(maker, metadata.key_ring, readable) if kms_properties is None else None,
             _own_keys(maker, metadata, write_only),
+            remedy,
         )
 
     def maker(self) -> ColumnKeyMaker:
@@ -145,7 +152,9 @@ class JobFileIO(EncryptingFileIO):
         for entry in brought:
             own_keys(self._maker.kms).keep(entry, Secret(self._columns.own_keys[entry.key_id]))
         write_only = frozenset(entry.field_id for entry in brought)
-        return _TaskColumnKeys(TableColumnKeys(self._maker, policy, ring), policy, ring, self._columns.readable, write_only)
+        return _TaskColumnKeys(
+            TableColumnKeys(self._maker, policy, ring), policy, ring, self._columns.readable, write_only, self._columns.remedy
+        )
 
 
 def file_io_of_task(inner: bytes, read_restrictions: ReadRestrictions | None, columns: JobColumns | None) -> EncryptingFileIO:
@@ -164,13 +173,14 @@ class _TaskColumnKeys:
     """The column keys of a table as one task has them: see `column_keys.ColumnKeys`."""
 
     def __init__(
-        self, keys: TableColumnKeys, policy: ColumnPolicy, ring: KeyRing, readable: frozenset[int], write_only: frozenset[int]
+        self, keys: TableColumnKeys, policy: ColumnPolicy, ring: KeyRing, readable: frozenset[int], write_only: frozenset[int], remedy: str
     ) -> None:
         self._keys = keys
         self._policy = policy
         self._ring = ring
         self._readable = readable
         self._write_only = write_only
+        self._remedy = remedy
         self._with_keys = {entry.field_id for entry in ring.column_keys}
 
     def generate(self, field_ids: Iterable[int], aad_prefix: bytes) -> dict[int, ColumnKey]:
@@ -191,7 +201,7 @@ class _TaskColumnKeys:
         try:
             return self._keys.unwrap(field_id, key_metadata, aad_prefix, schema)
         except ColumnKeyDeniedError as denied:
-            raise _executor_denied(denied) from denied
+            raise _executor_denied(denied, self._remedy) from denied
 
     def check_readable(self, field_ids: Iterable[int]) -> None:
         """Return if the driver may open these columns, and so may this executor."""
@@ -200,7 +210,7 @@ class _TaskColumnKeys:
         try:
             self._keys.check_readable(each for each in wanted if each in self._with_keys)
         except ColumnKeyDeniedError as denied:
-            raise _executor_denied(denied) from denied
+            raise _executor_denied(denied, self._remedy) from denied
 
     def mask_key(self, field_id: int) -> Secret:
         """Return the key of a column's `hash` mask."""
@@ -318,11 +328,10 @@ def _nothing_to_commit(column: str, what: str) -> KeyNotFoundError:
     )
 
 
-def _executor_denied(denied: ColumnKeyDeniedError) -> KmsAccessDeniedError:
+def _executor_denied(denied: ColumnKeyDeniedError, remedy: str) -> KmsAccessDeniedError:
     return KmsAccessDeniedError(
         f"this executor may not use {denied.column_key_id!r}, the master key of {column_shown(denied.field_id, denied.column_name)}, "
-        "which the driver may: give "
-        "executors the same right, or set tablecrypt.spark.executor-keys=spark"
+        f"which the driver may: {remedy}"
     )
 
 

@@ -1,4 +1,6 @@
-"""The key of one Spark job. It encrypts what driver and executors send each other; executors get it with a ticket.
+"""The key of one job of a distributed engine. It encrypts what driver and executors send each other; executors get it with a ticket.
+
+Executors are the engine's worker processes: Spark's executors, the workers of Ray.
 
     driver                                                                     executor
     job key (32 random bytes) ── wrapped once, by the KMS, under the table's encryption.key-id ──▶ ticket ── unwrapped by the KMS,
@@ -6,6 +8,7 @@
     SHARED  what all tasks need: metadata, storage properties, filter ─────▶
     TASK    data files to read, each with its DEK                     ─────▶
             data files written, each with its DEK                     ◀───── RESULT
+            the key columns of rows that an upsert wrote              ◀───── KEYS
 
     message = nonce (12) | ciphertext | tag (16)                        AES-256-GCM under the job key, the nonce random
     AAD     = job id (16 random bytes) | role (1) | task number (8, little endian, unsigned)
@@ -16,17 +19,7 @@ or bringing a message of another job ends in an AuthenticationError. At most 2**
 The ticket travels in the clear, in the closure of the job: it holds the wrapped key and the properties with which to reach the KMS, so
 that executors open the job key with their own rights, and nobody opens it who only reads the closure.
 
-Executors that have no access to the KMS get the job key from Spark, in an encrypted broadcast; the closure then holds the broadcast's
-number alone:
-
-    driver      job key ─▶ SparkContext.broadcast ─▶ encrypted on disk (spark.io.encryption.enabled) and on the wire (RPC encryption)
-    executor    the broadcast's value, fetched once per process ─▶ the job key
-
-The catalog property tablecrypt.spark.executor-keys=spark chooses this; the default, kms, needs no trust in Spark's own encryption. All
-code that runs in the Spark application can read a job key that was broadcast.
-
-Raises AuthenticationError for bytes that do not decrypt, KmsError where an executor may not use the master key, ConfigurationError for a
-broadcast where Spark does not encrypt what it sends and stores, and on Spark Connect, which has no broadcasts.
+Raises AuthenticationError for bytes that do not decrypt, KmsError where an executor may not use the master key.
 """
 
 from __future__ import annotations
@@ -35,20 +28,14 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from tablecrypt import properties as names
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.new_blobs import unwrap_key, wrap_unchecked
-from tablecrypt.spark.network import keeps_messages_private
-
-if TYPE_CHECKING:
-    from pyspark import Broadcast
-    from pyspark.sql import SparkSession
 
 JOB_ID_LENGTH: Final = 16
 JOB_KEY_LENGTH: Final = 32
@@ -61,6 +48,7 @@ class Role(IntEnum):
     SHARED = 1
     TASK = 2
     RESULT = 3
+    KEYS = 4
 
 
 class JobKey:
@@ -86,7 +74,7 @@ class JobKey:
             return self._cipher.decrypt(message, self._aad(role, number))
         except AuthenticationError as error:
             raise AuthenticationError(
-                f"Spark job {self._job_id.hex()}: the {role.name} message of task {number} does not authenticate: "
+                f"job {self._job_id.hex()}: the {role.name} message of task {number} does not authenticate: "
                 "it was changed, or belongs to another task, direction or job"
             ) from error
 
@@ -126,45 +114,3 @@ def issue_job(
     job_id, key = random(JOB_ID_LENGTH), Secret(random(JOB_KEY_LENGTH))
     ticket = JobTicket(job_id, key_id, wrap_unchecked(kms, key, key_id), dict(kms_properties))
     return ticket, JobKey(job_id, key, random)
-
-
-@dataclass(frozen=True)
-class BroadcastTicket(JobTicket):
-    """A ticket that needs no KMS."""
-
-    broadcast: Broadcast[bytes] = field(repr=False)
-
-    def redeem(self) -> JobKey:
-        """Take the job key from Spark, which fetches it once per process."""
-        return JobKey(self.job_id, Secret(self.broadcast.value))
-
-
-def brings_keys_by_spark(catalog_properties: Mapping[str, str]) -> bool:
-    """Whether tablecrypt.spark.executor-keys is spark. ConfigurationError for a value that is neither kms nor spark."""
-    return names.SPARK_EXECUTOR_KEYS.chosen(catalog_properties) == "spark"
-
-
-def issue_by_broadcast(spark: SparkSession, key_id: str, random: Callable[[int], bytes] = secrets.token_bytes) -> tuple[JobTicket, JobKey]:
-    """Make a job's key and id, and the ticket for its executors.
-
-    Args:
-        spark: a classic session that encrypts its messages and its files.
-        key_id: the table's encryption.key-id.
-    """
-    reason = _unsupported_broadcast(spark)
-    if reason is not None:
-        raise ConfigurationError(f"{names.SPARK_EXECUTOR_KEYS.name}=spark: {reason}")
-    job_id, key = random(JOB_ID_LENGTH), random(JOB_KEY_LENGTH)
-    ticket = BroadcastTicket(job_id, key_id, b"", {}, spark.sparkContext.broadcast(key))
-    return ticket, JobKey(job_id, Secret(key), random)
-
-
-def _unsupported_broadcast(spark: SparkSession) -> str | None:
-    context: Any = getattr(spark, "sparkContext", None)
-    if context is None:
-        return "a session of Spark Connect has no broadcasts, so its executors need the KMS"
-    if not keeps_messages_private(spark.conf.get):
-        return "job keys would travel in the clear: set spark.authenticate and spark.network.crypto.enabled"
-    if str(context.getConf().get("spark.io.encryption.enabled", "false")).lower() != "true":
-        return "job keys would lie on disk in the clear: set spark.io.encryption.enabled"
-    return None

@@ -1,0 +1,76 @@
+"""Data files written again without some of their rows, in tasks.
+
+    TASK = length of the marks, 8 bytes LE | marks (see job_messages.py): the rows to leave out | scan tasks (see file_entries.py)
+
+Rows that only move keep their `_row_id` and `_last_updated_sequence_number`, which the new files store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import ALWAYS_TRUE
+from pyroaring import BitMap64
+
+from tablecrypt._bytes import ByteReader, frame
+from tablecrypt.engines.job_keys import JobKey, Role
+from tablecrypt.engines.job_messages import decode_positions, encode_positions
+from tablecrypt.engines.tasks import READ_AHEAD, WritingTask, delete_files
+from tablecrypt.table.deletion_vectors import DeletedPositions
+from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.lineage import with_lineage
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.reader import TaskReader, cast_batch
+
+
+def encrypt_rewrites(
+    job_key: JobKey, codec: FileEntryCodec, partitions: Sequence[Sequence[EncryptedFileScanTask]], leave_out: Mapping[str, BitMap64]
+) -> list[bytes]:
+    """Return the TASK messages of tasks that each write the files of one partition again.
+
+    Args:
+        job_key: of the job.
+        codec: of the table.
+        partitions: the files.
+        leave_out: by the location of a file, the positions of the rows that go.
+    """
+    messages = []
+    for number, tasks in enumerate(partitions):
+        positions = {(number, index): leave_out[task.file.file_path] for index, task in enumerate(tasks)}
+        content = frame(encode_positions(positions)) + codec.encode_tasks(tasks)
+        messages.append(job_key.encrypt(Role.TASK, number, content))
+    return messages
+
+
+def rewritten_files(job: WritingTask, number: int, message: bytes) -> list[DataFile]:
+    """Write the files of one TASK message again. If that fails, delete the new ones."""
+    reader = ByteReader(job.job_key.decrypt(Role.TASK, number, message), "the work of a task")
+    marks = decode_positions(reader.frame())
+    tasks = FileEntryCodec(job.metadata).decode_tasks(reader.rest())
+    files: list[DataFile] = []
+    try:
+        for index, task in enumerate(tasks):
+            files += _rewritten(job, task, marks[number, index])
+    except BaseException:
+        delete_files(job.io, files)
+        raise
+    return files
+
+
+def _rewritten(job: WritingTask, task: EncryptedFileScanTask, leave_out: BitMap64) -> list[DataFile]:
+    projected = with_lineage(job.metadata.schema())
+    reader = TaskReader(job.metadata, job.io, projected, ALWAYS_TRUE, read_ahead=READ_AHEAD)
+    schema = schema_to_pyarrow(projected, include_field_ids=False)
+    removed = DeletedPositions.of_arrow([pa.chunked_array([pa.array(leave_out, pa.int64())])])
+
+    def remaining() -> Iterator[pa.RecordBatch]:
+        for positions, rows in reader.positioned_batches(task):
+            live = removed.live(positions)
+            kept = rows if live is None else rows.filter(live)
+            if kept.num_rows:
+                yield cast_batch(kept, schema)
+
+    return job.write(pa.RecordBatchReader.from_batches(schema, remaining()))

@@ -1,0 +1,164 @@
+"""A task of a distributed engine: it opens the job once, writes data files, and encrypts what it did.
+
+    result = number of the task | RESULT message
+    RESULT = length of the marks, 8 bytes LE | marks (see job_messages.py) | entries of the files written (see file_entries.py)
+
+No two attempts at a task ever write the same file, because the attempt is part of the file's name:
+
+    {partition}-{attempt}-{uuid}-{number}.parquet           number: of the file within the attempt; uuid: fresh for each attempt
+
+Where the files lie is still decided by the table's own location provider, which gets the new names. An executor's copy of the table
+metadata names `AttemptLocations` in `write.py-location-provider.impl`; the table itself never does. A failed attempt deletes its files as
+far as it can; what remains is ciphertext that no manifest names.
+
+Raises KmsError where this process may not unwrap the job key, AuthenticationError for a message of another job or task.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionKey
+from pyiceberg.table import TableProperties
+from pyiceberg.table.locations import LocationProvider, load_location_provider
+from pyiceberg.typedef import Properties
+
+from tablecrypt._bytes import ByteReader, frame
+from tablecrypt.engines.access import TableAccess
+from tablecrypt.engines.job_keys import JobKey, JobTicket, Role
+from tablecrypt.engines.job_messages import FilePositions, decode_positions, encode_positions
+from tablecrypt.errors import AuthenticationError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.table_files import DataKeySource, FreshKeys, delete_written, deleting_on_error
+from tablecrypt.table.write import write_data_files
+
+_IMPL: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
+_OWN_IMPL: Final = "tablecrypt.engines.own-location-provider"
+_ATTEMPT: Final = "tablecrypt.engines.attempt"
+READ_AHEAD: Final = 16 * 1024 * 1024
+"""How many bytes ahead (or one row group) a task reads of each file."""
+
+
+class AttemptLocations(LocationProvider):
+    """Puts the partition and attempt into PyIceberg's file names; the table's own provider chooses the location."""
+
+    def __init__(self, table_location: str, table_properties: Properties) -> None:
+        super().__init__(table_location, table_properties)
+        own = {name: value for name, value in table_properties.items() if name not in (_IMPL, _OWN_IMPL, _ATTEMPT)}
+        if _OWN_IMPL in table_properties:
+            own[_IMPL] = table_properties[_OWN_IMPL]
+        self._own = load_location_provider(table_location, own)
+        self._attempt = table_properties[_ATTEMPT]
+
+    def new_data_location(self, data_file_name: str, partition_key: PartitionKey | None = None) -> str:
+        """Return the location of a file that PyIceberg calls 00000-{number}-{uuid}.parquet."""
+        stem, _, extension = data_file_name.rpartition(".")
+        _, number, unique = stem.split("-", 2)
+        return self._own.new_data_location(f"{self._attempt}-{unique}-{int(number):05d}.{extension}", partition_key)
+
+
+def with_attempt_names(metadata: EncryptedTableMetadata, partition: int, attempt: int) -> EncryptedTableMetadata:
+    """Return metadata that names data files after one attempt at one partition. Use it to write files; never commit it."""
+    properties = {**metadata.properties, _IMPL: f"{__name__}.{AttemptLocations.__name__}", _ATTEMPT: f"{partition:05d}-{attempt}"}
+    if _IMPL in metadata.properties:
+        properties[_OWN_IMPL] = metadata.properties[_IMPL]
+    return metadata.model_copy(update={"properties": properties})
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What one task did: the files that it wrote, and the table's rows that they replace."""
+
+    files: list[DataFile]
+    marks: FilePositions
+
+
+@dataclass(frozen=True)
+class WritingTask:
+    """One attempt at one task, on an executor."""
+
+    job_key: JobKey
+    shared: Any
+    io: EncryptingFileIO
+    metadata: EncryptedTableMetadata
+    keys: DataKeySource
+    number: int
+    attempt: int
+
+    @classmethod
+    def open(cls, ticket: JobTicket, encrypted_shared: bytes, number: int, attempt: int) -> WritingTask:
+        """Open the job. The SHARED message is a TableAccess, or has one as `access`.
+
+        Args:
+            ticket: of the job.
+            encrypted_shared: the SHARED message.
+            number: of the task, which its result is sent under.
+            attempt: at the task, for the names of its files.
+
+        Raises:
+            KmsError: this process may not unwrap the job key.
+        """
+        job_key = ticket.redeem()
+        shared = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
+        access: TableAccess = shared if isinstance(shared, TableAccess) else shared.access
+        return cls(job_key, shared, access.io(), access.metadata(), FreshKeys(access.data_key_length), number, attempt)
+
+    def write(self, rows: pa.Table | pa.RecordBatchReader) -> list[DataFile]:
+        """Write rows as files that no other attempt writes."""
+        named = with_attempt_names(self.metadata, self.number, self.attempt)
+        return write_data_files(named, rows, self.io, self.keys, uuid.uuid4())
+
+    def encrypted_result(self, files: list[DataFile], marks: FilePositions | None = None) -> bytes:
+        """Return the RESULT message. If that fails, delete the files."""
+        try:
+            content = frame(encode_positions(marks or {})) + FileEntryCodec(self.metadata).encode_files(files)
+            return self.job_key.encrypt(Role.RESULT, self.number, content)
+        except BaseException:
+            delete_files(self.io, files)
+            raise
+
+
+def encrypt_tasks(job_key: JobKey, codec: FileEntryCodec, partitions: Iterable[Sequence[EncryptedFileScanTask]]) -> list[bytes]:
+    """Return the TASK messages of tasks that each get the scan tasks of one partition, in the order of their numbers."""
+    return [job_key.encrypt(Role.TASK, number, codec.encode_tasks(tasks)) for number, tasks in enumerate(partitions)]
+
+
+def decrypted_results(job_key: JobKey, codec: FileEntryCodec, results: Iterable[tuple[int, bytes]]) -> list[TaskResult]:
+    """Decrypt the tasks' results, on the driver: (task number, RESULT message).
+
+    Raises:
+        AuthenticationError: a result was changed or belongs to another task, or a task sent two results.
+        FormatError: a result does not hold what it should.
+    """
+    results = list(results)
+    if len({number for number, _ in results}) != len(results):
+        raise AuthenticationError("a task of the job sent two results: its rows would be committed twice")
+    return [_decoded_result(codec, job_key.decrypt(Role.RESULT, number, message)) for number, message in results]
+
+
+def delete_files(io: EncryptingFileIO, files: Iterable[DataFile]) -> None:
+    """Delete the files of a failed write, as far as the store allows."""
+    delete_written(io, [file.file_path for file in files])
+
+
+@contextmanager
+def removing_on_error(io: EncryptingFileIO, files: Sequence[DataFile]) -> Iterator[None]:
+    """Delete files that no metadata names yet if the block fails."""
+    with deleting_on_error(io, (file.file_path for file in files)):
+        yield
+
+
+def _decoded_result(codec: FileEntryCodec, content: bytes) -> TaskResult:
+    reader = ByteReader(content, "a task's result")
+    marks = decode_positions(reader.frame())
+    return TaskResult(codec.decode_files(reader.rest()), marks)

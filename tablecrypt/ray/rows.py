@@ -1,0 +1,77 @@
+"""Blocks of Ray as rows of a table: columns by name, in Arrow types that the table takes.
+
+Ray calls every column nullable, and gives a column of nulls alone the type null. Whether a required column holds nulls is known from its
+values; other types have to fit as they have to in `table.append`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from ray.data.block import Block, BlockAccessor
+
+from tablecrypt.engines.rows import check_nulls
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.parquet.view_types import rows_without_views
+from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
+
+
+def stored_schema(given: pa.Schema, table: Schema) -> pa.Schema:
+    """Return the Arrow schema in which rows are written.
+
+    Args:
+        given: of the rows.
+        table: the table's.
+
+    Raises:
+        ConfigurationError: a column is missing, unknown, or of a type that does not fit.
+    """
+    wanted = schema_to_pyarrow(table, include_field_ids=False)
+    stored = pa.schema([_stored_field(field, wanted) for field in given])
+    try:
+        check_pyarrow_schema_compatible(table, stored, format_version=3)
+    except ValueError as error:
+        raise ConfigurationError(f"the rows do not fit the table: {error}") from error
+    return stored
+
+
+def _stored_field(field: pa.Field, wanted: pa.Schema) -> pa.Field:
+    at = wanted.get_field_index(field.name)
+    if at < 0:
+        return field
+    # What is nested has fields that are required in the table, and nullable here.
+    own = field.type if not (pa.types.is_null(field.type) or pa.types.is_nested(field.type)) else wanted.field(at).type
+    return pa.field(field.name, own, wanted.field(at).nullable)
+
+
+def filled_tables(blocks: Iterable[Block]) -> Iterator[pa.Table]:
+    """Yield blocks that have rows, as Arrow tables without view types."""
+    for block in blocks:
+        table = BlockAccessor.for_block(block).to_arrow()
+        if table.num_rows:
+            yield rows_without_views(table)
+
+
+def as_stored(rows: pa.Table, schema: pa.Schema, table: Schema) -> pa.Table:
+    """Return rows in the schema that they are written in.
+
+    Raises:
+        ConfigurationError: a required column has nulls, a column is missing, or a value that its column cannot hold.
+    """
+    columns = []
+    for field in schema:
+        if field.name not in rows.column_names:
+            raise ConfigurationError(f"column {field.name!r} is in some blocks of the Dataset and not in others")
+        column = rows.column(field.name)
+        for chunk in column.chunks:
+            check_nulls(chunk, table.find_field(field.name), field.name)
+        try:
+            columns.append(column.cast(field.type))
+        except pa.ArrowException as error:
+            raise ConfigurationError(f"column {field.name!r} holds a value that {field.type} cannot hold: {error}") from error
+    if unknown := set(rows.column_names) - set(schema.names):
+        raise ConfigurationError(f"column {sorted(unknown)[0]!r} is in some blocks of the Dataset and not in others")
+    return pa.table(columns, schema=schema)

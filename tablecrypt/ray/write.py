@@ -1,0 +1,275 @@
+"""Writing a Ray Dataset into an encrypted table.
+
+    driver    checks the table, encrypts what the tasks need (SHARED)
+    worker    rows of its blocks ─▶ encrypted Parquet files under fresh DEKs ─▶ their entries, encrypted (RESULT)
+    driver    opens the entries that Ray collected, and adds exactly those in one commit
+
+Ray collects what one attempt at each task returned, so files of failed attempts are never committed. A failed attempt deletes its files as
+far as it can; what remains, of a killed worker or after the driver died, is ciphertext that no manifest names, and
+`maintenance.remove_orphan_files` finds it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final, Literal, cast, get_args
+
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from ray.data import Datasink
+from ray.data.block import Block
+
+from tablecrypt.arguments import check_text
+from tablecrypt.engines.changes import check_unchanged, committing, stage_row_change
+from tablecrypt.engines.job_keys import JobTicket, Role
+from tablecrypt.engines.overwrite import stage_overwrite
+from tablecrypt.engines.protected_columns import ensure_column_keys
+from tablecrypt.engines.tasks import WritingTask, decrypted_results, removing_on_error
+from tablecrypt.errors import ConfigurationError, TablecryptError
+from tablecrypt.ray.failures import failure, raise_from_worker
+from tablecrypt.ray.jobs import RayJob
+from tablecrypt.ray.rows import as_stored, filled_tables, stored_schema
+from tablecrypt.ray.upsert import TaskKeys, UpsertContent, planned_upsert, upsert_change, upserted
+from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
+
+Mode = Literal["append", "overwrite", "upsert"]
+_ROWS_OF_UPSERT: Final = 1_000_000
+"""Each task of an upsert looks its rows up in the table's files: few tasks with many rows do that more rarely."""
+
+
+def datasink(
+    table: Table,
+    mode: Mode = "append",
+    *,
+    keys: Sequence[str] | None = None,
+    branch: str = MAIN_BRANCH,
+    snapshot_properties: Mapping[str, str] | None = None,
+) -> EncryptedDatasink:
+    """Return what `Dataset.write_datasink` takes to write rows into an encrypted table, in one commit. For one write.
+
+    Columns are matched by name. Optional columns that the Dataset lacks are null, but for an upsert. Each task writes at least one file.
+
+    Args:
+        table: as it was loaded.
+        mode: "append"; "overwrite" to replace all rows that the table has at the time of the commit; "upsert" to update the rows with the
+            same keys that differ and to add the others.
+        keys: with "upsert", the columns that name a row; by default the schema's identifier fields.
+        branch: the branch to write to; it exists already.
+        snapshot_properties: for the summary of the new snapshot.
+
+    Raises:
+        ConfigurationError: not an encrypted table, options that contradict each other, a property or branch that cannot be used, or
+            workers cannot be told how to reach the KMS or the table's storage.
+        ColumnKeyDeniedError: the KMS refuses the key of a protected column.
+        KmsError: the KMS refused the table's key.
+        ReadRestrictionError: rows would be replaced, and the catalog's server restricts which of them may be read.
+
+    `write_datasink` raises, and nothing is committed then:
+        ConfigurationError: rows do not fit the table, or its schema or partitioning was changed meanwhile.
+        KmsAccessDeniedError: a worker may not use a key that the driver may use; the message names the node.
+        StaleWriteError: the protection of columns was changed meanwhile.
+        CommitFailedException, ValidationException: others committed first, several times in a row, or changed rows that an upsert replaces.
+    """
+    if not isinstance(table, EncryptedTable):
+        raise ConfigurationError(
+            f"tablecrypt.ray.datasink takes an encrypted table, not {type(table).__name__}: use Dataset.write_iceberg for tables that are "
+            "not encrypted"
+        )
+    return EncryptedDatasink(Writing.of(table, mode, keys, branch, dict(snapshot_properties or {})))
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """A write as Ray gets it. It holds no key.
+
+    Attributes:
+        ticket: of the job.
+        shared: the SHARED message: a TableAccess, or for an upsert an UpsertContent.
+        upsert: the TASK message of an upsert.
+    """
+
+    ticket: JobTicket
+    shared: bytes
+    upsert: bytes | None
+
+
+@dataclass(frozen=True)
+class Written:
+    """What one task wrote.
+
+    Attributes:
+        number: of the task.
+        result: the RESULT message.
+        keys: of an upsert, the KEYS message.
+    """
+
+    number: int
+    result: bytes
+    keys: bytes | None
+
+
+@dataclass(frozen=True)
+class Writing:
+    """A write on the driver.
+
+    Attributes:
+        table: as it was when the write was planned.
+        job: of the tasks.
+        plan: what tasks get.
+        content: of an upsert, what tasks get of it.
+    """
+
+    table: EncryptedTable
+    mode: Mode
+    branch: str
+    snapshot_properties: dict[str, str]
+    job: RayJob
+    plan: WritePlan
+    content: UpsertContent | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, table: EncryptedTable, mode: Mode, keys: Sequence[str] | None, branch: str, snapshot_properties: dict[str, str]) -> Writing:
+        """Check what can be known before rows are written, and plan; see `datasink`."""
+        _check_options(table, mode, keys, branch, snapshot_properties)
+        ensure_column_keys(table)
+        metadata, io = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io)
+        io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
+        parquet_writer_options(metadata.properties)
+        target_file_size(metadata.properties)
+        job = RayJob.on(metadata, io)
+        access = job.access()
+        if mode != "upsert":
+            shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(access))
+            return cls(table, mode, branch, snapshot_properties, job, WritePlan(job.ticket, shared, None))
+        content, task = planned_upsert(table, branch, keys, job, access)
+        shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(content))
+        return cls(table, mode, branch, snapshot_properties, job, WritePlan(job.ticket, shared, task), content)
+
+    def check_rows(self, schema: object) -> None:
+        """Raise ConfigurationError for rows of an Arrow schema that do not fit the table."""
+        if isinstance(schema, pa.Schema):
+            stored_schema(schema, self.table.schema())
+
+    def commit(self, written: Sequence[Written]) -> None:
+        """Commit what the tasks wrote, in one snapshot."""
+        planned, io = self.job.metadata, self.job.io
+        results = decrypted_results(self.job.key, FileEntryCodec(planned), ((each.number, each.result) for each in written))
+        files = [file for result in results for file in result.files]
+        with removing_on_error(io, files):
+            name = ".".join(self.table.name())
+            current = self.table.catalog.load_table(self.table.name())
+            check_unchanged(name, planned, current.metadata)
+        if self.content is None:
+            self._commit_files(cast("EncryptedTable", current), files)
+            return
+        with removing_on_error(io, files):
+            keys = TaskKeys.opened(self.job.key, ((each.number, each.keys) for each in written))
+            change = upsert_change(self.table, self.branch, self.content, results, keys)
+        if not change.marked and not change.dropped:
+            self._commit_files(cast("EncryptedTable", current), files)
+            return
+        transaction = self.table.transaction()
+        with committing(transaction, io, change.written):
+            stage_row_change(transaction, change, self.snapshot_properties)
+
+    def _commit_files(self, current: EncryptedTable, files: list[DataFile]) -> None:
+        if not files and self.mode != "overwrite":
+            return
+        transaction = current.transaction()
+        with committing(transaction, self.job.io, files):
+            if self.mode == "overwrite":
+                stage_overwrite(transaction, files, self.snapshot_properties, self.branch)
+                return
+            with transaction.append_producer(self.snapshot_properties, self.branch) as producer:
+                for file in files:
+                    producer.append_data_file(file)
+
+
+def _check_options(
+    table: EncryptedTable, mode: Mode, keys: Sequence[str] | None, branch: str, snapshot_properties: Mapping[str, str]
+) -> None:
+    check_text("snapshot_properties", snapshot_properties)
+    check_text("branch", branch)
+    if mode not in get_args(Mode):
+        raise ConfigurationError(f"mode {mode!r} is not known: use append, overwrite or upsert")
+    if keys is not None and mode != "upsert":
+        raise ConfigurationError(f"keys go with mode 'upsert', not {mode!r}")
+    if mode != "append":
+        refuse_restricted(table.io, f"writing in mode {mode}")
+    branches = {name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
+    if branch not in branches | {MAIN_BRANCH}:
+        name = ".".join(table.name())
+        raise ConfigurationError(f"{name} has no branch {branch!r}: create it with table.manage_snapshots().create_branch(...)")
+
+
+class EncryptedDatasink(Datasink[Written | None]):  # type: ignore[misc]
+    """What Ray Data writes an encrypted table through. Pickled, for workers, it holds ciphertext alone."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing: Writing | None = writing
+        self._plan = writing.plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_plan": self._plan, "_writing": None}
+
+    def get_name(self) -> str:
+        """Return what Ray calls the write."""
+        return "EncryptedTable"
+
+    @property
+    def min_rows_per_write(self) -> int | None:
+        """How many rows a task gets where the Dataset has so many."""
+        return None if self._plan.upsert is None else _ROWS_OF_UPSERT
+
+    def on_write_start(self, schema: object = None) -> None:
+        """Check, on the driver, whether the rows fit the table."""
+        if self._writing is not None:
+            self._writing.check_rows(schema)
+
+    def write(self, blocks: Iterable[Block], ctx: Any) -> Written | None:
+        """Write the rows of one task; None where there are none. Runs in a worker."""
+        try:
+            return _write(self._plan, blocks, int(ctx.task_idx))
+        except TablecryptError as error:
+            failed = failure(error)
+        raise failed
+
+    def on_write_complete(self, write_result: Any) -> None:
+        """Commit, on the driver."""
+        if self._writing is None:
+            raise ConfigurationError("an encrypted table is committed to by the program that made the datasink")
+        self._writing.commit([each for each in write_result.write_returns if each is not None])
+
+    def on_write_failed(self, error: Exception) -> None:
+        """Raise, on the driver, the error of this package that made the write fail."""
+        raise_from_worker(error)
+
+
+def _write(plan: WritePlan, blocks: Iterable[Block], number: int) -> Written | None:
+    tables = filled_tables(blocks)
+    first = next(tables, None)
+    if first is None:
+        return None
+    task = WritingTask.open(plan.ticket, plan.shared, number, 0)
+    table = task.metadata.schema()
+    schema = stored_schema(first.schema, table)
+    rows = (as_stored(each, schema, table) for each in chain([first], tables))
+    if plan.upsert is not None:
+        return Written(number, *upserted(task, plan.upsert, pa.concat_tables(rows)))
+    files = task.write(pa.RecordBatchReader.from_batches(schema, _batches(rows)))
+    return Written(number, task.encrypted_result(files), None)
+
+
+def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for each in tables:
+        yield from each.to_batches()
