@@ -110,7 +110,7 @@ def test_what_this_client_changes_itself_moves_its_pins(pinned: EncryptedSqlCata
     loaded(pinned).append(ROWS)
     (pin,) = json.loads((tmp_path / "pins.json").read_text())["pins"]
     assert pin["protected-columns"] == [
-        [SSN, "fin", "truncate(2)", None, ["ssn"], "pii"],
+        [SSN, "fin", "truncate(2)", None, ["ssn"], "pii", 1],
         [SALARY, "pii", "null", 1, ["salary"], None],
     ]
 
