@@ -12,13 +12,12 @@ from typing import cast
 import duckdb
 import pyarrow as pa
 import pytest
-from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 
 from tablecrypt import maintenance as m
-from tablecrypt.errors import KeyIdChangedError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
 from tablecrypt.keys.column_entries import is_copy
-from tablecrypt.table.protection.written_under import WrittenUnder
-from tablecrypt.table.snapshots import EncryptedProducer
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.transaction import EncryptedTransaction
@@ -213,3 +212,59 @@ def test_no_honest_row_is_taken_for_a_forged_one(both: Clients, moves: tuple[Cal
     for snapshot in table.snapshots():
         table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
     assert not m.verify(table).bad
+
+
+def test_a_key_change_that_began_before_another_writer_s_rows_does_not_make_them_unreadable(both: Clients, people: EncryptedTable) -> None:
+    transaction = people.transaction()
+    transaction.set_properties({"encryption.column-keys": TO_FIN})
+    loaded(both.payroll).append(rows("SSN-0003"))
+    with pytest.raises(CommitFailedException, match="rows were committed since the protection of column 'ssn' was declared"):
+        transaction.commit_transaction()
+    fin(both, Honest())
+    assert sorted(cast("list[str]", ssn(both.payroll))) == [*HONEST, "SSN-0003"]
+
+
+@pytest.mark.parametrize("who", ["analyst", "clerk"])
+def test_nobody_makes_a_former_key_count_longer(both: Clients, people: EncryptedTable, who: str) -> None:
+    forge(both)
+    commit_by_hand(both.analyst if who == "analyst" else both.clerk, SetPropertiesUpdate(updates={UNTIL: "9"}))
+    said = f"former master key 'fin' in files up to sequence number 9 now, which was 1 before.*{UNTIL}"
+    for operation in (
+        lambda: ssn(both.payroll),
+        lambda: loaded(both.payroll).append(rows("SSN-0003")),
+        lambda: m.compact(loaded(both.payroll), rewrite_all=True),
+        lambda: m.verify(loaded(both.payroll)),
+    ):
+        with pytest.raises(KeyIdChangedError, match=said):
+            operation()
+
+
+def test_an_end_is_set_by_no_hand(both: Clients, people: EncryptedTable) -> None:
+    for value in ("9", "0"):
+        with pytest.raises(ConfigurationError, match="cannot be set or removed by hand"), loaded(both.payroll).transaction() as transaction:
+            transaction.set_properties({UNTIL: value})
+    with pytest.raises(ConfigurationError, match="cannot be set or removed by hand"), loaded(both.payroll).transaction() as transaction:
+        transaction.remove_properties(UNTIL)
+
+
+@pytest.mark.parametrize("edit", ["gone", "later"])
+def test_declaring_again_restores_an_end(both: Clients, people: EncryptedTable, edit: str) -> None:
+    """Where it is gone, files from before are refused until then, with a line that says what to do."""
+    update = RemovePropertiesUpdate(removals=[UNTIL]) if edit == "gone" else SetPropertiesUpdate(updates={UNTIL: "9"})
+    commit_by_hand(both.analyst, update)
+    with pytest.raises(KeyIdChangedError, match=rf"{UNTIL}.*declare the column"):
+        ssn(both.payroll)
+    declare(both.payroll, "column-keys", f"{COLUMN_KEY}: ssn")
+    assert loaded(both.payroll).properties[UNTIL] == "1"
+    assert sorted(cast("list[str]", ssn(both.payroll))) == HONEST
+    forge(both)
+    with pytest.raises(TamperedFileError):
+        ssn(both.payroll)
+
+
+def test_reencrypt_forgets_the_end_with_the_key(both: Clients, people: EncryptedTable) -> None:
+    m.compact(people, rewrite_all=True)
+    m.shred(loaded(both.payroll), all_but_heads=True)
+    m.reencrypt(loaded(both.payroll))
+    assert not {FORMER, UNTIL} & loaded(both.payroll).properties.keys()
+    assert sorted(cast("list[str]", ssn(both.payroll))) == HONEST
