@@ -87,7 +87,7 @@ def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, An
     if file is None:
         raise ConfigurationError(f"no snapshot of {name} leads to {location}")
     with table.io.raw_input(location).open() as raw:
-        keys = None if file.key is None else FileKeys.of_table_file(file.key, twin_keys(table, file.key, location))
+        keys = None if file.key is None else FileKeys.of_table_file(file.key, twin_keys(table, file.key, location, file.sequence_number))
         return {
             "kind": file.kind.value,
             "partition": file.partition,

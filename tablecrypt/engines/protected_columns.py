@@ -195,11 +195,11 @@ class _TaskColumnKeys:
                 raise _nothing_to_commit(self._ring.column(key.field_id), "column key that new values may go under")
         return made
 
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema) -> bytes:
-        """Return the DEK of a column in the file with this AAD prefix and this schema of the column."""
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema, sequence_number: int | None) -> bytes:
+        """Return the DEK of a column in the file with this AAD prefix, this schema of the column and this data sequence number."""
         self._check([field_id])
         try:
-            return self._keys.unwrap(field_id, key_metadata, aad_prefix, schema)
+            return self._keys.unwrap(field_id, key_metadata, aad_prefix, schema, sequence_number)
         except ColumnKeyDeniedError as denied:
             raise _executor_denied(denied, self._remedy) from denied
 

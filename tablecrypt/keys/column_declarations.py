@@ -22,7 +22,8 @@ entry of another table, column or column key from being taken for this one. The 
 Rules:
     1. For each master key under which the table has column keys of the column, the newest declaration under one of them has to allow what
        the properties say: see `weakened`. So whoever holds another master key than the earlier one cannot claim the column for his.
-    2. What protects the column better needs no declaration: a mask that shows nothing, an earlier `since`, a former master key less.
+    2. What protects the column better needs no declaration: a mask that shows nothing, an earlier `since`, a former master key less or
+       until an earlier file.
     3. An entry that does not open is no declaration, whoever put it there.
 
 Which of the two is older when somebody puts back metadata with the declaration of that time, only pins tell.
@@ -52,6 +53,7 @@ KEY: Final = "key"
 MASK: Final = "mask"
 SINCE: Final = "since"
 FORMER: Final = "former"
+UNTIL: Final = "until"
 
 _INFO: Final = b"tablecrypt column declaration key"
 _AAD: Final = b"tablecrypt column declaration"
@@ -65,14 +67,14 @@ class ColumnDeclaration:
     Attributes:
         field_id: the column's.
         column: its protection; None where there is none.
-        former: by former master key, the last data sequence number that a file under it may have.
+        former: by former master key, the last data sequence number that a file under it may have; None where properties do not say.
         names: every name that it has or had.
         revision: counts up with each declaration of the column.
     """
 
     field_id: int
     column: ProtectedColumn | None
-    former: Mapping[str, int]
+    former: Mapping[str, int | None]
     names: tuple[str, ...] = ()
     revision: int = 0
 
@@ -80,7 +82,7 @@ class ColumnDeclaration:
     def stated(cls, policy: ColumnPolicy, field_id: int) -> Self:
         """Return what a table's properties say of a column."""
         former = policy.former.get(field_id)
-        return cls(field_id, policy.columns.get(field_id), {} if former is None else {former: 0})
+        return cls(field_id, policy.columns.get(field_id), {} if former is None else {former.key_id: former.until})
 
     @property
     def is_empty(self) -> bool:
@@ -156,6 +158,13 @@ def weakened(declared: ColumnDeclaration, stated: ColumnDeclaration) -> dict[str
     own = now.column_key_id if now is not None else None
     for key_id in stated.former.keys() - declared.former.keys() - {own}:
         found[FORMER] = f"may be under the former master key {key_id!r} now, which was not so before"
+    # Of a column that was not protected no end was kept. An end that is missing opens nothing: see former_keys.py.
+    for key_id in stated.former.keys() & declared.former.keys() - {own} if before is not None else ():
+        until, end = stated.former[key_id], declared.former[key_id]
+        if until is not None and end is not None and end < until:
+            found[UNTIL] = (
+                f"may be under the former master key {key_id!r} in files up to sequence number {until} now, which was {end} before"
+            )
     return found
 
 

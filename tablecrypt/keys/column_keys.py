@@ -11,7 +11,8 @@ What a table's properties say, by field id, so that renames change nothing:
     encryption.column.8.key-id = alias/pii       the column's master key in the KMS, never the table's own
     encryption.column.8.mask = truncate(4)       what readers see who may not use it; null where there is none
     encryption.column.8.since = 12               the sequence number up to which files, written before it was declared, lack the protection
-    encryption.column.8.former-key-id = alias/pii    the column is protected no more: files from before hold it under that key
+    encryption.column.8.former-key-id = alias/old    files from before hold it under that key, which is not its key now
+    encryption.column.8.former-until = 41        the greatest sequence number that such a file may have: former_keys.py
 
 What a user writes, by name, and what a table's catalog turns into the above:
 
@@ -59,6 +60,7 @@ from tablecrypt._bytes import ByteReader
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, OVERHEAD, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, TamperedFileError
+from tablecrypt.keys.former_keys import FormerKey, sequence_number_in
 from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.keys.twin_schemas import FieldsOf, TwinSchema
 
@@ -71,13 +73,13 @@ UNBOUND_VERSION: Final = 1
 
 _KEY_ID: Final = "key-id"
 _FORMER: Final = "former-key-id"
+_UNTIL: Final = "former-until"
 _MASK: Final = "mask"
 _SINCE: Final = "since"
-_BY_ID: Final = re.compile(r"encryption\.column\.(0|[1-9][0-9]{0,9})\.(key-id|mask|since|former-key-id)")
+_BY_ID: Final = re.compile(r"encryption\.column\.(0|[1-9][0-9]{0,9})\.(key-id|mask|since|former-key-id|former-until)")
 _MASK_TEXT: Final = re.compile(r"(null|error|redact|hash|truncate|constant)(?:\((.*)\))?", re.DOTALL)
 _LONGEST_PREFIX: Final = 64
 _LONGEST_ID: Final = 255
-_LONGEST_NUMBER: Final = 18
 _LARGEST_FIELD_ID: Final = 2**31 - 1
 _AAD: Final = b"tablecrypt column DEK"
 _MASKS_OF_TEXT: Final = frozenset({"redact", "truncate"})
@@ -212,24 +214,25 @@ class ColumnPolicy:
 
     Attributes:
         columns: those that are protected now.
-        former: by field id, the master keys of those whose protection was removed.
+        former: by field id, the master keys under which files from before hold a column.
     """
 
     columns: Mapping[int, ProtectedColumn] = field(default_factory=dict)
-    former: Mapping[int, str] = field(default_factory=dict)
+    former: Mapping[int, FormerKey] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.columns)
 
     @classmethod
-    def of(cls, columns: Iterable[ProtectedColumn], former: Mapping[int, str] | None = None) -> Self:
+    def of(cls, columns: Iterable[ProtectedColumn], former: Mapping[int, FormerKey] | None = None) -> Self:
         """Return the policy of these columns, in the order of their ids."""
         return cls({column.field_id: column for column in sorted(columns, key=lambda column: column.field_id)}, dict(former or {}))
 
     def master_keys(self, field_id: int) -> tuple[str, ...]:
         """Return the master keys under which files may hold a column; none for a column that never was protected."""
         column, former = self.columns.get(field_id), self.former.get(field_id)
-        return tuple(dict.fromkeys(key for key in (column.column_key_id if column else None, former) if key is not None))
+        named = (column.column_key_id if column else None, former.key_id if former else None)
+        return tuple(dict.fromkeys(key for key in named if key is not None))
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any], schema: Schema | None = None) -> Self:
@@ -246,6 +249,7 @@ class ColumnPolicy:
         since: dict[int, int] = {}
         keys: dict[int, str] = {}
         former: dict[int, str] = {}
+        until: dict[int, int] = {}
         for name, value in properties.items():
             _refuse_undeclared(name)
             if not name.startswith(COLUMN_PREFIX):
@@ -256,8 +260,8 @@ class ColumnPolicy:
             field_id = int(found[1])
             if found[2] == _MASK:
                 masks[field_id] = Mask.parse(str(value))
-            elif found[2] == _SINCE:
-                since[field_id] = _sequence_number(name, str(value))
+            elif found[2] in (_SINCE, _UNTIL):
+                (since if found[2] == _SINCE else until)[field_id] = sequence_number_in(name, str(value))
             else:
                 (keys if found[2] == _KEY_ID else former)[field_id] = str(value)
         if alone := sorted({*masks, *since} - keys.keys()):
@@ -266,7 +270,9 @@ class ColumnPolicy:
                 "Restore it: without it, the column would be written under the table's key"
             )
         columns = [ProtectedColumn(field_id, key_id, masks.get(field_id, Mask()), since.get(field_id)) for field_id, key_id in keys.items()]
-        return cls.of((each for each in columns if schema is None or schema.find_column_name(each.field_id) is not None), former)
+        # An end without a key says nothing: it opens no file.
+        ended = {field_id: FormerKey(key_id, until.get(field_id)) for field_id, key_id in former.items()}
+        return cls.of((each for each in columns if schema is None or schema.find_column_name(each.field_id) is not None), ended)
 
     def to_properties(self) -> dict[str, str]:
         """Return the properties that `from_properties` reads."""
@@ -276,7 +282,11 @@ class ColumnPolicy:
             written[f"{COLUMN_PREFIX}{column.field_id}.{_MASK}"] = str(column.mask)
             if column.since is not None:
                 written[f"{COLUMN_PREFIX}{column.field_id}.{_SINCE}"] = str(column.since)
-        return written | {f"{COLUMN_PREFIX}{field_id}.{_FORMER}": key_id for field_id, key_id in self.former.items()}
+        for field_id, former in self.former.items():
+            written[f"{COLUMN_PREFIX}{field_id}.{_FORMER}"] = former.key_id
+            if former.until is not None:
+                written[f"{COLUMN_PREFIX}{field_id}.{_UNTIL}"] = str(former.until)
+        return written
 
     def check(self, schema: Schema, table_key_id: str) -> None:
         """Check that the columns which a schema has can be protected so.
@@ -306,12 +316,6 @@ class ColumnPolicy:
                 raise ConfigurationError(
                     f"column {name!r} lies in {above!r}, whose rows have any number of it: protect {above!r} as a whole"
                 )
-
-
-def _sequence_number(name: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER:
-        raise ConfigurationError(f"{name} is {text[:24]!r}; it must be a sequence number of the table")
-    return int(text)
 
 
 def _refuse_undeclared(name: str) -> None:
@@ -355,13 +359,14 @@ class ColumnKeys(Protocol):
         """
         ...
 
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema) -> bytes:
-        """Return the DEK of a column in the file with this AAD prefix, whose footer says this of the column.
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema, sequence_number: int | None) -> bytes:
+        """Return the DEK of a column in the file with this AAD prefix and data sequence number, whose footer says this of the column.
 
         Raises:
             ColumnKeyDeniedError: the KMS does not let this user use the column's master key.
             KeyNotFoundError: the table has no such column key: the column was shredded, or somebody removed the entry.
-            TamperedFileError: it is another column's or file's, or was changed; or the footer says another type than was written.
+            TamperedFileError: it is another column's or file's, or was changed; or the footer says another type than was written; or it is
+                under a former master key, and the file is younger than that.
             AuthenticationError, FormatError: an entry of encryption-keys was changed, or the bytes are no key metadata.
             KmsError: the KMS failed.
         """

@@ -14,7 +14,7 @@ from typing import Final
 from pyiceberg.schema import Schema
 
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, ProtectedColumn, key_id_in, unwrap_dek, wrap_dek
 from tablecrypt.keys.key_ring import KeyRing
@@ -42,10 +42,11 @@ class TableColumnKeys:
         """Return a fresh key for each of these columns in the file with this AAD prefix."""
         return {field_id: self._generated(field_id, aad_prefix) for field_id in field_ids}
 
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema) -> bytes:
-        """Return the DEK of a column in the file with this AAD prefix and this schema of the column."""
-        named = self._policy.master_keys(field_id)
-        key = self._maker.column_key(self._ring, key_id_in(key_metadata), field_id, named)
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema, sequence_number: int | None) -> bytes:
+        """Return the DEK of a column in the file with this AAD prefix, this schema of the column and this data sequence number."""
+        named, key_id = self._policy.master_keys(field_id), key_id_in(key_metadata)
+        self._check_age(field_id, key_id, schema.location, sequence_number)
+        key = self._maker.column_key(self._ring, key_id, field_id, named)
         return unwrap_dek(key, field_id, key_metadata, aad_prefix, schema, self._ring.fields_of)
 
     def check_readable(self, field_ids: Iterable[int]) -> None:
@@ -61,6 +62,28 @@ class TableColumnKeys:
         """Return the key of a column's `hash` mask: HMAC-SHA-256 of a fixed text under the mask key that the table keeps."""
         _, key = self._mask(field_id)
         return Secret(hmac.new(key.reveal(), _MASK_KEY_OF, hashlib.sha256).digest())
+
+    def _check_age(self, field_id: int, key_id: str, location: str, sequence_number: int | None) -> None:
+        """Refuse a file under a former master key that is younger than that: see former_keys.py. Asks no KMS."""
+        now, former = self._policy.columns.get(field_id), self._policy.former.get(field_id)
+        if now is None or former is None or key_id not in self._ring or former.opens(sequence_number):
+            return
+        master_key_id = self._ring.entry(self._ring.entry(key_id).encrypted_by_id or "").encrypted_by_id
+        if master_key_id != former.key_id or master_key_id == now.column_key_id:
+            return
+        column = self._ring.column(field_id)
+        if former.until is None:
+            raise KeyIdChangedError(
+                f"{location}: {column} is under the former master key {former.key_id!r} there, and the table's properties do not say until "
+                f"when that counts: encryption.column.{field_id}.former-until is missing. Restore it, or have somebody with the column's "
+                "key declare the column again (encryption.column-keys)"
+            )
+        raise TamperedFileError(
+            location,
+            f"holds {column} under the former master key {former.key_id!r}, which counts for files up to sequence number {former.until}, "
+            f"and the file has {'none' if sequence_number is None else sequence_number}: somebody who may use that key has made it, or "
+            "an engine that knows nothing of protected columns appended a file from before once more",
+        )
 
     def _generated(self, field_id: int, aad_prefix: bytes) -> ColumnKey:
         key_id, key = self._current(field_id, aad_prefix)

@@ -181,7 +181,7 @@ def reencrypt(
         if not accept_masks:
             protected.refuse_masks(table, plan.files, plan.sequence_numbers, runner)
         protected.check_readable(sorted(moved.locations))
-        protected.open_all(not_among(plan.files, moved.locations))
+        protected.open_all(not_among(plan.files, moved.locations), plan.sequence_numbers)
     found = Reencrypted(
         name_of(table),
         dry_run,
@@ -200,7 +200,7 @@ def reencrypt(
         # The commit loaded the table again, and with it what makes the column keys of the new files.
         protected = ProtectedFiles.among(table, plan.files.values(), runner)
         if protected is not None:
-            protected.open_all(plan.files)
+            protected.open_all(plan.files, plan.sequence_numbers)
     if plan.files:
         found = _carried_out(table, plan, protected, found, data_key_length, branch, runner, progress)
     if protected is not None and not changed:

@@ -112,7 +112,7 @@ def opened_file(
     key_metadata = key_metadata_of(file)
     if file.file_format == FileFormat.PARQUET:
         with io.raw_input(file.file_path).open() as source:
-            twins = None if visible is None else visible.access
+            twins = None if visible is None else visible.access_to(sequence_number)
             parquet = UniformParquetFile(source, key_metadata, file.file_path, dictionary_columns=dictionary_columns, twins=twins)
             yield _masked(parquet, file.file_path, parquet.protected, parquet.masks, visible, sequence_number)
     elif file.file_format == FileFormat.AVRO:

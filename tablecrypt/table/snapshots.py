@@ -115,7 +115,8 @@ class EncryptedProducer(ProducerAdapter):
         self._check_protection(metadata)
         columns = self._column_entries(metadata)
         named = named_column_keys(metadata, self._followed(metadata), self.io)
-        refuse_beside_lost(metadata, named, columns)
+        if self.added_data_files:
+            refuse_beside_lost(metadata, named, columns)
         first_row_id = metadata.next_row_id or 0
         sequence_number = metadata.next_sequence_number()
 

@@ -20,6 +20,7 @@ from tablecrypt.keys.column_keys import Mask
 from tablecrypt_catalog.pins.client import PinFile, Place, refuse_conflict
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.record import Head, Moves, TableVersion
+from tests.support.vectors import VECTORS
 
 PLACE: Place = ("prod", ("db", "t"))
 VERSION_1 = TableVersion(
@@ -154,7 +155,7 @@ def test_pins_are_forgotten_and_renamed(pins: PinFile) -> None:
         b"\xff\xfe",
         b"[]",
         b"{}",
-        b'{"format": 5, "pins": []}',
+        b'{"format": 0, "pins": []}',
         b'{"format": 1, "pins": [{}]}',
         b'{"format": 1, "pins": [], "more": 1}',
         b'{"format": 1}',
@@ -175,6 +176,41 @@ def test_a_file_that_is_no_pin_file_is_an_error_and_stays_as_it_is(pins: PinFile
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("number", [6, 10])
+def test_a_file_of_a_newer_release_is_refused_with_what_to_do_and_stays_as_it_is(pins: PinFile, path: Path, number: int) -> None:
+    remember(pins, VERSION_1)
+    newer = path.read_text().replace('"format": 5', f'"format": {number}').replace('"protected-columns"', '"columns-of-then"')
+    path.write_text(newer)
+    with pytest.raises(FormatError, match=r"pins\.json: a newer release of tablecrypt has written this pin file.*upgrade") as refused:
+        remember(pins, VERSION_1)
+    assert "\n" not in str(refused.value)
+    assert path.read_text() == newer
+
+
+@pytest.mark.parametrize("name", ["format-4", "format-4-without-names"])
+def test_a_stored_file_of_format_4_is_read_and_learns_until_when_former_keys_count(pins: PinFile, path: Path, name: str) -> None:
+    """Files that the package wrote before format 5: the later of them with names and former keys of columns."""
+    path.parent.mkdir()
+    path.write_bytes((VECTORS / "pins" / f"{name}.json").read_bytes())
+    place: Place = ("prod", ("db", "people"))
+    known = pins.recall_all()[place]
+    has_names = name == "format-4"
+    ssn, salary = known.columns[2], known.columns[3]
+    assert ssn == PinnedColumn(
+        2, "pii", Mask("truncate", 3), names=frozenset({"ssn"}) if has_names else None, former_key_id="fin" if has_names else None
+    )
+    assert salary == PinnedColumn(3, "fin", names=frozenset({"salary"}) if has_names else None)
+
+    remember(pins, VERSION_1)
+    assert pins.recall_all()[place] == known
+    seen = replace(known, columns={2: replace(ssn, names=frozenset({"ssn"}), former_key_id="fin", former_until=1), 3: salary})
+    remember(pins, seen, place)
+    assert json.loads(path.read_text())["format"] == 5
+    assert pins.recall_all()[place].columns[2].former_until == 1
+    with pytest.raises(KeyIdChangedError, match="'fin' in files up to sequence number 2 now, which was 1 before"):
+        remember(pins, replace(seen, columns={**seen.columns, 2: replace(seen.columns[2], former_until=2)}), place)
+
+
 @pytest.mark.parametrize(
     "field", ["table-uuid", "encryption.key-id", "last-sequence-number", "metadata-hash", "kek-hashes", "heads", "retired-keks"]
 )
@@ -188,6 +224,7 @@ def test_an_entry_that_lacks_a_field_is_an_error(pins: PinFile, path: Path, fiel
 
 
 def as_format(number: int, path: Path) -> None:
+    """Make a pin file one of an earlier format."""
     newer = ("protected-columns", "folders", "heads", "retired-keks")[: {3: 1, 2: 2, 1: 4}[number]]
     content = json.loads(path.read_text())
     entries = [{name: value for name, value in entry.items() if name not in newer} for entry in content["pins"]]
@@ -208,7 +245,7 @@ def test_a_file_of_before_is_read_and_takes_what_it_lacks_on_trust_at_the_next_s
         remember(pins, replace(VERSION_1, metadata_hash="another"))
     assert json.loads(path.read_text())["format"] == number
     remember(pins, VERSION_1)
-    assert json.loads(path.read_text())["format"] == 4
+    assert json.loads(path.read_text())["format"] == 5
     assert pins.recall_all().get(PLACE) == VERSION_1
     with pytest.raises(MetadataRollbackError, match="main"):
         remember(pins, replace(version(2), heads={"main": Head(9, 0)}))
@@ -420,7 +457,7 @@ def test_names_of_all_alphabets_are_kept_as_they_are(pins: PinFile, path: Path) 
     remember(pins, VERSION_1, place)
     assert pins.recall_all() == {place: VERSION_1}
     assert "größe" in path.read_bytes().decode()
-    assert path.read_text("utf-8").startswith('{\n "format": 4')
+    assert path.read_text("utf-8").startswith('{\n "format": 5')
 
 
 def test_an_edit_is_refused_by_the_tables_name(pins: PinFile) -> None:

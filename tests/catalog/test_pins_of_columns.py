@@ -7,11 +7,20 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, SetPropertiesUpdate
 
 from tablecrypt.errors import FormatError, KeyIdChangedError
 from tablecrypt.keys.column_keys import Mask
-from tablecrypt_catalog.pins.protected_columns import PinnedColumn, changed_columns, columns_from, stored_columns, weaker
+from tablecrypt_catalog.pins.protected_columns import (
+    PinnedColumn,
+    StoredColumn,
+    changed_columns,
+    columns_from,
+    merged_columns,
+    stored_columns,
+    weaker,
+)
 from tablecrypt_catalog.pins.record import Moves, TableVersion, TrustedTable, moves_of
 
 MASKS = st.sampled_from(
@@ -20,12 +29,15 @@ MASKS = st.sampled_from(
 COLUMNS = st.dictionaries(
     st.integers(1, 4),
     st.builds(
-        lambda key, mask, since, names, former: PinnedColumn(1, key, mask, since, names, former if names is not None else None),
+        lambda key, mask, since, names, former, until: PinnedColumn(
+            1, key, mask, since, names, former if names is not None else None, until if names is not None and former else None
+        ),
         st.sampled_from(["pii", "fin"]),
         MASKS,
         st.none() | st.integers(0, 3),
         st.none() | st.frozensets(st.sampled_from(["ssn", "person.email"])),
         st.sampled_from([None, "old", "fin"]),
+        st.none() | st.integers(0, 3),
     ),
 ).map(lambda found: {field_id: replace(column, field_id=field_id) for field_id, column in found.items()})
 
@@ -43,6 +55,8 @@ def test_what_passes_reveals_no_more_than_before(before: dict[int, PinnedColumn]
         assert now[field_id].column_key_id == column.column_key_id
         assert now[field_id].mask in (column.mask, Mask(), Mask("error"))
         assert column.names is None or now[field_id].former_key_id in (None, column.former_key_id)
+        pinned, until = (merged_columns(before, each)[field_id].former_until for each in (before, now))
+        assert until is None or now[field_id].former_key_id is None or pinned is None or until <= pinned
         later = now[field_id].since
         assert later is None or (column.since is not None and later <= column.since)
 
@@ -87,3 +101,13 @@ def test_the_pin_follows_what_passes_and_names_what_does_not() -> None:
 def test_a_stored_column_that_cannot_be_is_an_error(stored: tuple[int, str, str, None]) -> None:
     with pytest.raises(FormatError, match="protected column that cannot be read"):
         columns_from([stored])
+
+
+def test_columns_of_pins_from_before_are_read() -> None:
+    rows = TypeAdapter(list[StoredColumn]).validate_json(
+        '[[2, "pii", "null", 3], [4, "pii", "null", null, ["a"], "old"], [5, "pii", "null", null, ["b"], "old", 7]]'
+    )
+    found = columns_from(rows)
+    assert (found[2].names, found[2].former_key_id, found[2].since) == (None, None, 3)
+    assert (found[4].names, found[4].former_key_id, found[4].former_until) == (frozenset({"a"}), "old", None)
+    assert found[5].former_until == 7

@@ -15,13 +15,22 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from tablecrypt import maintenance as m
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyNotFoundError
 from tablecrypt.keys.column_entries import ENTRY_PREFIX, GONE_PREFIX
+from tablecrypt.spark.sql.planner import LoadedTable
+from tablecrypt.spark.sql.staging import StagedTable
+from tablecrypt.spark.sql.writes.portable import with_column_keys
+from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.table.replacement import stage_replacement
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.transaction import EncryptedTransaction
+from tablecrypt.table.write import write_data_files
 from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
 from tests.support.edited_metadata import edited, read_metadata
 from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, TABLE_KEY, Clients, clients, protected_table
 from tests.support.restricting_server import RestrictingServer
 from tests.support.tables import metadata_of
 
+ONE_COLUMN: Final = {"encryption.column-keys": f"{COLUMN_KEY}: ssn"}
 HASHED: Final = {"encryption.column-mask.ssn": "hash"}
 
 
@@ -147,6 +156,41 @@ def test_shredding_destroys_the_copy_everywhere_and_nothing_brings_the_key_back(
     with revived.transaction() as transaction:
         transaction.set_properties({"owner": "payroll"})
     assert gone.isdisjoint(own_entries(revived) | copies(revived))
+
+
+def test_a_key_that_a_declaration_has_made_since_a_key_was_lost_is_none_to_write_under(both: Clients) -> None:
+    table = protected_table(both.payroll, **ONE_COLUMN)
+    table.append(people(0))
+    before = own_entries(table)
+    lost = without_copies(clean(table))
+    with lost.transaction() as transaction:
+        transaction.set_properties({"encryption.column-mask.ssn": "truncate(2)"})
+    assert metadata_of(lost).key_ring.column_keys
+    for _ in range(2):
+        with pytest.raises(KeyNotFoundError, match=r"column key .* of column 'ssn'.*no new key is made beside it.*rescue"):
+            lost.append(people(3))
+        # Its manifest list names the lost key still, and the new one not yet.
+        lost.delete("id = 0")
+    assert set(m.rescue(lost).keys) >= before
+    lost.append(people(3))
+    assert ssns(lost) == {each: f"ssn-{each}" for each in range(1, 6)}
+
+
+def test_a_table_that_spark_replaces_gets_no_new_key_beside_one_that_is_gone(both: Clients) -> None:
+    table = protected_table(both.payroll, **ONE_COLUMN)
+    table.append(people(0))
+    lost = without_copies(clean(table))
+    transaction = cast("EncryptedTransaction", lost.transaction())
+    stage_replacement(transaction, lost.schema(), lost.spec(), {})
+    located = LocatedTable(both.payroll, "db.people", lost)
+    staged = StagedTable(transaction, replaces=True)
+    keyed = with_column_keys(LoadedTable(located, "prod", "main", None, True, staged), write_only=False)
+    writing = keyed.loaded.located.table
+    staged.keep(write_data_files(metadata_of(writing), people(3), cast("TableFileIO", lost.io), cast("TableFileIO", lost.io).manager), {})
+    with pytest.raises(KeyNotFoundError, match="no new key is made beside it"):
+        staged.commit()
+    m.rescue(lost)
+    assert ssns(lost) == {each: f"ssn-{each}" for each in range(3)}
 
 
 def test_no_new_key_is_made_beside_one_that_is_gone(both: Clients) -> None:

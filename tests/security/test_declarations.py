@@ -128,7 +128,7 @@ BY_HAND: Mapping[str, tuple[Properties, tuple[str, ...], str]] = {
     "a mask that shows values": ({f"{PREFIX}.mask": "truncate(64)"}, (), rf"masked by null.*truncate\(64\).*{PREFIX}.mask"),
     "no protection": ({f"{PREFIX}.former-key-id": COLUMN_KEY}, (f"{PREFIX}.key-id", f"{PREFIX}.mask"), f"do not protect.*{PREFIX}.key-id"),
     "another master key": (
-        {f"{PREFIX}.key-id": OTHER_COLUMN_KEY, f"{PREFIX}.former-key-id": COLUMN_KEY},
+        {f"{PREFIX}.key-id": OTHER_COLUMN_KEY, f"{PREFIX}.former-key-id": COLUMN_KEY, f"{PREFIX}.former-until": "9"},
         (),
         f"was under master key 'pii'.*'fin'.*{PREFIX}.key-id",
     ),
@@ -206,7 +206,9 @@ def test_the_clerk_takes_no_column_by_a_declaration_under_his_own_key(both: Clie
     commit_by_hand(
         both.clerk,
         *(AddEncryptionKeyUpdate(key=each) for each in (kek, column_key, entry)),
-        SetPropertiesUpdate(updates={f"{PREFIX}.key-id": OTHER_COLUMN_KEY, f"{PREFIX}.former-key-id": COLUMN_KEY}),
+        SetPropertiesUpdate(
+            updates={f"{PREFIX}.key-id": OTHER_COLUMN_KEY, f"{PREFIX}.former-key-id": COLUMN_KEY, f"{PREFIX}.former-until": "9"}
+        ),
     )
     refuses_everything(both, "was under master key 'pii'.*'fin'")
 

@@ -8,17 +8,18 @@ A check begins before the catalog is asked, so that what others commit meanwhile
 
 Without encryption.pins all of this does nothing. The file:
 
-    {"format": 4,
+    {"format": 5,
      "pins": [{"catalog": "prod", "identifier": ["db", "orders"],
                "table-uuid": "…", "encryption.key-id": "…", "encryption.data-key-length": 16,
                "metadata-location": "…", "metadata-hash": "…" or null, "last-sequence-number": 7, "kek-hashes": ["…"],
                "heads": {"main": [<snapshot id>, <sequence number>], …}, "retired-keks": ["…"],
                "folders": ["<location>", "<write.data.path>", …],
-               "protected-columns": [[<field id>, "<master key>", "<mask>", <since> or null], …]}, …]}
+               "protected-columns": [<see protected_columns.py>, …]}, …]}
 
-Pins are in the order in which their tables were first seen. Format 3 had no protected columns, format 2 no folders either; format 1 had no
-heads and retired-keks either, and another order. Such a file is read, takes what it lacks of the next version that is seen on trust, and is
-written in format 4. There an empty list of folders says that they are not known yet.
+Pins are in the order in which their tables were first seen. Format 4 did not say until when former master keys of columns count; format 3
+had no protected columns, format 2 no folders either; format 1 had no heads and retired-keks either, and another order. Such a file is read,
+takes what it lacks of the next version that is seen on trust, and is written in format 5. There an empty list of folders says that they are
+not known yet. A file of a later format is refused.
 The file has mode 0600 and is replaced as a whole, so a reader needs no lock. A writer holds an exclusive lock on `<file>.lock` from
 reading the old content to replacing it; waiting for it longer than 10 seconds is an error. A file that cannot be understood is an
 error, never an empty set of pins. The pins are as trustworthy as the file: keep it where those against whom they help cannot write.
@@ -30,6 +31,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -266,13 +268,15 @@ class _Content3(BaseModel):
 class _Content(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    format: Literal[4]
+    # The rows of protected columns say themselves what they lack.
+    format: Literal[4, 5]
     pins: list[_Entry]
 
 
 _CONTENT: Final[TypeAdapter[_Content1 | _Content2 | _Content3 | _Content]] = TypeAdapter(
     Annotated[_Content1 | _Content2 | _Content3 | _Content, Field(discriminator="format")]
 )
+_LATER_FORMAT: Final = re.compile(rb'\s*\{\s*"format"\s*:\s*(?:[6-9]|[1-9][0-9]{1,8})\s*,')
 
 
 def _first_of(error: ValidationError) -> str:
@@ -380,6 +384,11 @@ class PinFile:
             return {}
         except OSError as error:
             raise ConfigurationError(f"the pin file {self.path} cannot be read: {error.strerror}") from error
+        if _LATER_FORMAT.match(content) is not None:
+            raise FormatError(
+                f"{self.path}: a newer release of tablecrypt has written this pin file, in a format that this one does not read: upgrade "
+                "tablecrypt here too, or give this client a pin file of its own"
+            )
         try:
             entries = _CONTENT.validate_json(content).pins
         except ValidationError as error:
@@ -390,7 +399,7 @@ class PinFile:
         return {entry.place: entry.pin for entry in entries}
 
     def _write(self, pins: Mapping[Place, TableVersion]) -> None:
-        content = _Content(format=4, pins=[_Entry.of(place, pin) for place, pin in pins.items()])
+        content = _Content(format=5, pins=[_Entry.of(place, pin) for place, pin in pins.items()])
         with atomic_file(self.path, durable=True) as file:
             file.write(json.dumps(content.model_dump(by_alias=True), indent=1, ensure_ascii=False).encode())
 

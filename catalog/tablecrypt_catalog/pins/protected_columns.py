@@ -2,23 +2,26 @@
 
 Properties and `encryption-keys` are plaintext metadata, and a catalog can remove both. What manifest lists say of protected columns reveals
 that, but a commit by Iceberg Java writes lists that say nothing. A pin keeps, by field id, the master key, the mask, `since`, the names
-that the column has or had, and the former master key under which files may hold it:
+that the column has or had, and the former master key under which files may hold it, with the sequence number until which it counts:
 
     change of another client                              why it is refused, or not
     a column is protected no more                         refused: new files would hold it under the table's key
     another master key                                    refused: whoever may use that key would read new files
     another mask that files store                         refused: truncate(64) shows most texts to everybody
     a later `since`, or one where there was none          refused: files without the protection would be accepted
-    a former master key that was not there                refused: whoever may use that key could forge values
+    a former master key that was not there, or a later    refused: whoever may use that key could forge values
+    `former-until` of one that was
     another column has a name of a protected one          refused, whoever did it: rows that are written by that name would hold it in the
     and is not protected under the same key               clear. The names that a pin knows never become fewer, whatever metadata says
     a column more, the mask `null` or `error`, `since`    accepted: they reveal nothing more
-    smaller or gone, a former key gone, a name more
+    or `former-until` smaller or gone, a former key gone,
+    a name more
 
-    stored as    [[field id, master key, mask, since or null, [name, …], former master key or null], …] by ascending field id, in JSON;
-                 names as `names.folded` compares them
+    stored as    [[field id, master key, mask, since or null, [name, …], former master key or null, `former-until` or null], …] by ascending
+                 field id, in JSON; names as `names.folded` compares them
 
-Earlier releases stored the first four. What such a pin lacks is trusted the next time that the table is loaded.
+Pins of before have the first four or six. What such a pin lacks is trusted the next time that the table is loaded. A `former-until` that goes
+stays pinned as long as its key: without it nobody opens files under that key, and it comes back no later.
 """
 
 from __future__ import annotations
@@ -32,9 +35,14 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.table.protection.names import Leaves, keys_of_leaves, names_of_protected, taken_names
 
-StoredColumn = tuple[int, str, str, int | None, list[str], str | None] | tuple[int, str, str, int | None]
+StoredColumn = (
+    tuple[int, str, str, int | None, list[str], str | None, int | None]
+    | tuple[int, str, str, int | None, list[str], str | None]
+    | tuple[int, str, str, int | None]
+)
 
 
 @dataclass(frozen=True)
@@ -44,15 +52,20 @@ class PinnedColumn(ProtectedColumn):
     Attributes:
         names: that it has or had, as compared; None in pins of before: not known.
         former_key_id: the master key under which older files may hold it.
+        former_until: up to which data sequence number; None in pins of before: not known.
     """
 
     names: frozenset[str] | None = None
     former_key_id: str | None = None
+    former_until: int | None = None
 
-    def with_names_of(self, before: ProtectedColumn | None) -> PinnedColumn:
-        """Return it with the names that it had in a pin before, too."""
-        known = before.names if isinstance(before, PinnedColumn) else None
-        return replace(self, names=(self.names or frozenset()) | known) if known else self
+    def following(self, before: PinnedColumn | None) -> PinnedColumn:
+        """Return it with what a pin before knew and metadata no longer says: further names, and until when the former key counts."""
+        if before is None:
+            return self
+        names = self.names if before.names is None else (self.names or frozenset()) | before.names
+        is_silent = self.former_until is None and self.former_key_id == before.former_key_id
+        return replace(self, names=names, former_until=before.former_until if is_silent else self.former_until)
 
 
 def columns_of(metadata: TableMetadata) -> Mapping[int, PinnedColumn]:
@@ -73,11 +86,13 @@ def columns_of(metadata: TableMetadata) -> Mapping[int, PinnedColumn]:
     lost = {(field_id, owned) for _, owned, field_id in taken_names(names, policy, keys_of_leaves(policy, metadata.schema()))}
     names = {field_id: frozenset(name for name in known if (field_id, name) not in lost) for field_id, known in names.items()}
     return {
-        field_id: PinnedColumn(
-            field_id, each.column_key_id, each.mask, each.since, names.get(field_id, frozenset()), policy.former.get(field_id)
-        )
-        for field_id, each in policy.columns.items()
+        field_id: _pinned(each, policy.former.get(field_id), names.get(field_id, frozenset())) for field_id, each in policy.columns.items()
     }
+
+
+def _pinned(column: ProtectedColumn, former: FormerKey | None, names: frozenset[str]) -> PinnedColumn:
+    key_id, until = (None, None) if former is None else (former.key_id, former.until)
+    return PinnedColumn(column.field_id, column.column_key_id, column.mask, column.since, names, key_id, until)
 
 
 def leaves_of(metadata: TableMetadata) -> Leaves:
@@ -97,7 +112,7 @@ def stored_columns(columns: Mapping[int, PinnedColumn]) -> list[StoredColumn]:
 def _stored(column: PinnedColumn) -> StoredColumn:
     row = (column.field_id, column.column_key_id, str(column.mask), column.since)
     # As the release before stored it: the next time that the table is loaded completes it.
-    return row if column.names is None else (*row, sorted(column.names), column.former_key_id)
+    return row if column.names is None else (*row, sorted(column.names), column.former_key_id, column.former_until)
 
 
 def columns_from(stored: Iterable[StoredColumn]) -> dict[int, PinnedColumn]:
@@ -117,13 +132,16 @@ def _read(row: StoredColumn) -> PinnedColumn:
     if len(row) == 4:
         field_id, key_id, mask, since = row
         return PinnedColumn(field_id, key_id, Mask.parse(mask), since)
-    field_id, key_id, mask, since, names, former = row
-    return PinnedColumn(field_id, key_id, Mask.parse(mask), since, frozenset(names), former)
+    if len(row) == 6:
+        field_id, key_id, mask, since, names, former = row
+        return PinnedColumn(field_id, key_id, Mask.parse(mask), since, frozenset(names), former)
+    field_id, key_id, mask, since, names, former, until = row
+    return PinnedColumn(field_id, key_id, Mask.parse(mask), since, frozenset(names), former, until)
 
 
 def merged_columns(before: Mapping[int, PinnedColumn], now: Mapping[int, PinnedColumn]) -> Mapping[int, PinnedColumn]:
-    """Return what a pin keeps after a version that was accepted: its columns, with the names that the pin knew."""
-    return {field_id: each.with_names_of(before.get(field_id)) for field_id, each in now.items()}
+    """Return what a pin keeps after a version that was accepted: its columns, with what the pin knew of them beside."""
+    return {field_id: each.following(before.get(field_id)) for field_id, each in now.items()}
 
 
 def changed_columns(updates: Iterable[IcebergBaseModel]) -> frozenset[int]:
@@ -172,6 +190,8 @@ def _weaker(before: PinnedColumn, now: PinnedColumn | None) -> str | None:
         return f"may be unprotected in files up to sequence number {now.since} now, which was {before.since or 'not so'} before"
     if before.names is not None and now.former_key_id not in (None, before.former_key_id):
         return f"may be under {now.former_key_id!r} in older files now, which was {before.former_key_id or 'not so'} before"
+    if before.former_until is not None and now.former_until is not None and before.former_until < now.former_until:
+        return f"may be under {now.former_key_id!r} in files up to sequence number {now.former_until} now, which was {before.former_until} before"
     return None
 
 

@@ -263,7 +263,7 @@ def _columns(schema: Schema, policy: ColumnPolicy) -> Iterator[DescribedColumn]:
 
 
 def _column(column: NestedField, name: str, policy: ColumnPolicy) -> Iterator[DescribedColumn]:
-    protected = policy.columns.get(column.field_id)
+    protected, former = policy.columns.get(column.field_id), policy.former.get(column.field_id)
     yield DescribedColumn(
         column.field_id,
         name,
@@ -272,7 +272,7 @@ def _column(column: NestedField, name: str, policy: ColumnPolicy) -> Iterator[De
         column.doc,
         None if protected is None else protected.column_key_id,
         None if protected is None else str(protected.mask),
-        policy.former.get(column.field_id),
+        None if former is None else former.key_id,
     )
     for below in _fields(column.field_type):
         yield from _column(below, f"{name}.{below.name}", policy)

@@ -92,7 +92,7 @@ def _columns_by_key(table: Table | None) -> dict[str, str]:
     metadata = table.metadata
     policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
     named = [(each.column_key_id, each.field_id) for each in policy.columns.values()]
-    named += [(key_id, field_id) for field_id, key_id in policy.former.items()]
+    named += [(former.key_id, field_id) for field_id, former in policy.former.items()]
     found: dict[str, list[str]] = {kek.encrypted_by_id: [] for kek in metadata.key_ring.column_keks if kek.encrypted_by_id}
     for key_id, field_id in named:
         found.setdefault(key_id, []).append(schema.find_column_name(field_id) or f"{field_id}, which was dropped")

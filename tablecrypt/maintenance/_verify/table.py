@@ -181,7 +181,8 @@ class _Run:
             content = {
                 file.location: key for file, key in keyed if file.file_format == FileFormat.PARQUET.value and not file.kind.is_metadata
             }
-            self._twins = twins_to_verify(self._table, content, runner)
+            numbers = {file.location: file.sequence_number for file in files}
+            self._twins = twins_to_verify(self._table, content, numbers, runner)
         total, done = sum(file.length or 0 for file, _ in keyed), 0
         for index, looked in runner.run(self._table, look_at_file, [self._work(file, key) for file, key in keyed]):
             file, key = keyed[index]

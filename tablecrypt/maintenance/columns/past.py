@@ -3,7 +3,7 @@
     encryption.column.<id>.since            files up to this sequence number lack the twin
         forgotten when every data file of every snapshot has one: from then on a file without a twin is refused
     encryption.column.<id>.former-key-id    files hold the column under this master key, which is not the column's now
-        forgotten when no data file of any snapshot does; the column keys under that master key go in the same commit, with their KEKs
+        forgotten, with former-until, when no data file of any snapshot does; the column keys under that master key go in the same commit, with their KEKs
 
 Of every file the footer is read. If one cannot be, or is no encrypted Parquet file, everything stays remembered. A manifest list that says
 that a column was protected keeps its former master key too: a snapshot that follows it is refused without.
@@ -75,7 +75,11 @@ def _forgotten(table: EncryptedTable, runner: Runner) -> _Forgotten:
     since = {field_id for field_id, column in current.columns.items() if column.since is not None}
     since = since.intersection(*(found.protected for found in footers))
     former = dict(_unused_keys(table, metadata, footers))
-    properties = (*(f"{COLUMN_PREFIX}{each}.since" for each in sorted(since)), *(f"{COLUMN_PREFIX}{each}.former-key-id" for each in former))
+    names = (
+        *(f"{each}.since" for each in sorted(since)),
+        *(f"{each}.{name}" for each in former for name in ("former-key-id", "former-until")),
+    )
+    properties = tuple(name for name in (f"{COLUMN_PREFIX}{each}" for each in names) if name in metadata.properties)
     column_keys = [entry for entries in former.values() for entry in entries]
     return _Forgotten(properties, _with_keks(metadata.key_ring, column_keys))
 
@@ -97,8 +101,8 @@ def _unused_keys(
     policy, ring = ColumnPolicy.from_properties(metadata.properties), metadata.key_ring
     used = {key_id_in(stored) for found in footers for _, stored in found.keys if stored}
     with_twins = frozenset[int]().union(*(found.protected for found in footers)) | _named_by_lists(table, metadata)
-    for field_id, master_key_id in sorted(policy.former.items()):
-        entries = [entry for entry in ring.column_keys if entry.field_id == field_id and _master_key(ring, entry) == master_key_id]
+    for field_id, former in sorted(policy.former.items()):
+        entries = [entry for entry in ring.column_keys if entry.field_id == field_id and _master_key(ring, entry) == former.key_id]
         is_needed = any(entry.key_id in used for entry in entries) or (field_id not in policy.columns and field_id in with_twins)
         if not is_needed:
             yield field_id, entries

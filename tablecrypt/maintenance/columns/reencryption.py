@@ -136,8 +136,12 @@ class ProtectedFiles:
         wanted = twins | self.policy.columns.keys()
         self._keys.check_readable(field_id for field_id in sorted(wanted) if schema.find_column_name(field_id) is not None)
 
-    def open_all(self, files: Mapping[str, DataFile]) -> None:
+    def open_all(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
         """Open the twins of files, and make sure that new ones can be made.
+
+        Args:
+            files: by location.
+            sequence_numbers: data sequence numbers, by location.
 
         Raises:
             ColumnKeyDeniedError: a file is not in line, and this user may not use a key that changing it takes.
@@ -149,7 +153,7 @@ class ProtectedFiles:
             if found is None:
                 continue
             prefix = key_metadata_of(file).aad_prefix
-            self._opened[location] = opened = self._open(found, prefix)
+            self._opened[location] = opened = self._open(found, prefix, sequence_numbers.get(location))
             if opened.deks is not None:
                 wanted |= self._wanted(found)
             else:
@@ -207,9 +211,13 @@ class ProtectedFiles:
     def _wanted(self, found: StoredTwins) -> set[int]:
         return self.policy.columns.keys() & found.columns
 
-    def _open(self, found: StoredTwins, aad_prefix: bytes) -> _Opened:
+    def _open(self, found: StoredTwins, aad_prefix: bytes, sequence_number: int | None) -> _Opened:
         try:
-            opened = (self._keys.unwrap(field_id, stored, aad_prefix, found.schemas[field_id]) for field_id, stored in found.keys if stored)
+            opened = (
+                self._keys.unwrap(field_id, stored, aad_prefix, found.schemas[field_id], sequence_number)
+                for field_id, stored in found.keys
+                if stored
+            )
             return _Opened(tuple(map(Secret, opened)))
         except ColumnKeyDeniedError:
             if is_in_line(found, self.policy):

@@ -57,12 +57,15 @@ class TwinKeys:
     mismatches: Mapping[int, MasterKeyMismatchError] = field(default_factory=dict)
 
 
-def twins_to_verify(table: EncryptedTable, files: Mapping[str, StandardKeyMetadata], runner: Runner) -> dict[str, TwinKeys]:
+def twins_to_verify(
+    table: EncryptedTable, files: Mapping[str, StandardKeyMetadata], sequence_numbers: Mapping[str, int | None], runner: Runner
+) -> dict[str, TwinKeys]:
     """Return what can be checked of the twins of Parquet data files, by location; nothing for a table without protected columns.
 
     Args:
         table: the files are its.
         files: their key metadata, by location.
+        sequence_numbers: their data sequence numbers, by location.
         runner: looks at footers.
 
     Raises:
@@ -79,7 +82,7 @@ def twins_to_verify(table: EncryptedTable, files: Mapping[str, StandardKeyMetada
     found: dict[str, TwinKeys] = {}
     for index, done in runner.run(table, look_at_footer, works):
         location = works[index].work.location
-        found[location] = _opened(keys, done.result, files[location].aad_prefix)
+        found[location] = _opened(keys, done.result, files[location].aad_prefix, sequence_numbers.get(location))
     _raise_if_no_key_opens(table, list(found.values()))
     return found
 
@@ -105,8 +108,8 @@ def look_at_footer(io: EncryptingFileIO, work: FooterWork, keys: tuple[StandardK
         return FileDone("is missing")
 
 
-def twin_keys(table: EncryptedTable, key_metadata: StandardKeyMetadata, location: str) -> TwinKey | None:
-    """Return what opens the twins of the file at a location as they are met; None for a table without protected columns.
+def twin_keys(table: EncryptedTable, key_metadata: StandardKeyMetadata, location: str, sequence_number: int | None) -> TwinKey | None:
+    """Return what opens the twins of the file at a location, with this data sequence number, as they are met; None for a table without protected columns.
 
     It raises ColumnKeyDeniedError or KeyNotFoundError for a key that cannot be had.
     """
@@ -123,7 +126,7 @@ def twin_keys(table: EncryptedTable, key_metadata: StandardKeyMetadata, location
             raise FormatError(f"column {'.'.join(path)} is encrypted with a key of its own, and is no protected column")
         if field_id not in schemas:
             schemas.update(look_at_twins(table_io(table), work, (key_metadata,)).result.schemas)
-        return Secret(keys.unwrap(field_id, stored, key_metadata.aad_prefix, schemas[field_id]))
+        return Secret(keys.unwrap(field_id, stored, key_metadata.aad_prefix, schemas[field_id], sequence_number))
 
     return twin_key
 
@@ -135,7 +138,7 @@ def unchecked_columns(table: EncryptedTable, files: Iterable[TwinKeys]) -> dict[
     return {schema.find_column_name(field_id) or str(field_id): count for field_id, count in sorted(counted.items())}
 
 
-def _opened(keys: ColumnKeys, look: StoredTwins | str, aad_prefix: bytes) -> TwinKeys:
+def _opened(keys: ColumnKeys, look: StoredTwins | str, aad_prefix: bytes, sequence_number: int | None) -> TwinKeys:
     if isinstance(look, str):
         return TwinKeys({}, problems=(look,))
     opened: dict[tuple[int, bytes], Secret] = {}
@@ -145,7 +148,8 @@ def _opened(keys: ColumnKeys, look: StoredTwins | str, aad_prefix: bytes) -> Twi
     for field_id, stored in look.keys:
         try:
             if stored:
-                opened[field_id, stored] = Secret(keys.unwrap(field_id, stored, aad_prefix, look.schemas[field_id]))
+                dek = keys.unwrap(field_id, stored, aad_prefix, look.schemas[field_id], sequence_number)
+                opened[field_id, stored] = Secret(dek)
         except (ColumnKeyDeniedError, KeyNotFoundError):
             hidden.add(field_id)
         except (AuthenticationError, FormatError, KeyIdChangedError) as error:

@@ -28,7 +28,6 @@ from tablecrypt.maintenance._tables import checked_filter
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind
 from tablecrypt.setting_kinds import one_of, truth, whole_number
-from tablecrypt.spark.protected_columns import ensure_column_keys
 from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns, moment_of
 from tablecrypt.table.replace_files import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
 from tablecrypt.table.table import EncryptedTable

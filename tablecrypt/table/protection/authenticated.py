@@ -18,14 +18,14 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.keys.column_declarations import FORMER, KEY, MASK, PROTECTION, SINCE, ColumnDeclaration, Declarations, weakened
+from tablecrypt.keys.column_declarations import FORMER, KEY, MASK, PROTECTION, SINCE, UNTIL, ColumnDeclaration, Declarations, weakened
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table_files import TableFileIO
 
-_PROPERTY_OF: Final = {PROTECTION: "key-id", KEY: "key-id", MASK: "mask", SINCE: "since", FORMER: "former-key-id"}
+_PROPERTY_OF: Final = {PROTECTION: "key-id", KEY: "key-id", MASK: "mask", SINCE: "since", FORMER: "former-key-id", UNTIL: "former-until"}
 
 
 def check_declared(metadata: TableMetadata, io: EncryptingFileIO, field_ids: Iterable[int] | None = None, *, writing: bool) -> None:

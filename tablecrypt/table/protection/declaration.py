@@ -10,7 +10,7 @@
     remove encryption.column-mask.x   x is masked by null
 
 A master key's id may hold colons: the last one of a group ends it. Removing protection leaves `encryption.column.<id>.former-key-id`, by
-which files from before are still read; `reencrypt` removes it once no snapshot has such a file, with the column keys that opened these. A
+which files from before are still read (keys/former_keys.py says which); `reencrypt` removes it once no snapshot has such a file, with the column keys that opened these. A
 column that was dropped keeps its protection for the snapshots that have it.
 
 New files follow the properties of the moment that they are committed in (written_under.py); files from before do not change. What a
@@ -36,6 +36,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, column_shown, with_sentence
 from tablecrypt.keys.column_entries import is_kept_by_commits
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.new_blobs import wrap_unopened
 from tablecrypt.table.protection.guard import GUARD, METRICS_PREFIX, guard_properties, is_guarded
@@ -232,12 +233,15 @@ def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, sin
     if DECLARED_KEYS in given or tagged:
         for field_id, column in earlier.columns.items():
             if schema.find_column_name(field_id) is not None and named.get(field_id) != column.column_key_id:
-                _keep_former(former, field_id, column.column_key_id, named.get(field_id), schema)
+                _keep_former(former, field_id, FormerKey(column.column_key_id, since or 0), named.get(field_id), schema)
                 del columns[field_id]
         for field_id, key_id in named.items():
             columns.setdefault(field_id, ProtectedColumn(field_id, key_id, _mask_of(earlier, field_id), _since(earlier, field_id, since)))
-            if former.get(field_id) == key_id:
+            if (before := former.get(field_id)) is not None and before.key_id == key_id:
                 del former[field_id]
+            elif before is not None and field_id not in earlier.columns:
+                # While it was not protected, nobody refused files of writers who had begun before.
+                former[field_id] = replace(before, until=since or 0)
     for name, value in given.items():
         if name.startswith(DECLARED_MASK_PREFIX):
             field_id = _field(schema, name.removeprefix(DECLARED_MASK_PREFIX))
@@ -267,15 +271,15 @@ def _since(earlier: ColumnPolicy, field_id: int, now: int | None) -> int | None:
     return now if known is None else known.since
 
 
-def _keep_former(former: dict[int, str], field_id: int, key_id: str, new: str | None, schema: Schema) -> None:
-    if former.get(field_id, key_id) not in (key_id, new):
+def _keep_former(former: dict[int, FormerKey], field_id: int, key: FormerKey, new: str | None, schema: Schema) -> None:
+    if former.get(field_id, key).key_id not in (key.key_id, new):
         column = column_shown(field_id, schema.find_column_name(field_id))
         raise ConfigurationError(
-            f"files hold {column} under the master keys {former[field_id]!r} and {key_id!r} "
+            f"files hold {column} under the master keys {former[field_id].key_id!r} and {key.key_id!r} "
             "already, and a third is one too many: "
             "reencrypt the table and shred the snapshots with the old files first. The next reencrypt forgets the first master key then"
         )
-    former[field_id] = key_id
+    former[field_id] = key
 
 
 def _field(schema: Schema, name: str) -> int:
@@ -296,7 +300,7 @@ def _refuse_by_id(given: Iterable[str], of: str) -> None:
             raise ConfigurationError(
                 f"{name} cannot be set or removed by hand for {of}: commits keep it with the entry of encryption-keys that it is about"
             )
-        if name.endswith(".former-key-id"):
+        if name.endswith((".former-key-id", ".former-until")):
             raise ConfigurationError(
                 f"{name} cannot be set or removed by hand for {of}: it opens files from before a change. reencrypt removes it once no "
                 "snapshot has such a file"

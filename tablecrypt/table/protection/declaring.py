@@ -39,6 +39,7 @@ from tablecrypt.keys.column_declarations import (
     MASK,
     PROTECTION,
     SINCE,
+    UNTIL,
     ColumnDeclaration,
     Declarations,
     opened,
@@ -215,7 +216,9 @@ class _Change:
     def allowed(self) -> set[str]:
         """In which respects the user has said himself what is to be."""
         names = {f"{DECLARED_MASK_PREFIX}{name}" for name in self.names}
-        return ({MASK} if names & self.given else set()) | ({KEY, PROTECTION, SINCE, FORMER} if DECLARED_KEYS in self.given else set())
+        return ({MASK} if names & self.given else set()) | (
+            {KEY, PROTECTION, SINCE, FORMER, UNTIL} if DECLARED_KEYS in self.given else set()
+        )
 
     def entries(self, ring: KeyRing) -> DeclarationChanges:
         """Return the new declarations, one under each master key that the column is or was under, and the ids of those that go."""
@@ -257,18 +260,30 @@ class _Change:
         new, prefix = self.new, f"{COLUMN_PREFIX}{self.new.field_id}"
         restored: dict[str, str | None] = {}
         if FORMER in wrong:
-            new, restored[f"{prefix}.former-key-id"] = replace(new, former={}), None
+            new = replace(new, former={})
+            names = (f"{prefix}.former-key-id", f"{prefix}.former-until")
+            restored |= {name: None for name in names if name in self.after.properties}
+        until = self._ends(new, is_changed=UNTIL in wrong)
+        if until != new.former:
+            new = replace(new, former=until)
+            restored |= {f"{prefix}.former-until": str(each) for each in until.values()}
         if SINCE in wrong and new.column is not None:
             since = min((each.column.since for each in self._known if each.column and each.column.since is not None), default=None)
             new = replace(new, column=replace(new.column, since=since))
             restored[f"{prefix}.since"] = None if since is None else str(since)
         return new, restored
 
+    def _ends(self, new: ColumnDeclaration, *, is_changed: bool) -> dict[str, int]:
+        """Return until when former master keys count: as the properties say, unless somebody else has changed that, or they do not."""
+        ends: dict[str, int] = {}
+        for key_id, stated in new.former.items():
+            known = [until for each in self._known if (until := each.former.get(key_id)) is not None]
+            ends[key_id] = min(known, default=self.after.last_sequence_number) if is_changed or stated is None else stated
+        return ends
+
     def _declaration(self, new: ColumnDeclaration) -> ColumnDeclaration:
-        until = {key_id: until for each in self._known for key_id, until in each.former.items()}
         return replace(
             new,
-            former={key_id: until.get(key_id, self.after.last_sequence_number) for key_id in new.former},
             names=tuple(sorted({*self.names, *(name for each in self._known for name in each.names)})),
             revision=1 + max((each.revision for each in self._known), default=0),
         )

@@ -98,6 +98,8 @@ def lost_column_keys(metadata: EncryptedTableMetadata, named: Iterable[tuple[int
 def refuse_beside_lost(metadata: EncryptedTableMetadata, named: Iterable[tuple[int, str]], new: Iterable[EncryptedKey]) -> None:
     """Refuse a new key of a column of which another is lost.
 
+    New is also a key that the table has and that list does not name: a declaration, or a statement that replaces the table, has made it.
+
     Args:
         metadata: what the commit is based on.
         named: the keys that the manifest list before names.
@@ -106,9 +108,10 @@ def refuse_beside_lost(metadata: EncryptedTableMetadata, named: Iterable[tuple[i
     Raises:
         KeyNotFoundError: one of them is of such a column.
     """
-    lost = lost_column_keys(metadata, named)
-    for entry in new:
-        if entry.is_column_key and entry.field_id in lost:
+    known = frozenset(named)
+    lost = lost_column_keys(metadata, known)
+    for entry in (*new, *metadata.key_ring.column_keys):
+        if entry.is_column_key and entry.field_id in lost and (entry.field_id, entry.key_id) not in known:
             column = metadata.key_ring.column(entry.field_id)
             raise KeyNotFoundError(
                 f"column key {lost[entry.field_id][0]} of {column}, under which files were written, is gone from the table, and nobody "
@@ -119,7 +122,12 @@ def refuse_beside_lost(metadata: EncryptedTableMetadata, named: Iterable[tuple[i
 def still_named(
     metadata: EncryptedTableMetadata, named: Iterable[tuple[int, str]], new: Iterable[EncryptedKey]
 ) -> frozenset[tuple[int, str]]:
-    """Return the keys that the next manifest list names: those of the table, those that come with it, and those that are lost."""
-    lost = lost_column_keys(metadata, named)
-    present = ((entry.field_id, entry.key_id) for entry in (*metadata.key_ring.column_keys, *new) if entry.is_column_key)
+    """Return the keys that the next manifest list names: those of the table, those that come with it, and those that are lost.
+
+    As long as a key of a column is lost, none that was made since is named beside it: see `refuse_beside_lost`.
+    """
+    known = frozenset(named)
+    lost = lost_column_keys(metadata, known)
+    entries = (entry for entry in (*metadata.key_ring.column_keys, *new) if entry.is_column_key)
+    present = ((entry.field_id, entry.key_id) for entry in entries if entry.field_id not in lost or (entry.field_id, entry.key_id) in known)
     return frozenset((*present, *((field_id, key_id) for field_id, key_ids in lost.items() for key_id in key_ids)))

@@ -11,8 +11,9 @@ The rules, held for every commit:
     3. A name that a protected column has or had belongs to it: see names.py.
     4. What the manifest list of the snapshot before says was protected is protected, or was declared otherwise since. The list is encrypted
        and authenticated, properties and `encryption-keys` are neither: whoever removes both cannot remove this. Each list says so anew.
-    5. A column that becomes protected says by `since` that all snapshots so far may have files without it. A declaration that was staged
-       before another writer's commit does not: readers would refuse that writer's rows.
+    5. A column that becomes protected says by `since` that all snapshots so far may have files without it, and one that comes under
+       another master key by `former-until` that they may have files under the former. A declaration that was staged before another
+       writer's commit does not: readers would refuse that writer's rows.
     6. Pages, row groups and files are not set to few rows: sizes.py.
     7. A column is not under the table's own master key, and its mask fits its type.
 
@@ -30,7 +31,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError
-from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, is_from_before
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ProtectedColumn, is_from_before
+from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.keys.table_column_keys import check_protected
@@ -156,20 +158,33 @@ def check_policy(before: TableMetadata, after: TableMetadata) -> None:
     for field_id in earlier.columns:
         if not whole.master_keys(field_id) and (name := after.schema().find_column_name(field_id)) is not None:
             raise KeyIdChangedError(f"the protection of column {name!r} was removed from the properties, and not through tablecrypt")
-    _check_since(earlier, policy, before)
+    _check_files_from_before(earlier, policy, before)
     if whole:
         check_changed_sizes(before.properties, after.properties)
         check_layout(policy, after)
 
 
-def _check_since(earlier: ColumnPolicy, policy: ColumnPolicy, before: TableMetadata) -> None:
+def _check_files_from_before(earlier: ColumnPolicy, policy: ColumnPolicy, before: TableMetadata) -> None:
     newest = max((snapshot.sequence_number or 0 for snapshot in before.snapshots), default=None)
-    for field_id in policy.columns.keys() - earlier.columns.keys():
-        if newest is not None and not is_from_before(policy.columns[field_id].since, newest):
+    if newest is None:
+        return
+    for field_id, column in policy.columns.items():
+        is_new = field_id not in earlier.columns
+        if (is_new and not is_from_before(column.since, newest)) or _ends_too_early(earlier, policy.former.get(field_id), column, newest):
             raise CommitFailedException(
                 f"{before.location}: rows were committed since the protection of column {before.schema().find_column_name(field_id)!r} was "
                 "declared; nothing was committed. Load the table and declare it again"
             )
+
+
+def _ends_too_early(earlier: ColumnPolicy, former: FormerKey | None, column: ProtectedColumn, newest: int) -> bool:
+    """Whether a key that becomes a former one does not count for the newest files that may be under it."""
+    if former is None or former.until is None:
+        return False
+    before = earlier.former.get(column.field_id)
+    # One that was a former key already may be given an earlier end: files of since then are not under it.
+    is_from_then = column.field_id in earlier.columns and before is not None and before.key_id == former.key_id
+    return not is_from_then and not former.opens(newest)
 
 
 def protected_name(policy: ColumnPolicy, schema: Schema, field_id: int) -> str | None:

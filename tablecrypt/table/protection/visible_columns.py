@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -62,16 +63,27 @@ class VisibleColumns:
     """What a read sees of the protected columns that it needs.
 
     Attributes:
-        access: to twins.
+        protected: field ids of all that are or were protected.
+        opened: of those whose values are wanted, and may be had.
+        covered: of those whose covers are read.
+        keys: opens twins.
         masked: field ids of those that are masked.
         nulled: of these the ones whose mask no file holds.
         since: for each that is needed, the data sequence number up to which files hold it under the table's key; None: no file does.
     """
 
-    access: TwinAccess
+    protected: frozenset[int]
+    opened: frozenset[int]
+    covered: frozenset[int]
+    keys: ColumnKeys
     masked: frozenset[int]
     nulled: frozenset[int]
     since: dict[int, int | None]
+
+    def access_to(self, sequence_number: int | None) -> TwinAccess:
+        """Return the access to the twins of a file with this data sequence number."""
+        unwrap = partial(self.keys.unwrap, sequence_number=sequence_number)
+        return TwinAccess(self.protected, self.opened, self.covered, unwrap)
 
     def still_to_mask(self, location: str, twins: frozenset[int], masks: frozenset[int], sequence_number: int | None) -> frozenset[int]:
         """Return which of the masked columns a file gives as something else than their masks: as values, or as an earlier mask.
@@ -103,7 +115,7 @@ class VisibleColumns:
             FormatError: there are such deletes of rows of a file.
         """
         for field_id in field_ids:
-            if not self.access.protected.isdisjoint((field_id, *ancestors(schema, field_id))):
+            if not self.protected.isdisjoint((field_id, *ancestors(schema, field_id))):
                 name = schema.find_column_name(field_id)
                 raise FormatError(
                     f"{location}: another engine has deleted rows of it by the values of the protected column {name!r}: such "
@@ -144,10 +156,8 @@ def visible_columns(
     touched = {*projected.field_ids, *looked_at}
     beside = {each for each in _every(policy) - needed if not touched.isdisjoint(around.get(each, ()))}
     nulled = frozenset(each for each in hidden if each not in policy.columns or not policy.columns[each].mask.is_stored)
-    access = TwinAccess(everything, frozenset(needed - hidden), frozenset(hidden | beside), keys.unwrap)
-    return VisibleColumns(
-        access, frozenset(hidden), nulled, {each: policy.columns[each].since for each in needed if each in policy.columns}
-    )
+    since = {each: policy.columns[each].since for each in needed if each in policy.columns}
+    return VisibleColumns(everything, frozenset(needed - hidden), frozenset(hidden | beside), keys, frozenset(hidden), nulled, since)
 
 
 def protected_in(metadata: TableMetadata, columns: Schema) -> frozenset[int]:

@@ -23,7 +23,7 @@ files lack the protection.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pyiceberg.exceptions import CommitFailedException
@@ -61,15 +61,22 @@ class WrittenUnder:
         return cls(ColumnPolicy.from_properties(metadata.properties, schema), schema, frozenset(entry.key_id for entry in ring.column_keys))
 
     @classmethod
-    def with_twins_of(cls, field_ids: Iterable[int], metadata: TableMetadata) -> Self:
+    def with_twins_of(cls, field_ids: Iterable[int], metadata: TableMetadata, sequence_number: int | None) -> Self:
         """Return the protection of files of which is known alone which columns have twins in them, as a manifest list's header says.
 
         Args:
             field_ids: of those columns.
-            metadata: the table's, whose readers open twins under a former master key too.
+            metadata: the table's, whose readers open twins under a former master key in files from before.
+            sequence_number: of the snapshot that added the files.
         """
-        now, known = ColumnPolicy.from_properties(metadata.properties, metadata.schema()), frozenset(field_ids)
-        return cls(ColumnPolicy.of(each for each in now.columns.values() if each.field_id in known), metadata.schema())
+        now, columns = ColumnPolicy.from_properties(metadata.properties, metadata.schema()), list[ProtectedColumn]()
+        for field_id in now.columns.keys() & frozenset(field_ids):
+            column, former = now.columns[field_id], now.former.get(field_id)
+            # Appended once more, files under a former key would be younger than any that it opens.
+            if former is not None and former.opens(sequence_number):
+                column = replace(column, column_key_id=former.key_id)
+            columns.append(column)
+        return cls(ColumnPolicy.of(columns), metadata.schema())
 
     def check(self, metadata: TableMetadata, sequence_number: int | None) -> None:
         """Check that files written so can be committed on this metadata.

@@ -156,3 +156,27 @@ def test_rows_that_were_staged_before_a_column_was_declared_are_not_published_as
     staged(table, 2, "load-8")
     call(table, "publish_changes", wap_id="load-8")
     assert sorted(ids(table.refresh())) == [0, 2, 5]
+
+
+@pytest.mark.parametrize("procedure", ["publish_changes", "cherrypick_snapshot"])
+def test_rows_that_were_staged_under_a_former_master_key_are_not_published_as_if_they_were_younger(
+    table: Table, aws: AwsServer, procedure: str
+) -> None:
+    def under(key_id: str) -> None:
+        with table.refresh().transaction() as transaction:
+            transaction.set_properties({"encryption.column-keys": f"{key_id}: note"})
+
+    under(aws.new_key())
+    snapshot_id = staged(table, 1, "load-7")
+    table.append(rows(5))
+    under(aws.new_key())
+    before = table.refresh().metadata_location
+
+    with pytest.raises(StaleWriteError, match="column 'note' has come under another master key since the rows were written"):
+        call(table, procedure, **({"wap_id": "load-7"} if procedure == "publish_changes" else {"snapshot_id": snapshot_id}))
+
+    assert table.refresh().metadata_location == before
+    staged(table, 2, "load-8")
+    table.append(rows(6))
+    call(table, "publish_changes", wap_id="load-8")
+    assert sorted(table.refresh().scan(masked="error").to_arrow()["id"].to_pylist()) == [0, 2, 5, 6]
