@@ -138,6 +138,7 @@ print(json.dumps([sorted(classes), kinds.count("tablecrypt")]))
     assert printed(program) == [["EncryptedSqlCatalog"], 1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("catalogs")
 @pytest.mark.parametrize("early", ["import multiprocessing.process", ""], ids=["multiprocessing first", "register first"])
 def test_processes_that_are_forked_or_spawned_keep_it(home: Path, early: str) -> None:
