@@ -31,7 +31,7 @@ STEPS ?= 2
 # Those whose tests Hypothesis feeds, state machines and tests inside of tests among them.
 PROPERTY_TESTS ?= $(shell grep -rlE '^(from|import) hypothesis' tests --include='test_*.py' | LC_ALL=C sort)
 NIGHTLY_SPARKS ?= 4.0.5 4.1.4 4.2.1 4.3.0
-NIGHTLY_PARTS ?= test-nightly-properties fuzz test-pyiceberg-next $(NIGHTLY_SPARKS:%=test-spark-%) test-all-interpreters test-all-lowest test-packages ray campaign mutation
+NIGHTLY_PARTS ?= test-nightly-properties fuzz test-pyiceberg-next $(NIGHTLY_SPARKS:%=test-spark-%) test-all-interpreters test-all-lowest test-packages test-programs ray campaign mutation
 RUNTIME_EXTRAS := aws gcp azure vault lzo spark ray cli report adlfs duckdb gcsfs glue hive pandas polars s3fs sql-postgres testing
 ISSUE_FORMS := $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 FUZZ_TARGETS := $(filter-out fuzz/harness.py,$(wildcard fuzz/*.py))
@@ -46,7 +46,7 @@ REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.e
 	$(PYTHON) is %d.%d. Try: make $(MAKECMDGOALS) PYTHON=python3.12" % sys.version_info[:2])'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean
+.PHONY: help setup demo demo-spark test test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -68,6 +68,8 @@ help:
 	@echo "make test-pyiceberg VERSION=0.12.1   the tests without Java against another release of PyIceberg, in $(PYICEBERG_VENV)"
 	@echo "make test-interpreters  what reads and writes bytes, on each of Python $(OTHER_PYTHONS) that is found, in .venv-3.12 …"
 	@echo "make test-packages      the wheel and the source distribution in empty environments, with each extra alone, on each Python that is found"
+	@echo "make test-programs      dlt, dbt, Dagster and the others of docs/how-to/programs.md, each in an environment with its newest release"
+	@echo "                        (PROGRAM=dlt runs one; they are not locked)"
 	@echo "make test-lowest  the same with the lowest versions that pyproject.toml allows, in $(LOWEST_VENV)"
 	@echo "make test-spark VERSION=4.3.0        the tests of Spark against another release of it, in .venv-spark-4.3.0  (needs Java 17 or newer)"
 	@echo "make daft       the tests with Daft, which wants another pyarrow and gets $(DAFT_VENV)"
@@ -224,6 +226,11 @@ test-packages: setup
 	OTHER_PYTHONS="$$pythons" $(PYTEST) tests/packages || exit 1; \
 	test -z "$$missing" || echo "Not found, and not tested: Python$$missing"
 
+# Each program in .venv-programs-…, with the newest release that goes beside ours. PROGRAM="dlt daft" runs these.
+test-programs: setup
+	$(BIN)/python -m tests.programs.environments $(PROGRAM)
+	TABLECRYPT_PROGRAMS="$(PROGRAM)" $(PYTEST) tests/programs
+
 campaign: setup
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m campaign
 
@@ -325,5 +332,5 @@ github-release:
 	gh release create "$(TAG)" --verify-tag --title "$(TAG)" --notes-file dist/RELEASE_NOTES.md dist/*.whl dist/*.tar.gz dist/SHA256SUMS dist/tablecrypt.cdx.json
 
 clean:
-	rm -rf $(VENV) $(DAFT_VENV) $(RAY_VENV) $(DEMO_VENV) $(DOCS_VENV) $(PYICEBERG_VENV) $(LOWEST_VENV) .venv-spark-* .venv-3.* demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
+	rm -rf $(VENV) $(DAFT_VENV) $(RAY_VENV) $(DEMO_VENV) $(DOCS_VENV) $(PYICEBERG_VENV) $(LOWEST_VENV) .venv-spark-* .venv-programs-* .venv-3.* demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

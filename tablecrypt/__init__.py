@@ -1,6 +1,7 @@
 """Encrypted Apache Iceberg tables from Python.
 
 load_catalog(name, …)    a PyIceberg catalog whose tables are encrypted; most users need nothing else
+register()               PyIceberg's own load_catalog opens these catalogs too
 is_encrypted(table)      whether a table that a catalog returned is encrypted
 
 load_kms(properties)     a client of the key management service that the properties name
@@ -21,15 +22,17 @@ if TYPE_CHECKING:
     from tablecrypt.table.table import EncryptedTable as EncryptedTable
     from tablecrypt.table.table import is_encrypted as is_encrypted
     from tablecrypt_catalog.configuration import load_catalog as load_catalog
+    from tablecrypt_catalog.registration import register as register
 
 __version__ = version("tablecrypt")
-__all__ = ["EncryptedTable", "EncryptionManager", "KeyManagementClient", "errors", "is_encrypted", "load_catalog", "load_kms"]
+__all__ = ["EncryptedTable", "EncryptionManager", "KeyManagementClient", "errors", "is_encrypted", "load_catalog", "load_kms", "register"]
 
 # What lies in the upper layers is imported when it is asked for: the lower ones are used without it.
 _ON_DEMAND: Final = {
     "EncryptedTable": "tablecrypt.table.table",
     "is_encrypted": "tablecrypt.table.table",
     "load_catalog": "tablecrypt_catalog.configuration",
+    "register": "tablecrypt_catalog.registration",
 }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tablecrypt.errors import TablecryptError
-from tests.support import error_reference, property_reference
+from tests.programs.programs import PROGRAMS
+from tests.support import error_reference, programs_page, property_reference
 from tests.support.error_reference import cause_and_cure, public_errors
 from tests.support.property_reference import all_properties
 
@@ -26,6 +27,19 @@ def test_the_errors_are_those_of_the_code() -> None:
 
     assert listed is not None
     assert listed.group() == error_reference.rendered(), "run python -m tests.support.error_reference"
+
+
+def test_the_programs_are_those_that_the_tests_run() -> None:
+    listed = programs_page.BLOCK.search(programs_page.DOCUMENT.read_text(encoding="utf-8"))
+
+    assert listed is not None
+    assert listed.group() == programs_page.rendered(), "run python -m tests.support.programs_page"
+
+
+def test_every_call_of_a_program_that_does_not_work_says_what_to_do_or_why() -> None:
+    assert [
+        call.code for program in PROGRAMS for call in program.calls if call.outcome != "works" and not (call.says and call.remark)
+    ] == []
 
 
 @pytest.mark.parametrize("error", public_errors(), ids=lambda error: error.__name__)

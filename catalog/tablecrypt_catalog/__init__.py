@@ -6,10 +6,10 @@ Where they are missing, MissingExtraError names the extra.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
-
+TYPE_CHECKING = False  # for type checkers it is true; every process of an activated environment imports this, so it imports nothing
 if TYPE_CHECKING:
+    from typing import Any
+
     from tablecrypt_catalog.configuration import load_catalog as load_catalog
     from tablecrypt_catalog.encrypting_catalog import encrypted as encrypted
     from tablecrypt_catalog.glue import EncryptedGlueCatalog as EncryptedGlueCatalog
@@ -28,7 +28,7 @@ __all__ = [
     "load_catalog",
 ]
 
-_MODULES: Final = {
+_MODULES = {
     "EncryptedGlueCatalog": "glue",
     "EncryptedHiveCatalog": "hive",
     "EncryptedInMemoryCatalog": "sql",
@@ -42,4 +42,6 @@ _MODULES: Final = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

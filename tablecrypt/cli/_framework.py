@@ -229,12 +229,13 @@ def end_with_found() -> NoReturn:
     click.get_current_context().exit(FOUND)
 
 
-def confirm(losses: str, yes: bool) -> None:
+def confirm(losses: str, yes: bool, dry_run: bool = True) -> None:
     """Return if the answer is yes. Any other, and the end of the input, end the command with "nothing was done" and code 2.
 
     Args:
         losses: what will be lost, as a question.
         yes: whether --yes was given.
+        dry_run: whether the command has --dry-run.
 
     Raises:
         ConfigurationError: there is no terminal to ask on.
@@ -242,7 +243,8 @@ def confirm(losses: str, yes: bool) -> None:
     if yes:
         return
     if not _is_terminal(sys.stdin):
-        raise ConfigurationError(f"{losses} There is no terminal on which to confirm: add --yes, or try --dry-run first")
+        other = ", or try --dry-run first" if dry_run else ""
+        raise ConfigurationError(f"{losses} There is no terminal on which to confirm: add --yes{other}")
     click.echo(f"{printable(losses)} [y/N]: ", nl=False, err=True)
     answer = sys.stdin.readline()
     if answer.strip().lower() in ("y", "yes"):

@@ -34,6 +34,9 @@ TABLE_COMMANDS: Final = {
     "orphans": "Find and remove files that do not belong to the table.",
 }
 OTHER_COMMANDS: Final = {
+    "run": "Run a program in which PyIceberg opens encrypted tables.",
+    "activate": "Let every Python program of this environment open encrypted tables.",
+    "deactivate": "Undo activate.",
     "demo": "Make an encrypted table, and look at its bytes.",
     "keygen": "Create a master key in a key file.",
     "encrypt-file": "Encrypt one file.",
@@ -45,6 +48,7 @@ OTHER_COMMANDS: Final = {
     "completion": "Print the shell's completion script.",
 }
 _MODULES: Final = {
+    "activation": ("activate", "deactivate"),
     "audit": ("audit", "verify", "doctor"),
     "cat": ("cat",),
     "catalog": ("list", "describe"),
@@ -53,6 +57,7 @@ _MODULES: Final = {
     "hadoop_kms": ("hadoop-kms", "hadoop-kms-key", "hadoop-kms-token"),
     "inspect": ("inspect",),
     "keys": ("keygen", "rotate-kek", "rewrap", "prune-keys", "rescue"),
+    "run": ("run",),
     "spark": ("spark-jar",),
     "tables": ("reencrypt", "migrate", "compact", "relocate", "orphans"),
     "shredding": ("shred",),

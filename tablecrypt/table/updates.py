@@ -203,7 +203,10 @@ def check_properties_keep_key_id(before: Mapping[str, str], after: Mapping[str, 
     if old == new:
         return
     if new is None:
-        raise KeyIdChangedError(f"{properties.KEY_ID.name} ({old}) cannot be removed: the table would be written in plaintext from then on")
+        raise KeyIdChangedError(
+            f"{properties.KEY_ID.name} ({old}) cannot be removed: the table would be written in plaintext from then on. "
+            f"A program that replaces all properties of a table needs {properties.KEY_ID.name}={old} among them"
+        )
     raise KeyIdChangedError(
         f"{properties.KEY_ID.name} cannot be changed from {old} to {new}: it names the master key for the table's whole life"
     )

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
-from strictyaml import as_document
 
 import tablecrypt
 from tablecrypt.errors import ConfigurationError
@@ -21,25 +20,16 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, load_catalog
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
 from tests.support.aws import AwsServer
+from tests.support.configuration import configure, fails_closed
 from tests.support.glue import glue_properties
 from tests.support.tables import ENCRYPTED, MASTER_KEY, ROWS
 
 pytestmark = pytest.mark.usefixtures("home")
 
 
-def configure(home: Path, catalogs: Mapping[str, Mapping[str, str]], **more: str) -> None:
-    document = {"catalog": {name: dict(properties) for name, properties in catalogs.items()}, **more}
-    (home / ".pyiceberg.yaml").write_text(as_document(document).as_yaml())
-
-
 def set_variables(monkeypatch: pytest.MonkeyPatch, properties: Mapping[str, str]) -> None:
     for name, value in properties.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{name.replace('.', '__').replace('-', '_').upper()}", value)
-
-
-def fails_closed(sql: Mapping[str, str]) -> dict[str, str]:
-    """The form that PyIceberg refuses: a type that it does not know in place of a class that it overlooks."""
-    return {"type": "tablecrypt", **{name: value for name, value in sql.items() if name != "py-catalog-impl"}}
 
 
 def rows_after_an_append(catalog: Catalog) -> int:

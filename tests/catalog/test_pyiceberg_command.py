@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from strictyaml import as_document
 
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
+from tests.support.configuration import configure
 from tests.support.plaintext import CANARY, findings
 from tests.support.tables import ROWS, contents_below, encrypted_sql_catalog, new_table
 
@@ -51,7 +51,7 @@ def catalog(tmp_path: Path, aws: AwsServer) -> EncryptedSqlCatalog:
 def pyiceberg(home: Path, properties: Mapping[str, str], commands: tuple[str, ...]) -> dict[str, tuple[int, str]]:
     """What each command ends with, and prints, where .pyiceberg.yaml says this of the catalog."""
     home.mkdir(exist_ok=True)
-    (home / ".pyiceberg.yaml").write_text(as_document({"catalog": {"prod": dict(properties)}}).as_yaml())
+    configure(home, {"prod": properties})
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYICEBERG_")}
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, json.dumps(commands)],

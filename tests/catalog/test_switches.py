@@ -11,7 +11,6 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog import load_catalog as load_as_pyiceberg_does
 from pyiceberg.table import Table
-from strictyaml import as_document
 
 import tablecrypt
 from tablecrypt.errors import ConfigurationError
@@ -21,6 +20,7 @@ from tablecrypt_catalog import EncryptedInMemoryCatalog, load_catalog
 from tests.support import denying_kms
 from tests.support.aws import AwsServer
 from tests.support.command import Command
+from tests.support.configuration import configure
 from tests.support.edited_metadata import edited
 from tests.support.plaintext import CANARY
 from tests.support.tables import ENCRYPTED, MASTER_KEY, ROWS, encrypted_sql_catalog, new_table, unpinned_catalog
@@ -81,7 +81,7 @@ def loaded_with(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.
         if request.param == "pyiceberg":
             return load_as_pyiceberg_does("prod", **{**sql, name: value})
         if request.param == "yaml":
-            (home / ".pyiceberg.yaml").write_text(as_document({"catalog": {"prod": {**sql, name: value}}}).as_yaml())
+            configure(home, {"prod": {**sql, name: value}})
             return load_catalog("prod")
         for each, text in {**sql, name: value}.items():
             monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{each.replace('.', '__').replace('-', '_').upper()}", text)
@@ -139,8 +139,7 @@ def test_a_misspelt_name_makes_no_catalog(loaded_with: Loader, warehouse: Path, 
 
 @pytest.mark.parametrize(("block", "inner"), [("encryption", "required"), ("kms", "endpoint"), ("azure", "keyvault"), ("gcp", "kms")])
 def test_a_nested_block_of_the_file_is_no_property(home: Path, sql: dict[str, str], block: str, inner: str) -> None:
-    document = {"catalog": {"prod": {**sql, block: {inner: "true"}}}}
-    (home / ".pyiceberg.yaml").write_text(as_document(document).as_yaml())
+    configure(home, {"prod": {**sql, block: {inner: "true"}}})
 
     with pytest.raises(ConfigurationError, match=rf"{block} is a block of properties.*{block}\.{inner}: \.\.\."):
         load_catalog("prod")

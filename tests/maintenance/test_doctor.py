@@ -18,6 +18,7 @@ from tablecrypt.maintenance import CheckUp, audit, doctor
 from tablecrypt.maintenance._doctor import PROBE, fits
 from tests.support import refusing_services
 from tests.support.command import Command, run
+from tests.support.configuration import configure, run_python
 from tests.support.protected_tables import Clients, clients, protected_table, write_only
 from tests.support.tables import MASTER_KEY, TEAM_SCHEMA, new_table, team_rows
 
@@ -231,6 +232,49 @@ def test_the_command_says_what_fails_and_what_to_do(catalog: Catalog, properties
     assert (done.code, done.stderr) == (1, "")
     assert f"  FAILS  wrap with {MASTER_KEY}: KmsAccessDeniedError: this client may not wrap\n         → " in done.stdout
     assert json.loads(command.run("doctor", "db.rows", "--json").stdout)["well"] is False
+
+
+CLASS = {"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "state", "said"),
+    [
+        ({}, "works", "'type: tablecrypt': PyIceberg's own loader refuses it; tablecrypt run, tablecrypt activate and"),
+        ({"type": ""} | CLASS, "fails", "py-catalog-impl alone: PyIceberg's loader ignores it and opens a plain catalog (sql)"),
+        ({"type": "", "uri": ""} | CLASS, "noted", "py-catalog-impl alone: PyIceberg's loader ignores it and finds no catalog without it"),
+        ({"type": ""}, "fails", "no 'type: tablecrypt': PyIceberg's loader opens a plain catalog (sql)"),
+        ({"type": "SQL"}, "fails", "'type: sql': PyIceberg's loader opens a plain catalog (sql)"),
+    ],
+)
+def test_it_says_what_programs_written_for_pyiceberg_make_of_the_configuration(
+    catalog: Catalog,
+    properties: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: dict[str, str],
+    state: str,
+    said: str,
+) -> None:
+    configure(tmp_path, {"prod": {name: value for name, value in {**properties, **changed}.items() if value}})
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+
+    (check,) = [each for each in doctor(catalog).checks if each.name == "programs written for PyIceberg"]
+
+    assert (check.state.value, check.found[: len(said)]) == (state, said)
+    assert ("write 'type: tablecrypt'" in check.advice) == (state != "works")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("catalog")
+def test_in_a_registered_process_those_programs_open_it(properties: dict[str, str], tmp_path: Path) -> None:
+    configure(tmp_path, {"prod": properties})
+
+    done = run_python(
+        "-m", "tablecrypt.cli", "run", "python", "-m", "tablecrypt.cli", "--catalog", "prod", "doctor", PYICEBERG_HOME=str(tmp_path)
+    )
+
+    assert "PyIceberg's own loader opens the encrypting catalog in this environment, where it is registered" in done.stdout
 
 
 def test_a_catalog_that_is_not_configured_is_a_check_that_fails() -> None:

@@ -53,7 +53,14 @@ PEOPLE: Final = Schema(
     NestedField(4, "customer_id", LongType()),
 )
 PROTECTED: Final = {"encryption.key-id": "alias/people", "encryption.column-keys": "alias/pii: ssn; alias/fin: salary"}
-_NEEDS_A_SHELL: Final = re.compile(r"[|;&$`]")
+_NEEDS_A_SHELL: Final = re.compile(r"[|;&$`]|^tablecrypt run ")
+"""Also a command that gives its process to another program."""
+PIPELINE: Final = """\
+from pyiceberg.catalog import load_catalog
+
+rows = load_catalog("prod").load_table("db.orders").scan().to_arrow()
+assert rows.num_rows == 24, rows.num_rows
+"""
 _ASKS: Final = "There is no terminal on which to confirm"
 _REDIRECTED: Final = re.compile(r"""^(.*?) > ([^\s'"]+)$""")
 
@@ -186,6 +193,7 @@ class Scene:
         here = self.elsewhere
         pq.write_table(orders(), here / "rows.parquet")
         shutil.copy(here / "rows.parquet", here / "export.parquet")
+        (here / "pipeline.py").write_text(PIPELINE, encoding="utf-8")
         (here / "a.bin").write_bytes(b"any bytes")
         (here / "dump.sql").write_text("CREATE TABLE orders (id int);\n")
         for name, text in {"pg_dump": "echo dumped", "psql": "cat > restored.sql"}.items():

@@ -1,6 +1,6 @@
 """The check-up: configuration, keys, table, storage, pins and versions, each tried whatever came of the others.
 
-catalog ──▶ whether it refuses plaintext, its configuration, its namespaces
+catalog ──▶ whether it refuses plaintext, what programs written for PyIceberg make of its configuration (programs.py), its namespaces
    ├──▶ key service ─▶ a probe wrapped and unwrapped under each master key, and the table's KEKs (keys.py)
    ├──▶ table ─▶ its folders: list, read; a probe written, read back and deleted
    └──▶ pins
@@ -22,11 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
-from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, Catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
-from pyiceberg.utils.config import Config
 
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments, names_of
@@ -38,6 +37,7 @@ from tablecrypt.maintenance._audit.table_audit import PinsTables
 from tablecrypt.maintenance._doctor.checks import Check, CheckState, CheckUp, failed, tried
 from tablecrypt.maintenance._doctor.installation import version_checks
 from tablecrypt.maintenance._doctor.keys import key_checks
+from tablecrypt.maintenance._doctor.programs import plain_program_checks
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import name_of
 from tablecrypt.maintenance.catalog_tables import first_table
@@ -101,11 +101,7 @@ def _checks(catalog: Catalog, name: str | None, key_ids: tuple[str, ...], read_o
 
 
 def _configuration_checks(catalog: Catalog) -> Iterator[Check]:
-    configured = Config().get_catalog_config(catalog.name) or {}
-    if PY_CATALOG_IMPL in configured and TYPE not in configured:
-        advice = "write 'type: tablecrypt' into the catalog's configuration, which PyIceberg's own load_catalog refuses"
-        found = f"{PY_CATALOG_IMPL} without a type: a program with PyIceberg's own load_catalog writes plaintext"
-        yield Check(_CONFIGURATION, "fails closed", CheckState.FAILS, found, advice)
+    yield from plain_program_checks(_CONFIGURATION, catalog.name)
 
     def reach() -> str:
         return f"{type(catalog).__name__}, namespaces: {len(catalog.list_namespaces()):,}"
