@@ -40,6 +40,10 @@ def register() -> None:
     """
     was_registered = is_registered()
     at_start()
+    for name in _CHANGES:
+        # Another thread may have found the module before our finder was there, and not have begun to execute it.
+        sys.modules["_frozen_importlib"]._lock_unlock_module(name)
+    at_start()
     if not was_registered and sys.modules.get(_CATALOGS) is not None:
         from tablecrypt_catalog._pyiceberg.loader import warn_of_plain_catalogs
 
@@ -81,7 +85,7 @@ class _ForChildren:
 
 
 def _registered() -> _ForChildren:
-    at_start()
+    register()
     return _ForChildren()
 
 
