@@ -32,7 +32,6 @@ def cluster_session(folder: str) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
         "spark.ui.enabled": "false",
         "spark.authenticate": "true",
         "spark.authenticate.secret": os.urandom(16).hex(),
