@@ -12,6 +12,7 @@ from sqlalchemy import Engine, event
 
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
 from tests.support.browser import browser_problem
+from tests.support.class_archive import short_life_options
 from tests.support.example_counts import register_profiles
 from tests.support.java_version import java_problem
 
@@ -54,6 +55,13 @@ def _without_fsync(connection: Any, _: object) -> None:
     """The data of a test needs to survive a killed process, and no power failure."""
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous = OFF")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Drivers that programs of tests start with Java, as users write them, take the options of short lives from the environment."""
+    if "SPARK_SUBMIT_OPTS" not in os.environ and item.get_closest_marker("java") and java_problem() is None:
+        os.environ["SPARK_SUBMIT_OPTS"] = short_life_options()
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.aws import CREDENTIALS, REGION
+from tests.support.class_archive import short_life_options
 from tests.support.server_process import end_of_input
 
 BUCKETS: Final = ("golden-shared", "java-vectors", "java-oracle")
@@ -228,6 +229,7 @@ def _environment() -> dict[str, str]:
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": short_life_options(),
         "SPARK_LOCAL_HOSTNAME": "localhost",
     }
     return kept | own | dict(CREDENTIALS)

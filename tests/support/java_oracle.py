@@ -43,8 +43,7 @@ def start_session(
 
 
 def _spark_settings(folder: Path) -> dict[str, str]:
-    # Small inputs, short life: the first JIT tier alone and the serial collector start faster and hold less memory.
-    java_options = f"-Duser.timezone=UTC -Dderby.stream.error.file={folder}/derby.log -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    java_options = f"-Duser.timezone=UTC -Dderby.stream.error.file={folder}/derby.log"
     return {
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": java_options,

@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.support.class_archive import short_life_options
 from tests.support.java import JavaError
 from tests.support.server_process import end_of_input
 
@@ -39,7 +40,7 @@ class OrcSpark:
                 stderr=log,
                 text=True,
                 cwd=folder,
-                env=kept | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+                env=kept | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SUBMIT_OPTS": short_life_options(), "PYSPARK_PYTHON": sys.executable},
             )
         self._exchange(None)
 

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 _SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
     "spark.hadoop.orc.key.provider": "memory",
     "spark.sql.orc.aggregatePushdown": "true",
     "spark.sql.session.timeZone": "UTC",
