@@ -31,7 +31,7 @@ STEPS ?= 2
 # Those whose tests Hypothesis feeds, state machines and tests inside of tests among them.
 PROPERTY_TESTS ?= $(shell grep -rlE '^(from|import) hypothesis' tests --include='test_*.py' | LC_ALL=C sort)
 NIGHTLY_SPARKS ?= 4.0.5 4.1.4 4.2.1 4.3.0
-NIGHTLY_PARTS ?= test-nightly-properties fuzz test-pyiceberg-next $(NIGHTLY_SPARKS:%=test-spark-%) test-all-interpreters test-all-lowest test-packages test-programs ray campaign mutation
+NIGHTLY_PARTS ?= test-nightly-properties fuzz test-pyiceberg-next $(NIGHTLY_SPARKS:%=test-spark-%) test-all-interpreters test-all-lowest test-packages test-programs test-tools ray campaign mutation
 RUNTIME_EXTRAS := aws gcp azure vault lzo spark ray cli report adlfs duckdb gcsfs glue hive pandas polars s3fs sql-postgres testing
 ISSUE_FORMS := $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 FUZZ_TARGETS := $(filter-out fuzz/harness.py,$(wildcard fuzz/*.py))
@@ -46,7 +46,7 @@ REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.e
 	$(PYTHON) is %d.%d. Try: make $(MAKECMDGOALS) PYTHON=python3.12" % sys.version_info[:2])'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
+.PHONY: help setup demo demo-spark test test-tools test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -59,6 +59,7 @@ help:
 	@echo "make test-slowest  what the tests of the last runs took: by test, module, folder and tier"
 	@echo "make test-nightly  random examples, fuzzing, other releases of Spark, PyIceberg and Python, the campaign and mutation: a night"
 	@echo "                   (NIGHTLY_PARTS='fuzz campaign' runs some; needs Java 17 or newer)"
+	@echo "make test-tools     the tests of the tools that the suite and releases are made with, which are slow  (a part of the night)"
 	@echo "make campaign   the long tests: attacks, kills, faults and load  (about an hour; needs Java 17 or newer)"
 	@echo "make lint       ruff, mypy, the import contracts, and the workflows and forms in .github"
 	@echo "make lint-workflows  the workflows under actionlint  (needs Go)"
@@ -124,6 +125,10 @@ test-all: test test-rest
 # two cores serve three workers.
 test-rest: setup
 	$(PYTEST) --tier rest --numprocesses $(WORKERS) --dist loadgroup
+
+# What the suite and releases are made with: it changes seldom, and `make test-changed` runs it when it does.
+test-tools: setup
+	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m "nightly and not campaign"
 
 test-fast: setup
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m "not slow and not java and not campaign"

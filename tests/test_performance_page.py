@@ -72,6 +72,7 @@ def test_the_page_keeps_the_curves_that_were_measured_apart(tmp_path: Path) -> N
     assert page[page.index("<!-- growth: begin -->") :] in (ROOT / "docs" / "performance.md").read_text()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_an_axis_that_is_measured_alone_takes_the_place_of_what_was_kept_of_it_and_of_nothing_else(tmp_path: Path) -> None:
     old = {side: [(10, 7.0), (100, 7.0)] for side in ("tablecrypt", "PyIceberg")}

@@ -72,6 +72,7 @@ def _run_hooks(clone: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=clone, env=environment, capture_output=True, encoding="utf-8", check=False)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_hooks_pass_on_the_tree_as_it_is(clone: Path) -> None:
     run = _run_hooks(clone)
@@ -80,6 +81,7 @@ def test_the_hooks_pass_on_the_tree_as_it_is(clone: Path) -> None:
     assert len(re.findall(r"\.Passed$", run.stdout, re.MULTILINE)) == len(HOOKS) - 2
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_hooks_stop_what_they_are_for(clone: Path) -> None:
     github = clone / ".github"

@@ -107,6 +107,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_sums_are_those_of_all_files(files: Path) -> None:
     lines = (files / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
@@ -116,6 +117,7 @@ def test_the_sums_are_those_of_all_files(files: Path) -> None:
     assert len(sums) == 3
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_source_distribution_has_what_contributors_need_and_nothing_that_the_commit_has_not(files: Path) -> None:
     (packed,) = files.glob("*.tar.gz")
@@ -127,6 +129,7 @@ def test_the_source_distribution_has_what_contributors_need_and_nothing_that_the
     assert {"changes/README.md", ".github/workflows/test.yml", ".pre-commit-config.yaml", "Makefile", "tests/conftest.py"} <= names
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_wheel_has_the_library_alone(files: Path) -> None:
     (packed,) = files.glob("*.whl")
@@ -136,6 +139,7 @@ def test_the_wheel_has_the_library_alone(files: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"tablecrypt", "tablecrypt_catalog"}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_build_that_depends_on_its_place_is_no_release(repository: Path, tmp_path: Path) -> None:
     (repository / "pyproject.toml").write_text(

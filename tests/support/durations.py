@@ -30,7 +30,7 @@ ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = Path("build", "durations.json")
 """Below the folder of pytest's configuration."""
 COMMITTED: Final = Path("tests", "durations.json")
-MARKS: Final = ("browser", "campaign", "java", "releases", "slow")
+MARKS: Final = ("browser", "campaign", "java", "nightly", "releases", "slow")
 """By which the tiers choose."""
 _WRITTEN_EVERY_S: Final = 10
 _FORGOTTEN_AFTER: Final = timedelta(days=30)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-_MARKS: Final = ("browser", "campaign", "first", "java", "releases", "slow")
+_MARKS: Final = ("browser", "campaign", "first", "java", "nightly", "releases", "slow")
 _HANGING: Final = 200
 """Seconds. An inner run takes a few, on a busy machine some dozens."""
 

@@ -20,8 +20,9 @@ from typing import Final
 from tests.support.durations import COMMITTED, KEPT, ROOT, Duration, Durations, committed_seconds, module_of, read
 
 TIERS: Final[dict[str, Callable[[frozenset[str]], bool]]] = {
-    "without Java, and quick": lambda marks: not marks & {"slow", "java", "campaign", "releases"},
-    "without Java, and slow": lambda marks: "slow" in marks and not marks & {"java", "campaign", "releases"},
+    "without Java, and quick": lambda marks: not marks & {"slow", "java", "campaign", "nightly", "releases"},
+    "without Java, and slow": lambda marks: "slow" in marks and not marks & {"java", "campaign", "nightly", "releases"},
+    "tools of the suite": lambda marks: "nightly" in marks,
     "with Java": lambda marks: "java" in marks and not marks & {"campaign", "releases"},
     "releases of Spark": lambda marks: "releases" in marks and "campaign" not in marks,
     "campaign": lambda marks: "campaign" in marks,

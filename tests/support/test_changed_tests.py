@@ -198,6 +198,7 @@ def own() -> Reach:
     return Reach(ROOT, PACKAGES)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_every_module_of_the_library_has_tests_that_it_reaches(own: Reach) -> None:
     library = [source.path for source in own.sources.values() if not source.path.startswith("tests/")]
@@ -207,6 +208,7 @@ def test_every_module_of_the_library_has_tests_that_it_reaches(own: Reach) -> No
     assert unread == []
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_every_file_of_tests_that_pytest_collects_can_be_chosen(own: Reach) -> None:
     run = subprocess.run(

@@ -30,6 +30,7 @@ def slow_fixture():
     yield
     time.sleep(0.2)
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["a", "b"])
 def test_slow(slow_fixture, kind):
@@ -58,6 +59,7 @@ def seconds(root: Path) -> dict[str, float]:
     return {test.partition("::")[2]: each.seconds for test, each in read(root).items()}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two workers"])
 def test_setup_call_and_teardown_of_each_test_are_counted_together(tmp_path: Path, options: tuple[str, ...]) -> None:
@@ -69,6 +71,7 @@ def test_setup_call_and_teardown_of_each_test_are_counted_together(tmp_path: Pat
     assert [kept[f"test_inner.py::{name}"].marks for name in ("test_slow[a]", "test_fast")] == [("slow",), ()]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_run_of_some_tests_leaves_the_others_as_they_were(tmp_path: Path) -> None:
     run(tmp_path)
@@ -80,6 +83,7 @@ def test_a_run_of_some_tests_leaves_the_others_as_they_were(tmp_path: Path) -> N
     assert after["test_slow[b]"] == before["test_slow[b]"]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_night_with_more_examples_is_not_taken_for_what_tests_take(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("from tests.support.example_counts import register_profiles\nregister_profiles()\n")
@@ -90,6 +94,7 @@ def test_a_night_with_more_examples_is_not_taken_for_what_tests_take(tmp_path: P
     assert len(read(tmp_path)) == 4
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_killed_run_keeps_what_it_measured(tmp_path: Path) -> None:
     (tmp_path / "test_endless.py").write_text(ENDLESS)

@@ -113,6 +113,7 @@ def counts(folder: Path, *options: str) -> tuple[dict[str, int], list[int]]:
     return found, values
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_each_profile_counts_by_the_number_that_a_test_says(tmp_path: Path) -> None:
     own = {"unsaid": 100, "said": 40, "parent": 30, "few": 2, "inside": 60, "machine": 10, "decorated machine": 12, "assigned machine": 14}
@@ -122,6 +123,7 @@ def test_each_profile_counts_by_the_number_that_a_test_says(tmp_path: Path) -> N
     assert counts(tmp_path, "--hypothesis-profile=nightly")[0] == {name: nightly_count(number) for name, number in own.items()}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_only_the_nightly_profile_sees_new_examples_in_each_run(tmp_path: Path) -> None:
     def values(profile: str) -> list[int]:
@@ -132,6 +134,7 @@ def test_only_the_nightly_profile_sees_new_examples_in_each_run(tmp_path: Path) 
     assert values("nightly") != values("nightly")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two workers"])
 def test_a_failure_of_the_night_is_kept_as_an_example_that_fails_again(tmp_path: Path, options: tuple[str, ...]) -> None:
@@ -153,6 +156,7 @@ def test_a_failure_of_the_night_is_kept_as_an_example_that_fails_again(tmp_path:
     assert "assert 100 < 100" in again.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_kept_failure_is_tried_first_in_the_next_night(tmp_path: Path) -> None:
     often = FAILING.replace("number < 100", 'number < 100 or number not in (100, int(os.environ.get("FAILS", number)))')
@@ -164,6 +168,7 @@ def test_a_kept_failure_is_tried_first_in_the_next_night(tmp_path: Path) -> None
     assert run(tmp_path, often, *night, **rare).returncode == pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_usual_profile_keeps_no_file(tmp_path: Path) -> None:
     run(tmp_path, FAILING)

@@ -13,7 +13,7 @@ from tests.support.inner_pytest import run_inner
 from tests.support.java_version import java_executable, java_problem, parse_version
 from tests.support.selection import group_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.nightly, pytest.mark.slow]
 
 SKIPPING_TEST = """
 import pytest

@@ -77,6 +77,7 @@ def _passed(run: subprocess.CompletedProcess[str]) -> list[str]:
     return [next(word for word in line.split() if "::" in word) for line in run.stdout.splitlines() if "PASSED" in line]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("--numprocesses=2",)], ids=["one process", "workers"])
 def test_the_parts_together_run_every_test_once(suite: Path, workers: tuple[str, ...]) -> None:

@@ -34,6 +34,11 @@ def test_chosen():
 def test_campaign():
     pass
 
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_tools():
+    pass
+
 @pytest.mark.releases
 @pytest.mark.java
 def test_releases():
@@ -59,7 +64,7 @@ def test_the_first_tier_leaves_nothing_that_the_rest_does_not_run(tmp_path: Path
 
     assert first == {"test_chosen", "test_examples", "test_plain"}
     assert rest == {"test_later", "test_examples"}
-    assert everything == first | rest | {"test_campaign", "test_releases"}
+    assert everything == first | rest | {"test_campaign", "test_releases", "test_tools"}
 
 
 def test_the_first_tier_touches_every_folder_of_the_product(request: pytest.FixtureRequest) -> None:

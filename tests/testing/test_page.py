@@ -104,6 +104,7 @@ EncryptedTable.append = lambda self, rows, **named: append(self, getattr(rows, "
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_part_that_breaks_its_promise_fails_with_the_property(folder: Path, fault: str) -> None:
