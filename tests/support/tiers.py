@@ -3,7 +3,7 @@
     first   tests without marks, under Hypothesis's profile `quick`, and those with the mark `first`, which share one Spark session
     rest    tests marked slow, java or browser, and once more, with all their examples, those that `quick` shortened
 
-Neither runs those marked campaign, nightly or releases, which have targets of their own. A test belongs to the first tier by its time: whoever
+Neither runs those marked campaign, nightly or releases, which have targets of their own. A test belongs to the first tier by its time: who
 writes one that takes more than a few seconds marks it slow, and `make test-slowest` shows where a mark is missing, or not earned any more.
 """
 
