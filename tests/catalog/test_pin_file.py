@@ -196,7 +196,9 @@ def test_a_stored_file_of_format_4_is_read_and_learns_until_when_former_keys_cou
     known = pins.recall_all()[place]
     has_names = name == "format-4"
     ssn, salary = known.columns[2], known.columns[3]
-    assert ssn == PinnedColumn(2, "pii", Mask("truncate", 3), names=frozenset({"ssn"}) if has_names else None, former_key_id="fin" if has_names else None)
+    assert ssn == PinnedColumn(
+        2, "pii", Mask("truncate", 3), names=frozenset({"ssn"}) if has_names else None, former_key_id="fin" if has_names else None
+    )
     assert salary == PinnedColumn(3, "fin", names=frozenset({"salary"}) if has_names else None)
 
     remember(pins, VERSION_1)

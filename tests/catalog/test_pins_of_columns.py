@@ -5,14 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from pydantic import TypeAdapter
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, SetPropertiesUpdate
 
 from tablecrypt.errors import FormatError, KeyIdChangedError
 from tablecrypt.keys.column_keys import Mask
-from tablecrypt_catalog.pins.protected_columns import PinnedColumn, StoredColumn, changed_columns, columns_from, merged_columns, stored_columns, weaker
+from tablecrypt_catalog.pins.protected_columns import (
+    PinnedColumn,
+    StoredColumn,
+    changed_columns,
+    columns_from,
+    merged_columns,
+    stored_columns,
+    weaker,
+)
 from tablecrypt_catalog.pins.record import Moves, TableVersion, TrustedTable, moves_of
 
 MASKS = st.sampled_from(

@@ -206,7 +206,9 @@ def test_the_clerk_takes_no_column_by_a_declaration_under_his_own_key(both: Clie
     commit_by_hand(
         both.clerk,
         *(AddEncryptionKeyUpdate(key=each) for each in (kek, column_key, entry)),
-        SetPropertiesUpdate(updates={f"{PREFIX}.key-id": OTHER_COLUMN_KEY, f"{PREFIX}.former-key-id": COLUMN_KEY, f"{PREFIX}.former-until": "9"}),
+        SetPropertiesUpdate(
+            updates={f"{PREFIX}.key-id": OTHER_COLUMN_KEY, f"{PREFIX}.former-key-id": COLUMN_KEY, f"{PREFIX}.former-until": "9"}
+        ),
     )
     refuses_everything(both, "was under master key 'pii'.*'fin'")
 

@@ -189,7 +189,20 @@ TO_FIN, TO_PII = f"{OTHER_COLUMN_KEY}: ssn", f"{COLUMN_KEY}: ssn"
 fin, pii, nothing = change(TO_FIN), change(TO_PII), change("")
 SEQUENCES: dict[str, tuple[Callable[[Clients, Honest], None], ...]] = {
     "there and back, twice": (append, pii, append, fin, append, pii, append, fin, append),
-    "rewritten": (append, pii, append, reencrypt_without_the_keys, compact, append, fin, reencrypt_partly, append, reencrypt, reencrypt, append),
+    "rewritten": (
+        append,
+        pii,
+        append,
+        reencrypt_without_the_keys,
+        compact,
+        append,
+        fin,
+        reencrypt_partly,
+        append,
+        reencrypt,
+        reencrypt,
+        append,
+    ),
     "moved about": (append, append, roll_back_and_on, pii, append, append_on_a_branch, roll_back_and_on, upsert, delete_on_read, append),
     "unprotected in between": (append, nothing, append, look, pii, stale_append, append, delete_on_read, reencrypt),
     "a writer from before the end of protection": (append, look, nothing, stale_append, append, pii, append, append_on_a_branch, compact),

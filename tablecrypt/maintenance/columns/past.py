@@ -75,7 +75,10 @@ def _forgotten(table: EncryptedTable, runner: Runner) -> _Forgotten:
     since = {field_id for field_id, column in current.columns.items() if column.since is not None}
     since = since.intersection(*(found.protected for found in footers))
     former = dict(_unused_keys(table, metadata, footers))
-    names = (*(f"{each}.since" for each in sorted(since)), *(f"{each}.{name}" for each in former for name in ("former-key-id", "former-until")))
+    names = (
+        *(f"{each}.since" for each in sorted(since)),
+        *(f"{each}.{name}" for each in former for name in ("former-key-id", "former-until")),
+    )
     properties = tuple(name for name in (f"{COLUMN_PREFIX}{each}" for each in names) if name in metadata.properties)
     column_keys = [entry for entries in former.values() for entry in entries]
     return _Forgotten(properties, _with_keks(metadata.key_ring, column_keys))

@@ -216,7 +216,9 @@ class _Change:
     def allowed(self) -> set[str]:
         """In which respects the user has said himself what is to be."""
         names = {f"{DECLARED_MASK_PREFIX}{name}" for name in self.names}
-        return ({MASK} if names & self.given else set()) | ({KEY, PROTECTION, SINCE, FORMER, UNTIL} if DECLARED_KEYS in self.given else set())
+        return ({MASK} if names & self.given else set()) | (
+            {KEY, PROTECTION, SINCE, FORMER, UNTIL} if DECLARED_KEYS in self.given else set()
+        )
 
     def entries(self, ring: KeyRing) -> DeclarationChanges:
         """Return the new declarations, one under each master key that the column is or was under, and the ids of those that go."""
