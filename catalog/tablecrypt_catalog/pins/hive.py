@@ -8,8 +8,8 @@
 
 Iceberg Java writes the first three and refuses a table whose metadata contradicts them. It does not know the other two, and leaves them as
 they are when it commits. So the last one says what a commit of tablecrypt has left: whoever protects a column less by another engine is
-found out by it, and by the names that columns had. The hash of the bytes counts only for the file that it names. It holds where Java's hash is none, because Java's own form depends
-on its version (a default of type double, for one), and for what Java's form leaves out.
+found out by it, and by the names that columns had. The hash of the bytes counts only for the file that it names. It holds where Java's
+hash is none, because Java's own form depends on its version (a default of type double, for one), and for what Java's form leaves out.
 
 metadata.json is plaintext, and everybody who can write to the storage can edit it; these parameters change only for those who can write
 to the metastore too. An entry without any hash of the current file pins less than it should: that is logged, and a finding of an audit.

@@ -20,8 +20,8 @@ that the column has or had, and the former master key under which files may hold
     stored as    [[field id, master key, mask, since or null, [name, …], former master key or null, `former-until` or null], …] by ascending
                  field id, in JSON; names as `names.folded` compares them
 
-Pins of before have the first four or six. What such a pin lacks is trusted the next time that the table is loaded. A `former-until` that goes
-stays pinned as long as its key: without it nobody opens files under that key, and it comes back no later.
+Pins of before have the first four or six. What such a pin lacks is trusted the next time that the table is loaded. A `former-until` that
+goes stays pinned as long as its key: without it nobody opens files under that key, and it comes back no later.
 """
 
 from __future__ import annotations
