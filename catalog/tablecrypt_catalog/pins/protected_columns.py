@@ -215,7 +215,8 @@ def _weaker(before: PinnedColumn, now: PinnedColumn | None) -> str | None:
     if before.names is not None and now.former_key_id not in (None, before.former_key_id):
         return f"may be under {now.former_key_id!r} in older files now, which was {before.former_key_id or 'not so'} before"
     if before.former_until is not None and now.former_until is not None and before.former_until < now.former_until:
-        return f"may be under {now.former_key_id!r} in files up to sequence number {now.former_until} now, which was {before.former_until} before"
+        numbers = f"{now.former_until} now, which was {before.former_until} before"
+        return f"may be under {now.former_key_id!r} in files up to sequence number {numbers}"
     return None
 
 
