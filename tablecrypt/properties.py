@@ -70,7 +70,8 @@ COLUMN_MASK: Final = _of_columns(
     name="encryption.column-mask.", doc="Prefix: what others see of the column: null, error, redact, hash, truncate(n), constant(value)."
 )
 COLUMN: Final = _of_keys(
-    name="encryption.column.", doc="Prefix: `<field id>.key-id`, `.mask` and `.former-key-id` of protected columns. Never set by hand."
+    name="encryption.column.",
+    doc="Prefix: `<field id>.key-id`, `.mask`, `.since`, `.former-key-id` and `.former-until`. Never set by hand.",
 )
 COLUMN_ENTRY: Final = _of_keys(
     name="encryption.column-entry.",

@@ -23,7 +23,14 @@ from tablecrypt_catalog._pyiceberg.glue import GlueCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
-from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
+from tablecrypt_catalog.pins.hive import (
+    PinnedStagedTable,
+    check_against_entry,
+    pinned_columns,
+    pinning_parameters,
+    staged_parameters,
+    unpinned_metadata,
+)
 from tablecrypt_catalog.pins.record import creation, table_version
 from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted, new_metadata
 
@@ -47,9 +54,11 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         file = self._metadata_file(location)
         metadata = file.parse()
         identifier = (entry["DatabaseName"], entry["Name"])
-        check_against_entry(".".join(identifier), metadata, file, parameters)
+        name = ".".join(identifier)
+        check_against_entry(name, metadata, file, parameters)
         io = self.load_file_io(metadata.properties, location)
-        return LoadedTable(self, identifier, file, io, is_vouched=unpinned_metadata(parameters) is None)
+        is_vouched, columns = unpinned_metadata(parameters) is None, pinned_columns(name, parameters)
+        return LoadedTable(self, identifier, file, io, is_vouched=is_vouched, pinned_columns=columns)
 
     def parameters_to_send(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """Return the parameters without a data key length that a commit has removed from the table's properties."""
@@ -92,7 +101,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
             return staged
         if current is None:
             self._refuse_s3_tables(identifier)
-        pins = staged_parameters(staged)
+        pins = staged_parameters(staged, current)
         # PyIceberg adds a commit's properties to the parameters that are there: one that was removed must be named to go.
         return PinnedStagedTable(staged, staged.name(), {names.DATA_KEY_LENGTH.name: "", **pins} if current is not None else pins)
 

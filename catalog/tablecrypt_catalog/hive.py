@@ -47,7 +47,14 @@ from tablecrypt.arguments import check_text
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
-from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
+from tablecrypt_catalog.pins.hive import (
+    PinnedStagedTable,
+    check_against_entry,
+    pinned_columns,
+    pinning_parameters,
+    staged_parameters,
+    unpinned_metadata,
+)
 from tablecrypt_catalog.table_encryption import LoadedTable, is_encrypted
 
 EXPECTED_KEY: Final = "expected_parameter_key"
@@ -100,9 +107,11 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
             return self.entry_as_pyiceberg_opens_it(entry)
         file = read_metadata_file(self.load_file_io({}, location).new_input(location))
         metadata = file.parse()
-        check_against_entry(f"{entry.dbName}.{entry.tableName}", metadata, file, parameters)
+        name = f"{entry.dbName}.{entry.tableName}"
+        check_against_entry(name, metadata, file, parameters)
         io = self.load_file_io(metadata.properties, location)
-        return LoadedTable(self, (entry.dbName, entry.tableName), file, io, is_vouched=unpinned_metadata(parameters) is None)
+        is_vouched, columns = unpinned_metadata(parameters) is None, pinned_columns(name, parameters)
+        return LoadedTable(self, (entry.dbName, entry.tableName), file, io, is_vouched=is_vouched, pinned_columns=columns)
 
     def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
         """Return the parameters that pin a new table."""
@@ -116,7 +125,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
         staged = super().stage_commit(current, identifier, requirements, updates)
         if names.KEY_ID.name not in staged.metadata.properties:
             return staged
-        return PinnedStagedTable(staged, identifier, staged_parameters(staged))
+        return PinnedStagedTable(staged, identifier, staged_parameters(staged, current))
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""

@@ -55,6 +55,7 @@ from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_name_mapping
+from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.proven_heads import Proof, ProvenHeads
 from tablecrypt_catalog.pins.record import TableVersion, folders_on_first_sight, table_version
 
@@ -107,12 +108,16 @@ def proof_of_heads(catalog: Catalog, metadata: TableMetadata, inner: Callable[[]
     return ProvenHeads(metadata, lambda: table_file_io(names.client_properties(catalog), inner(), metadata))
 
 
+NO_COLUMNS: Final[Mapping[int, PinnedColumn]] = {}
+
+
 class LoadedTable(Table):
     """A table as its metadata file says, before anything is verified or opened: `opened_table` does both.
 
     Attributes:
         digest: of its metadata file.
         is_vouched: whether the catalog's entry holds a hash of the metadata, with which it was compared.
+        pinned_columns: the protected columns that the catalog's entry has pinned, by field id.
     """
 
     def __init__(
@@ -123,10 +128,12 @@ class LoadedTable(Table):
         io: FileIO,
         config: Properties = EMPTY_DICT,
         is_vouched: bool = False,
+        pinned_columns: Mapping[int, PinnedColumn] = NO_COLUMNS,
     ) -> None:
         super().__init__(identifier, file.parse(), file.location, io, catalog, dict(config))
         self.digest = file.digest
         self.is_vouched = is_vouched
+        self.pinned_columns = pinned_columns
 
 
 def _reloaded(catalog: Catalog, table: Table) -> LoadedTable:

@@ -60,7 +60,7 @@ from tablecrypt._bytes import ByteReader
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, OVERHEAD, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, TamperedFileError
-from tablecrypt.keys.former_keys import FormerKey, sequence_number_in
+from tablecrypt.keys.former_keys import FORMER_UNTIL, FormerKey, sequence_number_in
 from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.keys.twin_schemas import FieldsOf, TwinSchema
 
@@ -72,8 +72,6 @@ UNBOUND_VERSION: Final = 1
 """Of files from before version 2, which does not bind the column's schema."""
 
 _KEY_ID: Final = "key-id"
-_FORMER: Final = "former-key-id"
-_UNTIL: Final = "former-until"
 _MASK: Final = "mask"
 _SINCE: Final = "since"
 _BY_ID: Final = re.compile(r"encryption\.column\.(0|[1-9][0-9]{0,9})\.(key-id|mask|since|former-key-id|former-until)")
@@ -260,7 +258,7 @@ class ColumnPolicy:
             field_id = int(found[1])
             if found[2] == _MASK:
                 masks[field_id] = Mask.parse(str(value))
-            elif found[2] in (_SINCE, _UNTIL):
+            elif found[2] in (_SINCE, FORMER_UNTIL):
                 (since if found[2] == _SINCE else until)[field_id] = sequence_number_in(name, str(value))
             else:
                 (keys if found[2] == _KEY_ID else former)[field_id] = str(value)
@@ -283,9 +281,7 @@ class ColumnPolicy:
             if column.since is not None:
                 written[f"{COLUMN_PREFIX}{column.field_id}.{_SINCE}"] = str(column.since)
         for field_id, former in self.former.items():
-            written[f"{COLUMN_PREFIX}{field_id}.{_FORMER}"] = former.key_id
-            if former.until is not None:
-                written[f"{COLUMN_PREFIX}{field_id}.{_UNTIL}"] = str(former.until)
+            written |= former.to_properties(f"{COLUMN_PREFIX}{field_id}.")
         return written
 
     def check(self, schema: Schema, table_key_id: str) -> None:

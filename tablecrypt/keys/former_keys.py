@@ -17,6 +17,8 @@ from typing import Final
 
 from tablecrypt.errors import ConfigurationError
 
+FORMER_KEY_ID: Final = "former-key-id"
+FORMER_UNTIL: Final = "former-until"
 _LONGEST_NUMBER: Final = 18
 
 
@@ -39,6 +41,11 @@ class FormerKey:
             sequence_number: the file's data sequence number; None where it is not known, which no file from before is.
         """
         return self.until is not None and sequence_number is not None and sequence_number <= self.until
+
+    def to_properties(self, prefix: str) -> dict[str, str]:
+        """Return the properties that say so, with names that begin so."""
+        until = {} if self.until is None else {f"{prefix}{FORMER_UNTIL}": str(self.until)}
+        return {f"{prefix}{FORMER_KEY_ID}": self.key_id, **until}
 
 
 def sequence_number_in(name: str, text: str) -> int:

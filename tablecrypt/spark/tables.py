@@ -247,7 +247,7 @@ def readable_columns(table: EncryptedTable, projected: Schema, filtered: set[int
         ColumnKeyDeniedError: values are needed that this user may not see.
     """
     visible = visible_columns(table.metadata, cast("TableFileIO", table.io), projected, filtered, masked)
-    return frozenset() if visible is None else visible.access.opened
+    return frozenset() if visible is None else visible.opened
 
 
 def ordered_projection(scan: EncryptedDataScan | EncryptedIncrementalAppendScan, columns: Sequence[str] | None) -> Schema:

@@ -20,9 +20,11 @@ from tablecrypt.errors import (
     KeyIdChangedError,
     KeyNotFoundError,
     KmsUnavailableError,
+    TamperedFileError,
 )
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn
+from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import COLUMN_KEK, COLUMN_KEY, KEY_TIMESTAMP, EncryptedKey, KeyRing
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
 from tablecrypt.keys.refusals import REFUSAL_SECONDS, refusals
@@ -87,7 +89,7 @@ def test_what_one_process_wraps_another_opens() -> None:
     keys = TableColumnKeys(made, POLICY, KeyRing()).generate([SSN, SALARY], PREFIX)
     ring = committed(made)
     reader = TableColumnKeys(maker(client()), POLICY, ring)
-    assert {field_id: reader.unwrap(field_id, key.key_metadata(OF_TEXT), PREFIX, OF_TEXT) for field_id, key in keys.items()} == {
+    assert {field_id: reader.unwrap(field_id, key.key_metadata(OF_TEXT), PREFIX, OF_TEXT, 1) for field_id, key in keys.items()} == {
         field_id: key.secret for field_id, key in keys.items()
     }
     assert len({key.secret for key in keys.values()}) == 2
@@ -124,7 +126,7 @@ def test_the_key_service_is_asked_once_an_hour_for_each_master_key(written: tupl
         now[0] = minute * 60.0
         keys = TableColumnKeys(maker(kms), POLICY, ring)
         keys.check_readable([SSN, SALARY])
-        assert keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+        assert keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
     assert kms.calls == {"unwrap_key": 3}
 
 
@@ -135,13 +137,13 @@ def test_a_refusal_is_asked_once_a_minute_and_counted(written: tuple[KeyRing, by
     before = refusals().asked["pii"], refusals().remembered["pii"]
     for _ in range(50):
         with pytest.raises(ColumnKeyDeniedError, match="column with field id 2 is protected by master key 'pii'") as error:
-            keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+            keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
         assert (error.value.field_id, error.value.column_key_id) == (SSN, "pii")
     assert kms.calls == {"unwrap_key": 1}
     assert (refusals().asked["pii"] - before[0], refusals().remembered["pii"] - before[1]) == (1, 49)
     now[0] += REFUSAL_SECONDS
     with pytest.raises(ColumnKeyDeniedError):
-        keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+        keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
     assert kms.calls == {"unwrap_key": 2}
 
 
@@ -161,9 +163,9 @@ def test_a_refusal_of_one_client_is_none_of_another(written: tuple[KeyRing, byte
     ring, key_metadata = written
     with pytest.raises(ColumnKeyDeniedError):
         TableColumnKeys(maker(client("column-keys-denied", {"orders": KEYS["orders"]})), POLICY, ring).unwrap(
-            SSN, key_metadata, PREFIX, OF_TEXT
+            SSN, key_metadata, PREFIX, OF_TEXT, 1
         )
-    assert TableColumnKeys(maker(), POLICY, ring).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+    assert TableColumnKeys(maker(), POLICY, ring).unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
 
 
 def test_a_kms_that_fails_is_no_refusal(written: tuple[KeyRing, bytes]) -> None:
@@ -171,8 +173,8 @@ def test_a_kms_that_fails_is_no_refusal(written: tuple[KeyRing, bytes]) -> None:
     kms = UnreachableOnce({"kms.memory.name": "column-keys"}, KEYS)
     keys = TableColumnKeys(ColumnKeyMaker(kms, "orders", 16, 1, lambda: 0, secrets.token_bytes), POLICY, ring)
     with pytest.raises(KmsUnavailableError):
-        keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
-    assert keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+        keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
+    assert keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
 
 
 @pytest.mark.parametrize("field_id", [SALARY, 99])
@@ -180,7 +182,7 @@ def test_a_columns_key_opens_no_other_column(written: tuple[KeyRing, bytes], fie
     ring, key_metadata = written
     policy = ColumnPolicy.of([*POLICY.columns.values(), ProtectedColumn(99, "pii")])
     with pytest.raises(AuthenticationError, match="that of the column with field id 2"):
-        TableColumnKeys(maker(), policy, ring).unwrap(field_id, key_metadata, PREFIX, OF_TEXT)
+        TableColumnKeys(maker(), policy, ring).unwrap(field_id, key_metadata, PREFIX, OF_TEXT, 1)
 
 
 def test_an_entry_that_is_relabelled_for_another_column_does_not_open(written: tuple[KeyRing, bytes]) -> None:
@@ -188,7 +190,7 @@ def test_an_entry_that_is_relabelled_for_another_column_does_not_open(written: t
     (entry,) = ring.column_keys
     relabelled = edited(ring, entry.key_id, properties={COLUMN_KEY: str(SALARY)})
     with pytest.raises(AuthenticationError, match="does not open under column KEK"):
-        TableColumnKeys(maker(), POLICY, relabelled).unwrap(SALARY, key_metadata, PREFIX, OF_TEXT)
+        TableColumnKeys(maker(), POLICY, relabelled).unwrap(SALARY, key_metadata, PREFIX, OF_TEXT, 1)
 
 
 def test_an_entry_of_another_table_does_not_open_this_tables_files(written: tuple[KeyRing, bytes]) -> None:
@@ -198,18 +200,18 @@ def test_an_entry_of_another_table_does_not_open_this_tables_files(written: tupl
     (entry,), (foreign,) = ring.column_keys, committed(other).column_keys
     exchanged = edited(ring, entry.key_id, encrypted_key_metadata=foreign.encrypted_key_metadata)
     with pytest.raises(AuthenticationError, match="was changed"):
-        TableColumnKeys(maker(), POLICY, exchanged).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+        TableColumnKeys(maker(), POLICY, exchanged).unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
     swapped = KeyRing([*committed(other).column_keks, foreign.model_copy(update={"key_id": entry.key_id})])
     with pytest.raises(AuthenticationError):
-        TableColumnKeys(maker(), POLICY, swapped).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+        TableColumnKeys(maker(), POLICY, swapped).unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
 
 
 def test_an_entry_that_is_gone_is_said_to_be_shredded_or_removed(written: tuple[KeyRing, bytes]) -> None:
     ring, key_metadata = written
     with pytest.raises(KeyNotFoundError, match="shredded, or somebody removed"):
-        TableColumnKeys(maker(), POLICY, KeyRing(ring.column_keks)).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+        TableColumnKeys(maker(), POLICY, KeyRing(ring.column_keks)).unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
     with pytest.raises(KeyNotFoundError):
-        TableColumnKeys(maker(), POLICY, KeyRing(ring.column_keys)).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+        TableColumnKeys(maker(), POLICY, KeyRing(ring.column_keys)).unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
 
 
 def test_no_column_key_is_accepted_under_the_tables_own_master_key(written: tuple[KeyRing, bytes]) -> None:
@@ -218,7 +220,7 @@ def test_no_column_key_is_accepted_under_the_tables_own_master_key(written: tupl
     downgraded = edited(ring, kek.key_id, encrypted_by_id="orders")
     policy = ColumnPolicy.of([ProtectedColumn(SSN, "orders")])
     with pytest.raises(KeyIdChangedError, match="table's own master key"):
-        TableColumnKeys(maker(), policy, downgraded).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+        TableColumnKeys(maker(), policy, downgraded).unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
     with pytest.raises((ConfigurationError, ColumnKeyDeniedError), match="own master key"):
         TableColumnKeys(maker(), policy, KeyRing()).generate([SSN], PREFIX)
 
@@ -227,9 +229,27 @@ def test_a_key_that_the_properties_do_not_name_for_the_column_is_not_used(writte
     ring, key_metadata = written
     for policy in (ColumnPolicy(), ColumnPolicy.of([ProtectedColumn(SSN, "fin")])):
         with pytest.raises(KeyIdChangedError, match="do not name that key"):
-            TableColumnKeys(maker(), policy, ring).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
-    former = ColumnPolicy.of([ProtectedColumn(SSN, "fin")], {SSN: "pii"})
-    assert TableColumnKeys(maker(), former, ring).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+            TableColumnKeys(maker(), policy, ring).unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
+    former = ColumnPolicy.of([ProtectedColumn(SSN, "fin")], {SSN: FormerKey("pii", 1)})
+    assert TableColumnKeys(maker(), former, ring).unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
+
+
+@pytest.mark.parametrize("sequence_number", [0, 4, 5, 6, 2**40, None])
+@pytest.mark.parametrize("until", [5, None])
+def test_a_former_key_opens_no_file_that_is_younger_than_its_end(
+    written: tuple[KeyRing, bytes], sequence_number: int | None, until: int | None
+) -> None:
+    ring, key_metadata = written
+    former = {SSN: FormerKey("pii", until)}
+    changed = TableColumnKeys(maker(), ColumnPolicy.of([ProtectedColumn(SSN, "fin")], former), ring)
+    if until is not None and sequence_number is not None and sequence_number <= until:
+        assert changed.unwrap(SSN, key_metadata, PREFIX, OF_TEXT, sequence_number)
+    else:
+        with pytest.raises((TamperedFileError, KeyIdChangedError), match="former master key 'pii'"):
+            changed.unwrap(SSN, key_metadata, PREFIX, OF_TEXT, sequence_number)
+    # The column's own key has no end, and neither has that of a column which is protected no more.
+    for policy in (ColumnPolicy.of([ProtectedColumn(SSN, "pii")], former), ColumnPolicy.of([], former)):
+        assert TableColumnKeys(maker(), policy, ring).unwrap(SSN, key_metadata, PREFIX, OF_TEXT, sequence_number)
 
 
 @pytest.mark.parametrize("version", ["2", "", "x"])
@@ -238,14 +258,14 @@ def test_a_kek_of_another_version_is_refused(written: tuple[KeyRing, bytes], ver
     (kek,) = ring.column_keks
     with pytest.raises(FormatError, match="no column KEK"):
         other = edited(ring, kek.key_id, properties={KEY_TIMESTAMP: str(START_MS), COLUMN_KEK: version})
-        TableColumnKeys(maker(), POLICY, other).unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+        TableColumnKeys(maker(), POLICY, other).unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
 
 
 def test_a_kek_that_is_too_old_opens_and_wraps_no_more(written: tuple[KeyRing, bytes]) -> None:
     ring, key_metadata = written
     later = maker(now_ms=START_MS + DEFAULT_KEK_LIFESPAN_MS)
     keys = TableColumnKeys(later, POLICY, ring)
-    assert keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT)
+    assert keys.unwrap(SSN, key_metadata, PREFIX, OF_TEXT, 1)
     keys.generate([SSN], b"later")
     after = committed(later, ring, b"later")
     assert (len(after.column_keks), len(after.column_keys)) == (2, 2)
@@ -314,7 +334,7 @@ def test_a_rewrapped_kek_opens_what_it_opened(written: tuple[KeyRing, bytes]) ->
     again = made.rewrapped(ring, kek)
     assert again.encrypted_key_metadata != kek.encrypted_key_metadata
     assert TableColumnKeys(maker(), POLICY, edited(ring, kek.key_id, encrypted_key_metadata=again.encrypted_key_metadata)).unwrap(
-        SSN, key_metadata, PREFIX, OF_TEXT
+        SSN, key_metadata, PREFIX, OF_TEXT, 1
     )
 
 
@@ -354,7 +374,7 @@ def test_a_policy_that_lost_a_column_is_noticed_by_its_key(written: tuple[KeyRin
     schema = Schema(NestedField(SSN, "ssn", LongType()))
     with pytest.raises(KeyIdChangedError, match="'ssn' has a key of its own"):
         check_protected(ring, ColumnPolicy(), schema)
-    check_protected(ring, ColumnPolicy.of([], {SSN: "pii"}), schema)
+    check_protected(ring, ColumnPolicy.of([], {SSN: FormerKey("pii", 1)}), schema)
     check_protected(ring, ColumnPolicy(), Schema(NestedField(9, "ssn", LongType())))
 
 

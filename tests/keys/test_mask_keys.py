@@ -10,6 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker, mask_key_entry
 from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import MASK_KEY, EncryptedKey, KeyRing
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS
 from tablecrypt.keys.table_column_keys import TableColumnKeys
@@ -129,7 +130,7 @@ def test_without_the_right_to_the_column_nobody_has_its_mask_key(ring: KeyRing) 
 
 def test_another_master_key_has_a_mask_key_of_its_own_and_the_first_keeps_its_own(ring: KeyRing) -> None:
     made = maker()
-    moved = ColumnPolicy.of([ProtectedColumn(SSN, "fin", Mask("hash"))], {SSN: "pii"})
+    moved = ColumnPolicy.of([ProtectedColumn(SSN, "fin", Mask("hash"))], {SSN: FormerKey("pii", 1)})
     TableColumnKeys(made, moved, ring).generate([SSN], b"moved")
     after = ring.with_others(made.new_entries(ring, [b"moved"]))
     assert TableColumnKeys(made, moved, after).mask_key(SSN) != TableColumnKeys(made, POLICY, ring).mask_key(SSN)

@@ -133,8 +133,8 @@ def test_who_may_encrypt_alone_writes_a_protected_column_that_others_read(aws: A
         made = TableColumnKeys(writer, policy, KeyRing()).generate([2], b"file 1")[2]
         ring = KeyRing(writer.new_entries(KeyRing(), [b"file 1"]))
         with pytest.raises(ColumnKeyDeniedError):
-            TableColumnKeys(writer, policy, ring).unwrap(2, made.key_metadata(OF_TEXT), b"file 1", OF_TEXT)
-    assert TableColumnKeys(maker(client), policy, ring).unwrap(2, made.key_metadata(OF_TEXT), b"file 1", OF_TEXT) == made.secret
+            TableColumnKeys(writer, policy, ring).unwrap(2, made.key_metadata(OF_TEXT), b"file 1", OF_TEXT, 1)
+    assert TableColumnKeys(maker(client), policy, ring).unwrap(2, made.key_metadata(OF_TEXT), b"file 1", OF_TEXT, 1) == made.secret
 
 
 # What moto does not produce: the service's own error codes, through boto3's parser and this client's mapping.

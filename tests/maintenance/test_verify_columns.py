@@ -50,7 +50,7 @@ def _flip_a_byte_of_the_twin(table: EncryptedTable, file: DataFile, field_id: in
 
     def twin_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
         field_id = cast("int", field_of_twin(path[0]))
-        return Secret(keys.unwrap(field_id, stored or b"", key_metadata.aad_prefix, schemas[field_id]))
+        return Secret(keys.unwrap(field_id, stored or b"", key_metadata.aad_prefix, schemas[field_id], 1))
 
     schemas = TwinLayout(source_of(path.read_bytes()), key_metadata).schemas
     layout = encrypted_layout(source_of(path.read_bytes()), FileKeys.of_table_file(key_metadata, twin_key))

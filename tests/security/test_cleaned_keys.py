@@ -22,7 +22,6 @@ from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.replacement import stage_replacement
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
-from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.write import write_data_files
 from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
 from tests.support.edited_metadata import edited, read_metadata
@@ -180,7 +179,7 @@ def test_a_table_that_spark_replaces_gets_no_new_key_beside_one_that_is_gone(bot
     table = protected_table(both.payroll, **ONE_COLUMN)
     table.append(people(0))
     lost = without_copies(clean(table))
-    transaction = cast("EncryptedTransaction", lost.transaction())
+    transaction = lost.transaction()
     stage_replacement(transaction, lost.schema(), lost.spec(), {})
     located = LocatedTable(both.payroll, "db.people", lost)
     staged = StagedTable(transaction, replaces=True)

@@ -7,6 +7,7 @@ hidden columns under the former key.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
 import duckdb
@@ -22,7 +23,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.write import write_data_files
-from tests.security.test_declarations import commit_by_hand, declare, loaded, ssn
+from tests.security.test_declarations import commit_by_hand, declare, edit, loaded, ssn
 from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, Clients, protected_table
 from tests.support.tables import metadata_of
 
@@ -237,10 +238,13 @@ def test_a_key_change_that_began_before_another_writer_s_rows_does_not_make_them
     assert sorted(cast("list[str]", ssn(both.payroll))) == [*HONEST, "SSN-0003"]
 
 
-@pytest.mark.parametrize("who", ["analyst", "clerk"])
-def test_nobody_makes_a_former_key_count_longer(both: Clients, people: EncryptedTable, who: str) -> None:
+@pytest.mark.parametrize("who", ["analyst", "clerk", "an edit of metadata.json"])
+def test_nobody_makes_a_former_key_count_longer(both: Clients, people: EncryptedTable, tmp_path: Path, who: str) -> None:
     forge(both)
-    commit_by_hand(both.analyst if who == "analyst" else both.clerk, SetPropertiesUpdate(updates={UNTIL: "9"}))
+    if who.startswith("an edit"):
+        edit(both, tmp_path, lambda metadata: metadata["properties"].update({UNTIL: "9"}))
+    else:
+        commit_by_hand(both.analyst if who == "analyst" else both.clerk, SetPropertiesUpdate(updates={UNTIL: "9"}))
     said = f"former master key 'fin' in files up to sequence number 9 now, which was 1 before.*{UNTIL}"
     for operation in (
         lambda: ssn(both.payroll),

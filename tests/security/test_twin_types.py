@@ -79,7 +79,7 @@ def in_version_1(table: EncryptedTable) -> None:
                     continue
                 own = crypto.struct(ColumnCryptoMetaData.WITH_COLUMN_KEY)
                 stored = own.binary(EncryptionWithColumnKey.KEY_METADATA)
-                dek = keys.unwrap(FIELD, stored, prefix, found.schemas[FIELD])
+                dek = keys.unwrap(FIELD, stored, prefix, found.schemas[FIELD], 1)
                 key_id = key_id_in(stored).encode()
                 column_key = io.manager.columns.column_key(metadata.key_ring, key_id.decode(), FIELD, (COLUMN_KEY,))
                 header = bytes([1, len(key_id)]) + key_id

@@ -147,7 +147,7 @@ def test_a_task_writes_under_committed_column_keys_alone(both: Clients, brought:
     made = keys_of_task(table, columns_of(table, None, properties)).generate([SSN, EMAIL], PREFIX)
     fresh = as_seen_by(both.payroll)
     keys = column_keys(metadata_of(fresh), cast("TableFileIO", fresh.io))
-    assert {each: keys.unwrap(each, key.key_metadata(OF_TEXT), PREFIX, OF_TEXT) for each, key in made.items()} == {
+    assert {each: keys.unwrap(each, key.key_metadata(OF_TEXT), PREFIX, OF_TEXT, 1) for each, key in made.items()} == {
         each: key.secret for each, key in made.items()
     }
 
@@ -198,7 +198,7 @@ def test_column_key_metadata_of_another_file_or_column_opens_in_no_task(people: 
     first, second = commit_column_keys(people, SSN, EMAIL)
     keys = keys_of_task(people, columns_of(people, None, None))
 
-    keys.unwrap(SSN, first.key_metadata, first.aad_prefix, OF_TEXT)
+    keys.unwrap(SSN, first.key_metadata, first.aad_prefix, OF_TEXT, 1)
     for field_id, key_metadata, prefix in (
         (SSN, first.key_metadata, PREFIX),
         (SSN, second.key_metadata, second.aad_prefix),
@@ -206,7 +206,7 @@ def test_column_key_metadata_of_another_file_or_column_opens_in_no_task(people: 
         (SSN, first.key_metadata[:-1] + bytes([first.key_metadata[-1] ^ 1]), first.aad_prefix),
     ):
         with pytest.raises(AuthenticationError):
-            keys.unwrap(field_id, key_metadata, prefix, OF_TEXT)
+            keys.unwrap(field_id, key_metadata, prefix, OF_TEXT, 1)
 
 
 def test_what_tasks_wrote_is_refused_where_protection_changed_meanwhile(both: Clients, people: EncryptedTable) -> None:

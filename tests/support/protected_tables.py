@@ -116,17 +116,18 @@ def write_as_java_does(table: EncryptedTable, rows: pa.Table) -> None:
 
 @dataclass(frozen=True)
 class StoredKey:
-    """What the footer of a file would hold of one column: its key metadata, and the file's AAD prefix."""
+    """What the footer of a file would hold of one column: its key metadata, and the file's AAD prefix; as old as the table is then."""
 
     field_id: int
     key_metadata: bytes
     aad_prefix: bytes
+    sequence_number: int
 
     def opens(self, table: EncryptedTable) -> bytes:
         """Return the DEK that the table, as its catalog has it now, opens. Raises what reading the column raises."""
         fresh = cast("EncryptedTable", table.catalog.load_table(table.name()))
         return column_keys(metadata_of(fresh), cast("TableFileIO", fresh.io)).unwrap(
-            self.field_id, self.key_metadata, self.aad_prefix, OF_TEXT
+            self.field_id, self.key_metadata, self.aad_prefix, OF_TEXT, self.sequence_number
         )
 
 
@@ -140,7 +141,7 @@ def commit_column_keys(table: EncryptedTable, *field_ids: int) -> list[StoredKey
         transaction = table.transaction()
         transaction.apply(tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries))
         transaction.commit_transaction()
-    return [StoredKey(key.field_id, key.key_metadata(OF_TEXT), prefix) for key in keys.values()]
+    return [StoredKey(key.field_id, key.key_metadata(OF_TEXT), prefix, metadata.last_sequence_number) for key in keys.values()]
 
 
 def counted_columns(table: EncryptedTable) -> set[int]:

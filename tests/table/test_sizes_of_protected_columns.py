@@ -107,7 +107,7 @@ def opened(table: EncryptedTable, file: Any) -> tuple[FileLayout, FileKeys]:
     keys: ColumnKeys = column_keys(metadata_of(table), cast("TableFileIO", table.io))
     found = TwinLayout(source_of(stored), key_metadata).stored()
     own = {
-        twin_name(field_id): keys.unwrap(field_id, own, key_metadata.aad_prefix, found.schemas[field_id]) for field_id, own in found.keys
+        twin_name(field_id): keys.unwrap(field_id, own, key_metadata.aad_prefix, found.schemas[field_id], 1) for field_id, own in found.keys
     }
     every = FileKeys(key_metadata.encryption_key, own, key_metadata.aad_prefix)
     return encrypted_layout(source_of(stored), every), every

@@ -4,10 +4,12 @@
     encryption.data-key-length    as in the metadata; absent where absent there
     metadata_hash                 what canonical_metadata.metadata_hash gives for the metadata file; absent or empty: not compared
     tablecrypt.metadata-sha256    SHA-256 (hexadecimal) of the metadata file's uncompressed JSON, a blank, and where that file is
+    tablecrypt.protected-columns  the protected columns, as protected_columns.py stores them; absent in entries of before: not known
 
-Iceberg Java writes the first three and refuses a table whose metadata contradicts them. It does not know the last one, and leaves it as it
-is when it commits: so that one counts only for the file that it names. It holds where Java's hash is none, because Java's own form depends
-on its version (a default of type double, for one), and for what Java's form leaves out.
+Iceberg Java writes the first three and refuses a table whose metadata contradicts them. It does not know the other two, and leaves them as
+they are when it commits. So the last one says what a commit of tablecrypt has left: whoever protects a column less by another engine is
+found out by it, and by the names that columns had. The hash of the bytes counts only for the file that it names. It holds where Java's
+hash is none, because Java's own form depends on its version (a default of type double, for one), and for what Java's form leaves out.
 
 metadata.json is plaintext, and everybody who can write to the storage can edit it; these parameters change only for those who can write
 to the metastore too. An entry without any hash of the current file pins less than it should: that is logged, and a finding of an audit.
@@ -21,7 +23,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyiceberg.catalog import METADATA_LOCATION
-from pyiceberg.table import StagedTable
+from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
 
@@ -29,9 +31,21 @@ from tablecrypt import properties as names
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table.canonical_metadata import hash_of, metadata_hash
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, has_encryption_traces
+from tablecrypt_catalog.pins.protected_columns import (
+    PinnedColumn,
+    columns_as_text,
+    columns_from_text,
+    columns_of,
+    leaves_of,
+    merged_columns,
+    taken,
+    weaker,
+)
+from tablecrypt_catalog.table_encryption import NO_COLUMNS, LoadedTable
 
 METADATA_HASH: Final = "metadata_hash"
 DOCUMENT_HASH: Final = "tablecrypt.metadata-sha256"
+PROTECTED_COLUMNS: Final = "tablecrypt.protected-columns"
 
 logger = logging.getLogger(__name__)
 
@@ -49,21 +63,49 @@ class PinnedStagedTable(StagedTable):
         return {**super().properties, **self._parameters}
 
 
-def pinning_parameters(metadata: TableMetadata, file: MetadataFile) -> dict[str, str]:
+def pinning_parameters(metadata: TableMetadata, file: MetadataFile, pinned: Mapping[int, PinnedColumn] = NO_COLUMNS) -> dict[str, str]:
     """Return the parameters that pin an encrypted table's metadata, which is in `file`; none for any other table.
 
     Java's hash is empty where Java's own form depends on its version: Java takes that for no hash, and puts its own there when it commits.
+
+    Args:
+        metadata: the table's.
+        file: holds it.
+        pinned: the protected columns that the entry has pinned before.
     """
     if names.KEY_ID.name not in metadata.properties:
         return {}
     kept = (names.KEY_ID.name, names.DATA_KEY_LENGTH.name)
-    pinned = {name: str(metadata.properties[name]) for name in kept if name in metadata.properties}
-    return {**pinned, METADATA_HASH: metadata_hash(file.content) or "", DOCUMENT_HASH: f"{file.digest} {file.location}"}
+    said = {name: str(metadata.properties[name]) for name in kept if name in metadata.properties}
+    columns = columns_as_text(merged_columns(pinned, columns_of(metadata)))
+    hashes = {METADATA_HASH: metadata_hash(file.content) or "", DOCUMENT_HASH: f"{file.digest} {file.location}"}
+    return {**said, **hashes, PROTECTED_COLUMNS: columns}
 
 
-def staged_parameters(staged: StagedTable) -> dict[str, str]:
-    """Return the parameters that pin the metadata that a commit is about to write."""
-    return pinning_parameters(staged.metadata, MetadataFile(staged.metadata_location, staged.metadata.model_dump_json().encode()))
+def staged_parameters(staged: StagedTable, before: Table | None) -> dict[str, str]:
+    """Return the parameters that pin the metadata that a commit is about to write.
+
+    Args:
+        staged: what the commit leaves.
+        before: what it is based on; None for a new table.
+
+    Raises:
+        KeyIdChangedError: a column takes the name of a protected one, as the entry knows it.
+    """
+    pinned = before.pinned_columns if isinstance(before, LoadedTable) else NO_COLUMNS
+    name = ".".join(staged.name())
+    if (found := taken(pinned, columns_of(staged.metadata), leaves_of(staged.metadata))) is not None:
+        raise _weaker_than_pinned(name, found, staged.metadata_location)
+    return pinning_parameters(staged.metadata, MetadataFile(staged.metadata_location, staged.metadata.model_dump_json().encode()), pinned)
+
+
+def pinned_columns(name: str, parameters: Mapping[str, str]) -> Mapping[int, PinnedColumn]:
+    """Return the protected columns that a table's entry has pinned.
+
+    Raises:
+        FormatError: the parameter cannot be read.
+    """
+    return columns_from_text(parameters.get(PROTECTED_COLUMNS), f"{name}: the parameter {PROTECTED_COLUMNS} of its entry in the metastore")
 
 
 def unpinned_metadata(parameters: Mapping[str, str]) -> str | None:
@@ -86,7 +128,9 @@ def check_against_entry(name: str, metadata: TableMetadata, file: MetadataFile, 
     """Check the metadata that was loaded for an entry against the entry's parameters. Plain tables have nothing to check.
 
     Raises:
-        KeyIdChangedError: encryption.key-id or encryption.data-key-length is not the same on both sides, or gone from one of them.
+        KeyIdChangedError: encryption.key-id or encryption.data-key-length is not the same on both sides, or gone from one of them; or a
+            column is protected less than the entry says.
+        FormatError: what the entry says of protected columns cannot be read.
         TamperedFileError: the metadata is not what a hash in the entry was made of.
     """
     pinned, table_key_id = parameters.get(names.KEY_ID.name), metadata.properties.get(names.KEY_ID.name)
@@ -102,6 +146,7 @@ def check_against_entry(name: str, metadata: TableMetadata, file: MetadataFile, 
     _check_length(name, metadata, file, parameters)
     _check_document_hash(name, file, parameters)
     _check_hash(name, file, parameters.get(METADATA_HASH))
+    _check_columns(name, metadata, file.location, parameters)
     if (problem := unpinned_metadata(parameters)) is not None:
         logger.warning("%s is not pinned: %s", name, problem)
 
@@ -114,6 +159,20 @@ def _check_length(name: str, metadata: TableMetadata, file: MetadataFile, parame
     pinned, length = (source.get(names.DATA_KEY_LENGTH.name) for source in (parameters, metadata.properties))
     if pinned != length:
         raise KeyIdChangedError(f"{name}: {names.DATA_KEY_LENGTH.name} is {pinned} in the metastore, but {length} in {file.location}")
+
+
+def _check_columns(name: str, metadata: TableMetadata, location: str, parameters: Mapping[str, str]) -> None:
+    pinned, now = pinned_columns(name, parameters), columns_of(metadata)
+    if (found := weaker(pinned, now) or taken(pinned, now, leaves_of(metadata))) is not None:
+        raise _weaker_than_pinned(name, found, location)
+
+
+def _weaker_than_pinned(name: str, found: tuple[int, str], location: str) -> KeyIdChangedError:
+    field_id, what = found
+    return KeyIdChangedError(
+        f"{name}: the column with field id {field_id} {what}, in {location}, and no commit of tablecrypt has said so to the metastore. If "
+        f"somebody you trust did that on purpose: register the table again, which renews the parameter {PROTECTED_COLUMNS} of its entry"
+    )
 
 
 def _check_document_hash(name: str, file: MetadataFile, parameters: Mapping[str, str]) -> None:

@@ -20,15 +20,18 @@ that the column has or had, and the former master key under which files may hold
     stored as    [[field id, master key, mask, since or null, [name, …], former master key or null, `former-until` or null], …] by ascending
                  field id, in JSON; names as `names.folded` compares them
 
-Pins of before have the first four or six. What such a pin lacks is trusted the next time that the table is loaded. A `former-until` that goes
-stays pinned as long as its key: without it nobody opens files under that key, and it comes back no later.
+Pins of before have the first four or six. What such a pin lacks is trusted the next time that the table is loaded. A `former-until` that
+goes stays pinned as long as its key: without it nobody opens files under that key, and it comes back no later.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
+from pydantic import TypeAdapter, ValidationError
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 from pyiceberg.typedef import IcebergBaseModel
@@ -43,6 +46,8 @@ StoredColumn = (
     | tuple[int, str, str, int | None, list[str], str | None]
     | tuple[int, str, str, int | None]
 )
+
+_STORED: Final = TypeAdapter(tuple[StoredColumn, ...])
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,27 @@ def leaves_of(metadata: TableMetadata) -> Leaves:
     except ConfigurationError:
         return {}
     return keys_of_leaves(policy, metadata.schema()) if policy else {}
+
+
+def columns_as_text(columns: Mapping[int, PinnedColumn]) -> str:
+    """Return columns as the pins of a catalog store them: JSON."""
+    return json.dumps(stored_columns(columns))
+
+
+def columns_from_text(text: str | None, where: str) -> dict[int, PinnedColumn]:
+    """Return the columns in a pin of a catalog; none where it has none.
+
+    Args:
+        text: what the catalog stores; None in pins of before.
+        where: names the pin in errors.
+
+    Raises:
+        FormatError: the text cannot be read.
+    """
+    try:
+        return {} if text is None else columns_from(_STORED.validate_json(text))
+    except ValidationError as error:
+        raise FormatError(f"{where} cannot be read: {error}") from error
 
 
 def stored_columns(columns: Mapping[int, PinnedColumn]) -> list[StoredColumn]:
@@ -191,7 +217,8 @@ def _weaker(before: PinnedColumn, now: PinnedColumn | None) -> str | None:
     if before.names is not None and now.former_key_id not in (None, before.former_key_id):
         return f"may be under {now.former_key_id!r} in older files now, which was {before.former_key_id or 'not so'} before"
     if before.former_until is not None and now.former_until is not None and before.former_until < now.former_until:
-        return f"may be under {now.former_key_id!r} in files up to sequence number {now.former_until} now, which was {before.former_until} before"
+        numbers = f"{now.former_until} now, which was {before.former_until} before"
+        return f"may be under {now.former_key_id!r} in files up to sequence number {numbers}"
     return None
 
 

@@ -46,7 +46,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.schema import CreateTable
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt_catalog.pins.protected_columns import StoredColumn, columns_from, stored_columns
+from tablecrypt_catalog.pins.protected_columns import columns_as_text, columns_from_text
 from tablecrypt_catalog.pins.record import Head, TableVersion
 
 PINS: Final = Table(
@@ -73,7 +73,6 @@ P = TypeVar("P")
 _HEADS: Final = TypeAdapter(dict[str, tuple[int, int]])
 _RETIRED: Final = TypeAdapter(frozenset[str])
 _FOLDERS: Final = TypeAdapter(tuple[str, ...])
-_COLUMNS: Final = TypeAdapter(tuple[StoredColumn, ...])
 
 
 def create_pins_table(engine: Engine, allowed: bool = True) -> None:
@@ -129,7 +128,6 @@ def pin_of_row(row: RowMapping) -> TableVersion | None:
     """Return the pin in a row of a query for `PINS.c`; None where an outer join found none."""
     if row["key_id"] is None:
         return None
-    protected = _parsed(_COLUMNS, row["protected_columns"], ())
     return TableVersion(
         table_uuid=row["table_uuid"],
         table_key_id=row["key_id"],
@@ -141,7 +139,7 @@ def pin_of_row(row: RowMapping) -> TableVersion | None:
         heads={name: Head(*head) for name, head in _parsed(_HEADS, row["heads"], {}).items()},
         retired_keks=_parsed(_RETIRED, row["retired_keks"], frozenset()),
         folders=_parsed(_FOLDERS, row["folders"], ()),
-        columns=columns_from(protected),
+        columns=columns_from_text(row["protected_columns"], f"a pin in the table {PINS.name}"),
     )
 
 
@@ -216,5 +214,5 @@ def _values(pin: TableVersion) -> dict[str, Any]:
         "heads": json.dumps(pin.heads),
         "retired_keks": json.dumps(sorted(pin.retired_keks)),
         "folders": json.dumps(pin.folders),
-        "protected_columns": json.dumps(stored_columns(pin.columns)),
+        "protected_columns": columns_as_text(pin.columns),
     }

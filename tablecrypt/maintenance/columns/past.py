@@ -3,7 +3,8 @@
     encryption.column.<id>.since            files up to this sequence number lack the twin
         forgotten when every data file of every snapshot has one: from then on a file without a twin is refused
     encryption.column.<id>.former-key-id    files hold the column under this master key, which is not the column's now
-        forgotten, with former-until, when no data file of any snapshot does; the column keys under that master key go in the same commit, with their KEKs
+        forgotten, with former-until, when no data file of any snapshot does; the column keys under that master key go in the same
+        commit, with their KEKs
 
 Of every file the footer is read. If one cannot be, or is no encrypted Parquet file, everything stays remembered. A manifest list that says
 that a column was protected keeps its former master key too: a snapshot that follows it is refused without.

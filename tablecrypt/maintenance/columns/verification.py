@@ -109,7 +109,9 @@ def look_at_footer(io: EncryptingFileIO, work: FooterWork, keys: tuple[StandardK
 
 
 def twin_keys(table: EncryptedTable, key_metadata: StandardKeyMetadata, location: str, sequence_number: int | None) -> TwinKey | None:
-    """Return what opens the twins of the file at a location, with this data sequence number, as they are met; None for a table without protected columns.
+    """Return what opens the twins of the file at a location, with this data sequence number, as they are met.
+
+    None for a table without protected columns.
 
     It raises ColumnKeyDeniedError or KeyNotFoundError for a key that cannot be had.
     """

@@ -10,8 +10,8 @@
     remove encryption.column-mask.x   x is masked by null
 
 A master key's id may hold colons: the last one of a group ends it. Removing protection leaves `encryption.column.<id>.former-key-id`, by
-which files from before are still read (keys/former_keys.py says which); `reencrypt` removes it once no snapshot has such a file, with the column keys that opened these. A
-column that was dropped keeps its protection for the snapshots that have it.
+which files from before are still read, as far as keys/former_keys.py says; `reencrypt` removes it once no snapshot has such a file, with
+the column keys that opened these. A column that was dropped keeps its protection for the snapshots that have it.
 
 New files follow the properties of the moment that they are committed in (written_under.py); files from before do not change. What a
 declaration does not reach is logged, and `reencrypt` brings it in line.

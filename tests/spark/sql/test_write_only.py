@@ -133,7 +133,7 @@ def test_his_tasks_open_no_column(both: Clients, people: EncryptedTable) -> None
     own = in_task.generate([SSN], stored.aad_prefix)[SSN]
     for key_metadata in (stored.key_metadata, own.key_metadata(OF_TEXT)):
         with pytest.raises(ColumnKeyDeniedError):
-            in_task.unwrap(SSN, key_metadata, stored.aad_prefix, OF_TEXT)
+            in_task.unwrap(SSN, key_metadata, stored.aad_prefix, OF_TEXT, 1)
 
 
 def test_what_others_write_is_under_a_key_that_he_does_not_know(both: Clients, people: EncryptedTable) -> None:
