@@ -407,7 +407,7 @@ def test_rows_from_before_a_change_of_protected_columns_are_not_committed(
         transaction.commit_transaction()
 
     assert hive_metastore.parameters(name) == before
-    assert ids(loaded(both.payroll, name)) == [1]
+    assert ids(loaded(both.payroll, name), selected_fields=("id",)) == [1]
     assert not any(CANARY.encode() in each for each in opened_by_table_key(loaded(both.analyst, name)))
 
 
@@ -424,9 +424,10 @@ def test_whoever_may_commit_weakens_no_protected_column_and_takes_no_name(hive_m
 
     # Past this package, and with what the metastore says in order: as a client does that commits unchecked.
     both.analyst.commit_table(analyst, (), (SetPropertiesUpdate(updates={"encryption.column.2.mask": "truncate(64)"}),))
-    for use in (lambda table: table.append(person(2, CANARY, "n")), lambda table: table.scan(selected_fields=("ssn",)).to_arrow()):
-        with pytest.raises(KeyIdChangedError, match="masked by null"):
-            use(loaded(both.payroll, name))
+    with pytest.raises(KeyIdChangedError, match="masked by null"):
+        loaded(both.payroll, name).append(person(2, CANARY, "n"))
+    with pytest.raises(KeyIdChangedError, match="masked by null"):
+        loaded(both.payroll, name).scan(selected_fields=("ssn",)).to_arrow()
     assert not any(CANARY.encode() in each for each in opened_by_table_key(loaded(both.analyst, name)))
 
 

@@ -265,7 +265,7 @@ def test_a_servers_answer_weakens_no_protection_and_moves_no_name(spark: SparkSe
     def weakened(updates: Mapping[str, str], removals: Sequence[str]) -> Callable[[dict[str, Any]], None]:
         def change(metadata: dict[str, Any]) -> None:
             kept = {name: value for name, value in metadata["properties"].items() if name not in removals}
-            metadata["properties"] = kept | updates
+            metadata["properties"] = {**kept, **updates}
 
         return change
 
