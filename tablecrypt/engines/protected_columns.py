@@ -316,7 +316,8 @@ def _opened_keks(maker: ColumnKeyMaker, ring: KeyRing, readable: frozenset[int])
 
 
 def _own_keys(maker: ColumnKeyMaker, metadata: EncryptedTableMetadata, write_only: frozenset[int]) -> dict[str, bytes]:
-    columns = [column for column in policy_of(metadata).columns.values() if column.field_id in write_only]
+    policy = ColumnPolicy.from_properties(metadata.properties)
+    columns = [column for column in policy.columns.values() if column.field_id in write_only]
     found = (maker.own_key(metadata.key_ring, column.field_id, column.column_key_id) for column in columns)
     return {key_id: key.reveal() for key_id, key in (each for each in found if each is not None)}
 

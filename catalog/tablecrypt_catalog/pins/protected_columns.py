@@ -88,7 +88,7 @@ def columns_of(metadata: TableMetadata) -> Mapping[int, PinnedColumn]:
         return {}
     # A schema that was accepted on purpose, or at first sight, can be loaded: else nobody could rename what took the name. Whoever reads
     # or writes the table is told.
-    lost = {(field_id, owned) for _, owned, field_id in taken_names(names, policy, keys_of_leaves(policy, metadata.schema()))}
+    lost = {(each.owner, each.owned) for each in taken_names(names, policy, keys_of_leaves(policy, metadata.schema()))}
     names = {field_id: frozenset(name for name in known if (field_id, name) not in lost) for field_id, known in names.items()}
     return {
         field_id: _pinned(each, policy.former.get(field_id), names.get(field_id, frozenset())) for field_id, each in policy.columns.items()
@@ -200,8 +200,9 @@ def taken(before: Mapping[int, PinnedColumn], now: Mapping[int, PinnedColumn], l
         leaves: the columns of the schema that is seen.
     """
     names = {field_id: each.names for field_id, each in before.items() if each.names and field_id in now}
-    for name, owned, field_id in taken_names(names, ColumnPolicy(now), leaves):
-        return field_id, f"has or had the name {owned!r}, and column {name!r}, which is not under {now[field_id].column_key_id!r}, takes it"
+    for each in taken_names(names, ColumnPolicy(now), leaves):
+        key_id = now[each.owner].column_key_id
+        return each.owner, f"has or had the name {each.owned!r}, and column {each.name!r}, which is not under {key_id!r}, takes it"
     return None
 
 

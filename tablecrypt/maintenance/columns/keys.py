@@ -40,7 +40,7 @@ from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reloa
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.authenticated import undeclared_columns
+from tablecrypt.table.protection.authenticated import check_declared, undeclared_columns
 from tablecrypt.table.protection.declaring import declared_anew
 from tablecrypt.table.protection.kept_entries import lost_column_keys, named_column_keys, refuse_beside_lost
 from tablecrypt.table.protection.policy import policy_of
@@ -189,6 +189,7 @@ def add_column_keys(table: Table, *, write_only: bool = False) -> None:
 
     Raises:
         ColumnKeyDeniedError, KmsError: the KMS refused a column's master key, or failed; nothing has changed.
+        KeyIdChangedError: the properties protect a column less than somebody with its key has declared; nothing has changed.
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     commit_keys(table, lambda base: _missing_keys(base, write_only))
@@ -197,6 +198,8 @@ def add_column_keys(table: Table, *, write_only: bool = False) -> None:
 def _missing_keys(table: EncryptedTable, write_only: bool) -> _Added:
     metadata = encrypted_metadata_of(table)
     columns = policy_of(metadata).columns.values()
+    # No key goes into the table for a protection that somebody has set who may not use the column's.
+    check_declared(metadata, table_io(table), writing=True)
     entries = table_io(table).manager.columns.entries_for(metadata.key_ring, columns, write_only=write_only)
     refuse_beside_lost(metadata, named_column_keys(metadata, metadata.current_snapshot(), table.io), entries)
     return _Added(entries)

@@ -36,6 +36,7 @@ from tablecrypt.parquet.keys import TwinKey
 from tablecrypt.parquet.twin_rewriting import StoredTwins
 from tablecrypt.parquet.twins import field_of_twin
 from tablecrypt.table.protection.authenticated import check_declared
+from tablecrypt.table.protection.names import check_names
 from tablecrypt.table.protection.policy import column_keys, has_column_keys
 from tablecrypt.table.table import EncryptedTable
 
@@ -72,10 +73,12 @@ def twins_to_verify(
         KmsError: the KMS failed otherwise than by refusing a column's key.
         MasterKeyMismatchError: no key of a column opens, since another master key wrapped its KEKs.
         KeyIdChangedError: the properties protect a column less than somebody with its key has declared.
+        ConfigurationError: another column has the name of a protected one.
     """
     metadata = encrypted_metadata_of(table)
     if not has_column_keys(metadata):
         return {}
+    check_names(metadata)
     check_declared(metadata, table_io(table), writing=True)
     keys = column_keys(metadata, table_io(table))
     works = footer_works(files)

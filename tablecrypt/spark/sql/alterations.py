@@ -20,6 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.keys.column_keys import DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy
 from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.definitions import check_settable
 from tablecrypt.spark.sql.loading import load_table
@@ -85,8 +86,13 @@ def _alter_properties(transaction: Transaction, changes: Sequence[Change]) -> No
         updates.pop(stated, None)
     if updates:
         transaction.set_properties(updates)
-    if present := removals & transaction.table_metadata.properties.keys():
-        transaction.remove_properties(*sorted(present))
+    properties = transaction.table_metadata.properties
+    known = removals & properties.keys()
+    if ColumnPolicy.from_properties(properties):
+        # What declares protected columns is stored by field id: no property has the name that the statement takes away.
+        known |= {name for name in removals if name == DECLARED_KEYS or name.startswith(DECLARED_MASK_PREFIX)}
+    if known:
+        transaction.remove_properties(*sorted(known))
 
 
 def check_properties(metadata: TableMetadata, updates: Mapping[str, str]) -> None:

@@ -5,6 +5,8 @@
     there is none, and the properties name a former master key or `since`        KeyIdChangedError
     there is none, the properties name a stored mask, and values are written     KeyIdChangedError
     this user may not use the master key                                         nothing: he relies on pins
+    another column of the schema has a name that one declares, files are         KeyIdChangedError: earlier schemas may have been taken out,
+    written, and that column is not under the same key (names.py)                in which the name would be seen
 
 keys/column_declarations.py says what a declaration is and allows, declaring.py who writes one.
 """
@@ -12,6 +14,7 @@ keys/column_declarations.py says what a declaration is and allows, declaring.py 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final, cast
 
 from pyiceberg.table.metadata import TableMetadata
@@ -23,6 +26,7 @@ from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.names import folded, keys_of_leaves, taken_message, taken_names
 from tablecrypt.table.table_files import TableFileIO
 
 _PROPERTY_OF: Final = {PROTECTION: "key-id", KEY: "key-id", MASK: "mask", SINCE: "since", FORMER: "former-key-id", UNTIL: "former-until"}
@@ -46,6 +50,8 @@ def check_declared(metadata: TableMetadata, io: EncryptingFileIO, field_ids: Ite
     if isinstance(metadata, EncryptedTableMetadata) and isinstance(io, TableFileIO):
         for field_id in _protected(metadata, field_ids):
             _check_column(metadata, io.manager.columns, field_id, writing)
+        if writing:
+            _check_declared_names(metadata, io.manager.columns)
 
 
 def undeclared_columns(
@@ -86,6 +92,15 @@ def _check_column(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker, field
             raise changed_error(ring, stated, weakened(newest[0], stated))
     if _is_missing(declarations, found, stated, writing) and (found or _may_use(maker, ring, stated)):
         raise _undeclared(ring, stated)
+
+
+def _check_declared_names(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker) -> None:
+    policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
+    declarations = Declarations(maker, metadata.key_ring, str(metadata.table_uuid))
+    declared = {field_id: chain.from_iterable(declarations.newest(field_id).values()) for field_id in policy.columns}
+    names = {field_id: frozenset(folded(name) for each in found for name in each.names) for field_id, found in declared.items()}
+    for taken in taken_names(names, policy, keys_of_leaves(policy, schema)):
+        raise KeyIdChangedError(taken_message(taken, policy.columns[taken.owner].column_key_id, schema))
 
 
 def _is_missing(

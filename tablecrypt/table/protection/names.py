@@ -10,12 +10,21 @@ the next rows that somebody writes by that name would hold protected values in t
              other ends, or ends earlier: `ssn.number` holds what ssn held, and `person` of type string what person.email held
 
 A protected column may be renamed, and renamed back; two under one master key may exchange their names.
+
+Where another engine has committed a schema with a taken name, or somebody has edited the metadata:
+
+    a read of, or a filter by, the column that took the name, or the one that it belongs to    refused
+    any other read                                                                            goes on
+    a commit, and whatever writes data files                                                  refused, but for what gives the name back
+
+Whoever may commit so denies reads of the two columns alone. Commits are refused whatever they write: each row has a value of both columns.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.schema import Schema
@@ -31,6 +40,23 @@ Names = Mapping[int, frozenset[str]]
 Leaves = Mapping[int, tuple[str, str | None]]
 """The name of a column without columns in it, as users write it, and the master key that it is protected under, by field id."""
 _CAPITAL_I_WITH_DOT: Final = "\u0130"
+
+
+@dataclass(frozen=True)
+class TakenName:
+    """A name of a protected column that another column has.
+
+    Attributes:
+        taker: field id of the other column.
+        name: of the other column, as users write it.
+        owned: the name that belongs to the protected column, as compared.
+        owner: field id of the protected column.
+    """
+
+    taker: int
+    name: str
+    owned: str
+    owner: int
 
 
 def folded(name: str) -> str:
@@ -71,25 +97,30 @@ def keys_of_leaves(policy: ColumnPolicy, schema: Schema) -> Leaves:
     }
 
 
-def taken_names(names: Names, policy: ColumnPolicy, leaves: Leaves) -> Iterator[tuple[str, str, int]]:
-    """Yield each name that was taken: that of the column that has it, the name as compared, and the field id that it belongs to.
+def taken_names(names: Names, policy: ColumnPolicy, leaves: Leaves) -> Iterator[TakenName]:
+    """Yield each name that was taken.
 
     Args:
         names: that belong to protected columns.
         policy: the table's, with columns that were dropped.
         leaves: of the current schema, see `keys_of_leaves`.
     """
-    compared = [(name, folded(name), key) for name, key in leaves.values()]
-    for field_id, belonging in names.items():
-        if (column := policy.columns.get(field_id)) is None:
+    compared = [(taker, name, folded(name), key) for taker, (name, key) in leaves.items()]
+    for owner, belonging in names.items():
+        if (column := policy.columns.get(owner)) is None:
             continue
         for owned in sorted(belonging):
             # What lies in the protected column, or is it, is under the very same key.
-            yield from ((name, owned, field_id) for name, own, key in compared if key != column.column_key_id and _meet(own, owned))
+            others = (each for each in compared if each[-1] != column.column_key_id)
+            yield from (TakenName(taker, name, owned, owner) for taker, name, own, _ in others if _meet(own, owned))
 
 
-def check_names(metadata: TableMetadata) -> None:
+def check_names(metadata: TableMetadata, touched: Container[int] | None = None) -> None:
     """Check that no column has the name of a protected one without being protected under the same key.
+
+    Args:
+        metadata: the table's.
+        touched: field ids of the columns that a read needs values of, which alone matter to it; None for all.
 
     Raises:
         ConfigurationError: one has.
@@ -97,19 +128,22 @@ def check_names(metadata: TableMetadata) -> None:
     if not (names := names_of_protected(metadata)):
         return
     policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
-    for name, owned, field_id in taken_names(names, policy, keys_of_leaves(policy, schema)):
-        raise ConfigurationError(taken_message(name, owned, field_id, policy.columns[field_id].column_key_id, schema))
+    for taken in taken_names(names, policy, keys_of_leaves(policy, schema)):
+        # Right-holders may have written values of the protected column into the other one, and anybody may have put his own there: neither
+        # column is what its name says. The others are.
+        if touched is None or taken.taker in touched or taken.owner in touched:
+            raise ConfigurationError(taken_message(taken, policy.columns[taken.owner].column_key_id, schema))
 
 
-def taken_message(name: str, owned: str, field_id: int, master_key_id: str, schema: Schema) -> str:
+def taken_message(taken: TakenName, master_key_id: str, schema: Schema) -> str:
     """Return one line about a name that was taken."""
-    now = schema.find_column_name(field_id)
+    now = schema.find_column_name(taken.owner)
     owner = f"which is {now!r} now" if now is not None else "which was dropped"
-    free = "" if now is not None else f", or remove encryption.column.{field_id}.key-id if it is to be readable"
+    free = "" if now is not None else f", or remove encryption.column.{taken.owner}.key-id if it is to be readable"
     return (
-        f"column {name!r} takes the name of the protected column {owned!r} (field id {field_id}, {owner}): values that somebody writes by "
-        f"that name would not be under {master_key_id!r}. Declare {name!r} under that key in the same transaction (encryption.column-keys)"
-        f", or rename it{free}"
+        f"column {taken.name!r} takes the name of the protected column {taken.owned!r} (field id {taken.owner}, {owner}): values that "
+        f"somebody writes by that name would not be under {master_key_id!r}. Declare {taken.name!r} under that key in the same transaction "
+        f"(encryption.column-keys), or rename it{free}"
     )
 
 

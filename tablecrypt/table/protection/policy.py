@@ -22,7 +22,7 @@ Raises ConfigurationError, or KeyIdChangedError where properties were removed th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException
@@ -44,8 +44,12 @@ from tablecrypt.table.table_files import OpensColumnKeys
 WHERE: Final = "docs/column-keys.md"
 
 
-def policy_of(metadata: TableMetadata) -> ColumnPolicy:
+def policy_of(metadata: TableMetadata, touched: Container[int] | None = None) -> ColumnPolicy:
     """Return the protected columns of a table's current schema, after checking that properties and names are still theirs.
+
+    Args:
+        metadata: the table's.
+        touched: field ids of the columns that a read needs values of, whose names alone are checked; None for all.
 
     Raises:
         ConfigurationError: the properties cannot be used, or another column has the name of a protected one.
@@ -55,7 +59,7 @@ def policy_of(metadata: TableMetadata) -> ColumnPolicy:
     if isinstance(metadata, EncryptedTableMetadata):
         check_protected(metadata.key_ring, policy, metadata.schema())
     # Here and not in commits alone: another engine may have committed the schema, or somebody may have edited the metadata.
-    check_names(metadata)
+    check_names(metadata, touched)
     return policy
 
 

@@ -137,15 +137,17 @@ def visible_columns(
 
     Raises:
         ColumnKeyDeniedError: values are needed that the reader may not see.
+        ConfigurationError: the name of a protected column leads to another one, and the read needs one of the two.
         KeyNotFoundError: the key of a column was shredded.
         KeyIdChangedError: the properties protect a column less than somebody with its key has declared.
     """
     if not has_column_keys(metadata):
         return None
-    policy = policy_of(metadata)
-    keys = _keys(metadata, io)
     schema = metadata.schema()
     around = all_ancestors(schema)
+    within = {each for each in schema.field_ids if filtered.intersection(around[each])} if filtered else set()
+    policy = policy_of(metadata, {*projected.field_ids, *filtered, *within})
+    keys = _keys(metadata, io)
     looked_at = {each for field_id in filtered for each in (field_id, *around.get(field_id, ()))}
     looked_at |= {each for each in policy.columns if filtered.intersection(around.get(each, ()))}
     needed = {each for each in _every(policy) if each in projected.field_ids or each in looked_at}

@@ -35,6 +35,7 @@ from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.partition_values import json_value
 from tablecrypt.spark.sql.scans.plan import planned_tasks
+from tablecrypt.table.protection.names import check_names
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
 _EXACT_BOUNDS: Final = (BooleanType, IntegerType, LongType, DateType, TimestampType, TimestamptzType, DecimalType)
@@ -84,6 +85,7 @@ def _field(schema: Schema, path: Any, metadata: TableMetadata) -> NestedField:
         raise _UnknownError
     if protected_among(metadata, Schema(field)) is not None:
         raise _UnknownError
+    check_names(metadata, {field.field_id})
     return field
 
 
