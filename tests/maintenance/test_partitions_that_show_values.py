@@ -24,6 +24,7 @@ from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.table.protection.layout import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.protected_tables import COLUMN_KEY, PEOPLE_SCHEMA, SSN, Clients, clients, protected_table, write_only
 from tests.support.restricting_server import RestrictingServer
 from tests.support.stored_text import readable_text
@@ -374,23 +375,20 @@ def test_a_writer_who_may_only_wrap_moves_nothing(both: Clients, *, out_of_line:
 
 
 @pytest.mark.parametrize("commits", [0, 1, 2])
-def test_a_run_that_is_killed_at_any_commit_is_finished_by_the_next(both: Clients, monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
+def test_a_run_that_is_killed_at_any_commit_is_finished_by_the_next(tmp_path: Path, commits: int) -> None:
+    both = clients(tmp_path, catalog_class=InterruptedCatalog)
     table = _partitioned(both, **MERGE_ON_READ)
     table.delete("id = 4")
     _declare(table)
     table.append(_rows(20))
     before = _state(table)
-    commit = type(both.payroll).commit_table
-    done: list[None] = []
+    left = iter(range(commits))
 
-    def commit_or_die(catalog: Any, *arguments: Any, **named: Any) -> Any:
-        if len(done) == commits:
+    def die_when_none_is_left() -> None:
+        if next(left, None) is None:
             raise KeyboardInterrupt
-        done.append(None)
-        return commit(catalog, *arguments, **named)
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(type(both.payroll), "commit_table", commit_or_die)
+    with at_commits(before=die_when_none_is_left), pytest.raises(KeyboardInterrupt):
         m.reencrypt(cast("EncryptedTable", both.payroll.load_table(table.name())))
     m.reencrypt(table)
     m.shred(table, all_but_heads=True)
