@@ -5,6 +5,7 @@
                       data and delete files; statistics
     orphans           listed, not known, older than a limit, in no folder and of no name that begins with _ or .
     refused           orphans that need not be the table's (see files/deletion.py), or lie where another table's metadata lies
+    empty folders     on a local disk, removed where they are named by values of a column that is protected now
 
 A write that is under way has files that no metadata names yet. They are younger than the limit, unless the write takes longer than that.
 Which files a table has is authenticated (its manifests are encrypted), so nobody can have a live file deleted by editing a manifest.
@@ -28,11 +29,12 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
-from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
+from tablecrypt.maintenance._storage import StoredFile, canonical, remove_empty_folders, stored_files
 from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import read_named_metadata_file
+from tablecrypt.table.protection.layout import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, deleting_io
 
@@ -121,6 +123,9 @@ def remove_orphan_files(
     refused |= elsewhere
     found = tuple(file for file in unknown if file.location not in refused)
     deleted, failed = ([], {}) if dry_run else _delete(io, found)
+    if not dry_run and io.deletable.contains(folder or location) and (begins := ShownPartitions.of(table.metadata).folders):
+        # Names of folders are all that is left of values by which a table was partitioned before their column was protected.
+        remove_empty_folders(folder or location, begins)
     return OrphanFiles(name_of(table), dry_run, found, tuple(deleted), failed, refused, tuple(elsewhere))
 
 

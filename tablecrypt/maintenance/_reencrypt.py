@@ -196,7 +196,10 @@ def reencrypt(
     if protected is not None and (head := moved.rewrite(data_key_length, runner, progress)) is not None:
         found = replace(found, snapshot_id=head)
         remaining = not_among(plan.files, moved.locations)
-        plan = plan.only(remaining) if out_of_line else _planned(table, row_filter, older_than, branch, remaining)
+        # Others than those that were planned may have gone with them, for their deletion vectors.
+        plan = _planned(table, row_filter, older_than, branch, remaining)
+        if out_of_line:
+            plan = plan.only([location for location in plan.files if location in remaining])
         # The commit loaded the table again, and with it what makes the column keys of the new files.
         protected = ProtectedFiles.among(table, plan.files.values(), runner)
         if protected is not None:

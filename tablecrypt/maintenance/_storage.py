@@ -27,8 +27,9 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -55,7 +56,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.utils.properties import get_first_property_value
 
 from tablecrypt.errors import ConfigurationError, FormatError, MissingExtraError
-from tablecrypt.files.deletion import store_of
+from tablecrypt.files.deletion import ParsedLocation, store_of
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, table_io
 from tablecrypt.printable import bytes_shown
@@ -119,6 +120,30 @@ def delete_checksums(io: FileIO, location: str) -> None:
     folder, _, name = location.rpartition("/")
     with suppress(FileNotFoundError):
         io.delete(f"{folder}/.{name}.crc")
+
+
+def remove_empty_folders(location: str, begins: Collection[str]) -> list[str]:
+    """Remove empty folders of a local disk, and return their paths. Other stores have none.
+
+    Args:
+        location: the folder below which they lie; it stays itself, and links are not followed.
+        begins: what their names, or that of a folder below `location` around them, begin with.
+    """
+    if store_of(urlsplit(location).scheme) != _LOCAL:
+        return []
+    root = ParsedLocation.of(location).local_path
+    removed: list[str] = []
+    for folder, _, _ in os.walk(root, topdown=False):
+        if not any(part.startswith(tuple(begins)) for part in folder[len(root) :].split("/")):
+            continue
+        try:
+            os.rmdir(folder)
+        except OSError as error:
+            # Mostly it is not empty. A file that comes meanwhile is safe too: the system call removes empty folders only.
+            logger.debug("%s stays: %s", folder, error.strerror)
+        else:
+            removed.append(folder)
+    return removed
 
 
 def _of_pyarrow(io: PyArrowFileIO, location: str) -> Iterator[StoredFile]:

@@ -60,7 +60,7 @@ from tablecrypt.table.parquet_options import target_file_size as target_file_siz
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.prefetch import prefetched
-from tablecrypt.table.protection.layout import check_sort_columns
+from tablecrypt.table.protection.layout import ShownPartitions, check_sort_columns
 from tablecrypt.table.protection.sizes import check_size
 from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.reader import TaskReader, cast_batch
@@ -258,7 +258,8 @@ class Compaction:
         selected = tasks if row_filter is None else _chosen(tasks, scan_tasks(current, branch, row_filter))
         snapshot = current.metadata.snapshot_by_name(branch)
         unused = unused_deletes(current, snapshot, tasks) if rules.apply_deletes else frozenset()
-        return cls(current, branch, snapshot, tasks, selected, plan_groups(selected, rules), unused, tuple(sort_by), groups_per_commit)
+        groups = plan_groups(selected, rules, ShownPartitions.of(current.metadata).columns)
+        return cls(current, branch, snapshot, tasks, selected, groups, unused, tuple(sort_by), groups_per_commit)
 
     def run(self, runner: Runner, progress: ProgressListener) -> Compacted:
         """Rewrite every group by a runner and commit."""

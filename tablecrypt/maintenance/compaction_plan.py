@@ -9,13 +9,14 @@
 A partition is worth it when it has `min_input_files` such files, or more of them than fit into one, or a file that is so long or has so
 many deletes. A file that would be alone in its group and is merely short stays as it is.
 
-Sizes are stored bytes. What a partition is follows the spec that the files were written under; new files follow the current one.
+Sizes are stored bytes. What a partition is follows the spec that the files were written under; new files follow the current one. Files of
+specs that show values of protected columns are packed together, whatever their partitions are.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,7 +85,7 @@ class CompactionRules:
 
 @dataclass(frozen=True)
 class FileGroup:
-    """Data files of one partition that are rewritten together.
+    """Data files that are rewritten together: of one partition, or of specs that show values of protected columns.
 
     Attributes:
         tasks: in the order in which their rows are written.
@@ -110,17 +111,24 @@ class FileGroup:
         return sum(int(task.file.record_count) for task in self.tasks) - sum(int(file.record_count) for file in deletes)
 
 
-def plan_groups(tasks: Iterable[EncryptedFileScanTask], rules: CompactionRules) -> list[FileGroup]:
-    """Return the groups that are worth rewriting, partition by partition."""
+def plan_groups(tasks: Iterable[EncryptedFileScanTask], rules: CompactionRules, mixed: Collection[int] = ()) -> list[FileGroup]:
+    """Return the groups that are worth rewriting, partition by partition.
+
+    Args:
+        tasks: of the files to choose from.
+        rules: what is rewritten.
+        mixed: partition specs whose files count as those of one partition. A new file of the rows of one partition would show that they
+            have the same value of a protected column, and be of few rows where the partition is.
+    """
     looked_at = list(tasks)
     candidates = [
         task
         for task in looked_at
         if rules.rewrite_all or rules.is_short(task.file) or rules.is_long(task.file) or rules.has_many_deletes(task)
     ]
-    groups = [group for partition in _by_partition(candidates) for group in _groups(partition, rules)]
+    groups = [group for partition in _by_partition(candidates, mixed) for group in _groups(partition, rules)]
     if rules.apply_deletes:
-        with_deletes = _by_partition(files_with_deletes(looked_at, groups))
+        with_deletes = _by_partition(files_with_deletes(looked_at, groups), mixed)
         groups += [_group(packed, rules) for partition in with_deletes for packed in _packed(partition, rules)]
     return groups
 
@@ -166,10 +174,11 @@ def _groups(candidates: list[EncryptedFileScanTask], rules: CompactionRules) -> 
     return [_group(tasks, rules) for tasks in _packed(candidates, rules) if rules.rewrite_all or _changes_something(tasks, rules)]
 
 
-def _by_partition(tasks: Iterable[EncryptedFileScanTask]) -> list[list[EncryptedFileScanTask]]:
+def _by_partition(tasks: Iterable[EncryptedFileScanTask], mixed: Collection[int]) -> list[list[EncryptedFileScanTask]]:
     partitions: dict[Hashable, list[EncryptedFileScanTask]] = defaultdict(list)
     for task in tasks:
-        partitions[task.file.spec_id, partition_values(task.file.partition)].append(task)
+        values = None if task.file.spec_id in mixed else (task.file.spec_id, partition_values(task.file.partition))
+        partitions[values].append(task)
     return list(partitions.values())
 
 

@@ -229,6 +229,29 @@ def with_other_paths(puffin: bytes, location: str, path: Callable[[str], str]) -
     Raises:
         FormatError: it is no Puffin file, or its footer is compressed or not as specified.
     """
+    start, footer = _parsed_footer(puffin, location)
+    for named in _named_by_blobs(footer, location):
+        named[_REFERENCED] = path(named[_REFERENCED])
+    return puffin[:start] + _footer(footer)
+
+
+def data_files_named_in(puffin: bytes, location: str) -> list[str]:
+    """Return the paths of the data files in the footer of a plaintext Puffin file. Errors are those of `with_other_paths`."""
+    _, footer = _parsed_footer(puffin, location)
+    return [named[_REFERENCED] for named in _named_by_blobs(footer, location)]
+
+
+def _named_by_blobs(footer: Any, location: str) -> list[dict[str, str]]:
+    """Return the properties of the blobs that name a data file."""
+    try:
+        properties = [blob.get("properties") or {} for blob in footer["blobs"]]
+        return [named for named in properties if isinstance(named.get(_REFERENCED, ""), str) and _REFERENCED in named]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"{location}: a Puffin footer that is not as specified") from error
+
+
+def _parsed_footer(puffin: bytes, location: str) -> tuple[int, Any]:
+    """Return where the footer begins, and its JSON."""
     end = len(puffin) - len(magics.PUFFIN) - _FOOTER_END.size
     if end < 2 * len(magics.PUFFIN) or not puffin.startswith(magics.PUFFIN) or not puffin.endswith(magics.PUFFIN):
         raise FormatError(f"{location}: not a Puffin file")
@@ -237,13 +260,9 @@ def with_other_paths(puffin: bytes, location: str, path: Callable[[str], str]) -
     if flags or start < len(magics.PUFFIN) or not puffin.startswith(magics.PUFFIN, start):
         raise FormatError(f"{location}: a Puffin footer that is compressed or malformed, so the data files that it names cannot be changed")
     try:
-        footer = json.loads(puffin[end - size : end])
-        for blob in footer["blobs"]:
-            if _REFERENCED in (named := blob.get("properties") or {}):
-                named[_REFERENCED] = path(named[_REFERENCED])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return start, json.loads(puffin[end - size : end])
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"{location}: a Puffin footer that is not as specified") from error
-    return puffin[:start] + _footer(footer)
 
 
 def _footer_of(vectors: Sequence[DeletionVector], places: list[tuple[int, int]]) -> bytes:

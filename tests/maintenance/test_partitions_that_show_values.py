@@ -6,6 +6,7 @@ adversary has the table's key, or nothing but the storage.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,10 @@ from tablecrypt.maintenance._audit.partitions import partition_findings
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.table.protection.layout import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
-from tests.support.protected_tables import COLUMN_KEY, PEOPLE_SCHEMA, SSN, Clients, clients, protected_table
+from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
+from tests.support.protected_tables import COLUMN_KEY, PEOPLE_SCHEMA, SSN, Clients, clients, protected_table, write_only
+from tests.support.restricting_server import RestrictingServer
 from tests.support.stored_text import readable_text
 from tests.support.tables import MERGE_ON_READ, data_files, folder_of, metadata_of
 
@@ -81,6 +85,13 @@ def _live_text(table: EncryptedTable) -> Iterator[str]:
         for manifest in snapshot.manifests(table.io):
             yield repr(manifest.partitions)
             yield from (repr(entry.data_file) for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False))
+
+
+def _vector_footers(table: EncryptedTable) -> Iterator[str]:
+    io = cast("TableFileIO", table.refresh().io)
+    for file in (file for task in table.scan().plan_files() for file in task.delete_files):
+        with io.decrypting_input(file.file_path, key_metadata_of(file)).open() as puffin:
+            yield puffin.read().decode("latin-1")
 
 
 @pytest.fixture
@@ -301,3 +312,99 @@ def test_a_field_of_the_current_spec_with_the_name_of_an_old_one_shows_nothing(b
         update.add_field("note", IdentityTransform(), "shown")
     assert m.reencrypt(table, out_of_line=True).in_line == 6
     assert m.reencrypt(table, out_of_line=True).data_files == 0
+
+
+def test_rows_of_different_partitions_come_to_lie_in_one_file(both: Clients) -> None:
+    """A file for each old partition would show which rows have the same value, and be of few rows, whose lengths pages tell."""
+    table = _partitioned(both)
+    before = _state(table)
+    _declare(table)
+    m.reencrypt(table, out_of_line=True)
+    assert (len(data_files(table)), _state(table)) == (1, before)
+
+
+def test_a_compaction_puts_files_of_earlier_specs_together(both: Clients) -> None:
+    table = _partitioned(both)
+    before = _state(table)
+    _declare(table)
+    m.compact(table)
+    assert (len(data_files(table.refresh())), _state(table)) == (1, before)
+
+
+@pytest.mark.parametrize("compacted_first", [False, True])
+def test_a_file_of_deletion_vectors_that_names_an_old_file_goes_too(both: Clients, *, compacted_first: bool) -> None:
+    """One delete writes one file of vectors, whose footer names every data file that it is about."""
+    table = _partitioned(both, **MERGE_ON_READ)
+    _declare(table)
+    table.append(_rows(20, 21))
+    table.delete("id = 4 or id = 20")
+    before = _state(table)
+    assert any("shown=" in footer for footer in _vector_footers(table))
+    if compacted_first:
+        m.compact(table, "id < 10", rewrite_all=True)
+    m.reencrypt(table, out_of_line=True)
+    assert (_state(table), _specs(table)) == (before, {table.spec().spec_id})
+    m.shred(table, all_but_heads=True)
+    assert not [text for text in (*_live_text(table), *_vector_footers(table)) if "shown=" in text]
+
+
+def test_empty_folders_that_show_values_go_with_the_last_orphan_in_them(both: Clients) -> None:
+    table = _partitioned(both)
+    _declare(table)
+    (folder_of(table) / "data" / "shown=RUBELLA").mkdir()
+    (folder_of(table) / "data" / "empty").mkdir()
+    m.reencrypt(table, out_of_line=True)
+    m.shred(table, all_but_heads=True)
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+    m.remove_orphan_files(table, older_than=later)
+    assert list(folder_of(table).rglob("shown=*"))
+    m.remove_orphan_files(table, older_than=later, dry_run=False)
+    assert not list(folder_of(table).rglob("shown=*"))
+    assert (folder_of(table) / "data" / "empty").is_dir()
+
+
+@pytest.mark.parametrize("out_of_line", [True, False], ids=["out of line", "all files"])
+def test_a_writer_who_may_only_wrap_moves_nothing(both: Clients, *, out_of_line: bool) -> None:
+    table = _partitioned(both)
+    _declare(table)
+    writers = cast("EncryptedTable", write_only(both).load_table(table.name()))
+    location = table.metadata_location
+    with pytest.raises(ColumnKeyDeniedError):
+        m.reencrypt(writers, out_of_line=out_of_line)
+    assert (table.refresh().metadata_location, _specs(table)) == (location, {1})
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2])
+def test_a_run_that_is_killed_at_any_commit_is_finished_by_the_next(tmp_path: Path, commits: int) -> None:
+    both = clients(tmp_path, catalog_class=InterruptedCatalog)
+    table = _partitioned(both, **MERGE_ON_READ)
+    table.delete("id = 4")
+    _declare(table)
+    table.append(_rows(20))
+    before = _state(table)
+    left = iter(range(commits))
+
+    def die_when_none_is_left() -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    with at_commits(before=die_when_none_is_left), pytest.raises(KeyboardInterrupt):
+        m.reencrypt(cast("EncryptedTable", both.payroll.load_table(table.name())))
+    m.reencrypt(table)
+    m.shred(table, all_but_heads=True)
+    assert (_state(table), _shown(both, table)) == (before, [])
+    assert not [text for text in _live_text(table) if "shown=" in text]
+
+
+def test_a_client_of_a_rest_server_moves_files_and_cleans_manifests(both: Clients) -> None:
+    table = _partitioned(both, **MERGE_ON_READ)
+    table.delete("id = 4")
+    before = _state(table)
+    _declare(table)
+    with RestrictingServer(both.payroll) as server:
+        keyring = {name: value for name, value in both.payroll.properties.items() if name.startswith(("encryption.", "kms."))}
+        remote = cast("EncryptedTable", server.client(**keyring).load_table(table.name()))
+        m.reencrypt(remote, out_of_line=True)
+        m.shred(remote, all_but_heads=True, delete_below=[remote.location()])
+    assert (_specs(table), _state(table), _shown(both, table)) == ({table.spec().spec_id}, before, [])
+    assert not [text for text in _live_text(table) if "shown=" in text]

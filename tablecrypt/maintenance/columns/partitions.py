@@ -4,7 +4,8 @@ Their spec is from before the column was protected. A copy beside each, under fr
 its manifest entry and the manifest list. So their rows are read and written anew, as a compaction does: into the partitions and folders of
 the current spec, without the rows that deletes apply to, with `_row_id` and `_last_updated_sequence_number` in the files.
 
-    rewrite     new files in place of the old ones, one snapshot of operation "replace"; delete files that nothing needs any more go too
+    rewrite     new files in place of the old ones, one snapshot of operation "replace"; delete files that nothing needs any more go too.
+                So do files under any spec whose deletion vectors lie beside those of old files: the footer there names these
     clean       the manifests of that snapshot name the old files as deleted, with their partitions: one of the same files takes its place
 
 Shredding every snapshot but the heads then leaves no name, entry or summary with a value. The clean-up is also done where the rewriting was
@@ -13,21 +14,24 @@ interrupted before it, or where others have removed the last such file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.maintenance._shred import replace_head
-from tablecrypt.maintenance._tables import encrypted_metadata_of
+from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.compaction import Compaction, scan_tasks, unused_deletes
 from tablecrypt.maintenance.compaction_plan import CompactionRules, plan_groups
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import Runner
+from tablecrypt.table.deletion_vectors import data_files_named_in
 from tablecrypt.table.parquet_options import target_file_size
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.layout import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import is_deletion_vector, key_metadata_of
 
 
 @dataclass(frozen=True)
@@ -78,12 +82,27 @@ class ShownFiles:
         table, metadata = self.table, encrypted_metadata_of(self.table)
         snapshot = metadata.snapshot_by_name(self.branch)
         tasks = scan_tasks(table, self.branch, ALWAYS_TRUE)
-        selected = [task for task in tasks if task.file.file_path in self.locations]
+        naming = self._vectors_that_name(tasks)
+        selected = [
+            task for task in tasks if task.file.file_path in self.locations or any(file.file_path in naming for file in task.delete_files)
+        ]
         rules = CompactionRules(target_file_size(metadata.properties), rewrite_all=True)
         unused = {file for file in unused_deletes(table, snapshot, tasks) if self.shown.column(file.spec_id, file.file_path) is not None}
-        planned = Compaction(table, self.branch, snapshot, tasks, selected, plan_groups(selected, rules), frozenset(unused))
+        groups = plan_groups(selected, rules, self.shown.columns)
+        planned = Compaction(table, self.branch, snapshot, tasks, selected, groups, frozenset(unused))
         planned.data_key_length = data_key_length
         return planned
+
+    def _vectors_that_name(self, tasks: Iterable[EncryptedFileScanTask]) -> set[str]:
+        """Return the files of deletion vectors whose footers name a data file with a value: that file, another one's vector may keep."""
+        vectors = {file.file_path: file for task in tasks for file in task.delete_files if is_deletion_vector(file)}
+        found: set[str] = set()
+        for location, file in vectors.items() if self.shown.folders else ():
+            with table_io(self.table).decrypting_input(location, key_metadata_of(file)).open() as puffin:
+                named = data_files_named_in(puffin.read(), location)
+            if any(self.shown.column(None, each) is not None for each in named):
+                found.add(location)
+        return found
 
     def _clean(self) -> int | None:
         """Put a snapshot in the place of the head if that names files of these specs as deleted, and return it."""
