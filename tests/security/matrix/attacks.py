@@ -287,7 +287,7 @@ def _exchanges(one: str, other: str) -> Callable[[Scene], None]:
 
 def _points(location: str, remove_pins: bool = False) -> Callable[[Scene], None]:
     def act(scene: Scene) -> None:
-        scene.point(location)
+        scene.point(location, NAME)
         if remove_pins:
             _remove_pins(scene)
 
