@@ -24,7 +24,8 @@ from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
-from tablecrypt_catalog.pins.record import creation, table_version
+from tablecrypt_catalog.pins.moves import creation
+from tablecrypt_catalog.pins.record import table_version
 from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted, new_metadata
 
 

@@ -11,8 +11,9 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, Se
 
 from tablecrypt.errors import FormatError, KeyIdChangedError
 from tablecrypt.keys.column_keys import Mask
+from tablecrypt_catalog.pins.moves import Moves, moves_of
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn, changed_columns, columns_from, stored_columns, weaker
-from tablecrypt_catalog.pins.record import Moves, TableVersion, TrustedTable, moves_of
+from tablecrypt_catalog.pins.record import TableVersion, TrustedTable
 
 MASKS = st.sampled_from(
     [Mask(), Mask("error"), Mask("redact"), Mask("hash"), Mask("truncate", 4), Mask("truncate", 64), Mask("constant", "x")]

@@ -23,7 +23,7 @@ class State:
 
 @dataclass
 class SavedFolder:
-    """The folder. The database is `catalog.db` in it, and stays open elsewhere meanwhile, so that its rows are replaced and not its file."""
+    """The folder. The database is `catalog.db` in it. Clients have it open meanwhile: its rows are replaced, and not its file."""
 
     folder: Path
     pointer: str
