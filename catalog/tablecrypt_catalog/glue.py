@@ -31,7 +31,8 @@ from tablecrypt_catalog.pins.hive import (
     staged_parameters,
     unpinned_metadata,
 )
-from tablecrypt_catalog.pins.record import creation, table_version
+from tablecrypt_catalog.pins.moves import creation
+from tablecrypt_catalog.pins.record import table_version
 from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted, new_metadata
 
 

@@ -61,7 +61,8 @@ from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
-from tablecrypt_catalog.pins.record import TableVersion, creation, moves_of, table_version
+from tablecrypt_catalog.pins.moves import creation, moves_of
+from tablecrypt_catalog.pins.record import TableVersion, table_version
 from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer, check_same_table
 from tablecrypt_catalog.rest_views import RestViews
 from tablecrypt_catalog.table_encryption import check_metadata, check_updates, encrypted_table, is_encrypted, proof_of_heads
@@ -262,6 +263,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             plain: CommitTableResponse = super().commit_table(table, requirements, updates)
             check_metadata(self.client_properties, table.name(), plain.metadata, plain.metadata_location)
             return plain
+        asked = updates
         updates = with_copies(None if any(isinstance(each, AssertCreate) for each in requirements) else table.metadata, updates)
         staged = update_table_metadata(table.metadata, updates)
         if is_migration:
@@ -271,7 +273,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         assert isinstance(staged, EncryptedTableMetadata)
         is_new = is_migration or any(isinstance(each, AssertCreate) for each in requirements)
         if depends_on_protection(updates) and not is_new:
-            self._check_on_current(table, requirements, updates)
+            self._check_on_current(table, requirements, asked)
         pin_check = self.client_pins.begin_check(table.name())
         request = _request(table, requirements, _with_keks(updates, staged))
         answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
@@ -299,7 +301,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         check_properties_keep_key_id(table.metadata.properties, current.properties)
         for requirement in requirements:
             requirement.validate(current)
-        check_commit(current, update_table_metadata(current, updates))
+        check_commit(current, update_table_metadata(current, with_copies(current, updates)))
 
     def _requested(self, identifier: str | Identifier) -> tuple[LoadAnswer, str, TableVersion]:
         """The server's answer to loadTable, checked but not held against the pins: as a model, as text, and as what pins compare."""

@@ -133,7 +133,7 @@ def _planned(scan: EncryptedDataScan | EncryptedIncrementalAppendScan) -> ReadPl
     filtered = extract_field_ids(bind(metadata.schema(), scan.row_filter, case_sensitive=scan.case_sensitive))
     visible = visible_columns(metadata, io, projected, filtered, masked)
     job = RayJob.on(metadata, io)
-    access = job.access(frozenset() if visible is None else visible.access.opened)
+    access = job.access(frozenset() if visible is None else visible.opened)
     content = ReadContent(access, projected, scan.row_filter, scan.case_sensitive, masked)
     codec = FileEntryCodec(metadata)
     parts = [part for task in scan.tasks() for part in cast("EncryptedFileScanTask", task).split(_PART_BYTES)]

@@ -32,7 +32,7 @@ from pyiceberg.table import ALWAYS_TRUE, BaseScan, DataScan, FileScanTask, Incre
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt.errors import MissingExtraError
+from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.encrypting_file_io import encrypting_io
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
@@ -118,8 +118,11 @@ class _ReadByEngines(ScanForOthers, BaseScan):
             connection: None: a new one, in memory, in which a query that needs temporary files fails.
 
         Raises:
+            ConfigurationError: there are no columns to register.
             MissingExtraError: DuckDB is not installed.
         """
+        if not cast("DatasetScan", self).projection().fields:
+            raise ConfigurationError("DuckDB reads at least one column, and this scan has none: add one to the table")
         try:
             import duckdb
         except ImportError as error:

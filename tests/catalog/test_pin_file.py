@@ -18,8 +18,9 @@ import pytest
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
 from tablecrypt.keys.column_keys import Mask
 from tablecrypt_catalog.pins.client import PinFile, Place, refuse_conflict
+from tablecrypt_catalog.pins.moves import Moves
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
-from tablecrypt_catalog.pins.record import Head, Moves, TableVersion
+from tablecrypt_catalog.pins.record import Head, TableVersion
 from tests.support.vectors import VECTORS
 
 PLACE: Place = ("prod", ("db", "t"))

@@ -11,7 +11,8 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, Se
 
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt_catalog.pins.record import MOST_VANISHED_REFS, Head, Moves, TableVersion, TrustedTable, creation, moves_of
+from tablecrypt_catalog.pins.moves import Moves, creation, moves_of
+from tablecrypt_catalog.pins.record import MOST_VANISHED_REFS, Head, TableVersion, TrustedTable
 
 
 def location(version: int, attempt: str = "a") -> str:
@@ -67,6 +68,32 @@ def test_a_kek_that_a_rotation_took_out_wraps_nothing_again() -> None:
     with pytest.raises(TamperedFileError, match="had replaced") as refused:
         verified(pin, back)
     assert refused.value.location == back.metadata_location
+
+
+def _rotated_and_back(newest_under_it: int) -> tuple[TableVersion | None, TableVersion]:
+    """A pin that has seen a rotation, and a later version in which the KEK that it took out has snapshots again."""
+    rotated = replace(NEXT, kek_hashes=frozenset({"kek-2"}), wrapping_keks=frozenset({"kek-2"}), uses={"kek-2": ("2", 6)})
+    back = replace(rotated, metadata_location=location(9), kek_hashes=frozenset({"kek-1", "kek-2"}), last_sequence_number=7)
+    return verified(PIN, rotated), replace(back, uses={"kek-2": ("2", 6), "kek-1": ("1", newest_under_it)})
+
+
+def test_no_new_snapshot_is_under_a_kek_that_a_rotation_took_out() -> None:
+    pin, back = _rotated_and_back(7)
+    with pytest.raises(TamperedFileError, match=r"sequence number 7 is under KEK 1, which a rotation took out.*accept_rollback"):
+        verified(pin, back)
+
+
+def test_older_snapshots_under_a_kek_that_a_rotation_took_out_may_be_rescued() -> None:
+    pin, back = _rotated_and_back(6)
+    assert verified(pin, back) is not None
+
+
+def test_a_kek_that_was_beside_a_newer_one_may_wrap_what_follows_its_own_snapshots() -> None:
+    """The first commit of another branch makes a KEK of its own."""
+    both = replace(NEXT, kek_hashes=frozenset({"kek-1", "kek-2"}), wrapping_keks=frozenset({"kek-2", "id:2"}))
+    pin = verified(PIN, replace(both, retired_keks=frozenset({"kek-1", "id:1"}), uses={"kek-1": ("1", 5), "kek-2": ("2", 6)}))
+    later = replace(both, metadata_location=location(9), last_sequence_number=7, uses={"kek-1": ("1", 7), "kek-2": ("2", 6)})
+    assert verified(pin, later) is not None
 
 
 def test_a_kek_that_was_lost_may_come_back() -> None:

@@ -12,6 +12,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, Se
 
 from tablecrypt.errors import FormatError, KeyIdChangedError
 from tablecrypt.keys.column_keys import Mask
+from tablecrypt_catalog.pins.moves import Moves, moves_of
 from tablecrypt_catalog.pins.protected_columns import (
     PinnedColumn,
     StoredColumn,
@@ -21,7 +22,7 @@ from tablecrypt_catalog.pins.protected_columns import (
     stored_columns,
     weaker,
 )
-from tablecrypt_catalog.pins.record import Moves, TableVersion, TrustedTable, moves_of
+from tablecrypt_catalog.pins.record import TableVersion, TrustedTable
 
 MASKS = st.sampled_from(
     [Mask(), Mask("error"), Mask("redact"), Mask("hash"), Mask("truncate", 4), Mask("truncate", 64), Mask("constant", "x")]

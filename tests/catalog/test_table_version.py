@@ -15,8 +15,9 @@ from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpda
 
 from tablecrypt.errors import FormatError, MetadataRollbackError
 from tablecrypt.keys.column_keys import Mask
+from tablecrypt_catalog.pins.moves import Moves, moved_refs, moves_of
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
-from tablecrypt_catalog.pins.record import Head, Moves, TableVersion, is_ahead, moved_refs, moves_of, refuse_overtaken, table_version
+from tablecrypt_catalog.pins.record import Head, TableVersion, is_ahead, refuse_overtaken, table_version
 from tests.support.bare_metadata import LOCATION, MASTER, TABLE_UUID, fields, kek, list_key, parsed, snapshot
 
 FILE = f"{LOCATION}/metadata/00002-a.metadata.json"
@@ -55,6 +56,7 @@ def test_every_field_of_a_version_is_that_of_the_metadata() -> None:
         columns={2: PinnedColumn(2, "alias/pii", Mask("hash"), 1, frozenset())},
     )
     assert found.wrapping_keks == {mark(b"second"), "id:k2"}
+    assert found.uses == {mark(b"first"): ("k1", 1), mark(b"second"): ("k2", 2)}
 
 
 def test_properties_of_columns_that_cannot_be_read_protect_none() -> None:

@@ -28,7 +28,7 @@ from tests.security.matrix.clients import CLIENTS, REST_CLIENTS, Clients, Loadin
 from tests.security.matrix.holder import holder_attacks
 from tests.security.matrix.page import attack_counts, write, written_counts
 from tests.security.matrix.readers import READERS, Reader
-from tests.security.matrix.scene import Scene
+from tests.security.matrix.scene import NAME, Scene
 from tests.support.aws import AwsServer
 from tests.support.lying_rest_server import LyingRestServer
 from tests.support.misleading_kms import CLASS as MISLEADING_KMS
@@ -64,7 +64,7 @@ def misled(scene: Scene) -> Matrix:
 @pytest.fixture(scope="module")
 def served(scene: Scene) -> Iterator[Matrix]:
     """The clients of a REST server. Once they have loaded a table its rows are read as any other's, so that few readers are enough."""
-    with LyingRestServer(scene.catalog, lambda: path_of(scene.pointed())) as server:
+    with LyingRestServer(scene.catalog, lambda: path_of(scene.pointed(NAME))) as server:
         readers = [reader for reader in READERS if reader.name in {"to_arrow", "count", "row filter"}]
         yield _learned(scene, RestClients(scene, server), REST_CLIENTS, readers)
 

@@ -35,7 +35,7 @@ from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.protected_tables import SSN, TABLE_KEY, Clients, protected_table
+from tests.support.protected_tables import SSN, TABLE_KEY, Clients, opened_by_table_key, protected_table
 from tests.support.table_files import TableFiles
 from tests.support.tables import metadata_of, metadata_path, new_table
 
@@ -300,3 +300,31 @@ def test_add_files_refuses_a_table_with_protected_columns(people: EncryptedTable
     location = next(iter(people.scan().plan_files())).file.file_path
     with pytest.raises(ConfigurationError, match=r"^add_files does not support tables with protected columns"):
         people.add_files([location], check_duplicate_files=False)
+
+
+REWRITES: dict[str, Callable[[EncryptedTable], object]] = {
+    "reencrypt": m.reencrypt,
+    "compact": lambda table: m.compact(table, rewrite_all=True),
+    "erase": lambda table: m.erase(table, "id = 3"),
+    "relocate": lambda table: m.relocate(table, f"{table.location()}-copy", register_as="db.copy"),
+}
+
+
+@pytest.mark.parametrize("mask", ["null", "truncate(2)", "hash"])
+@pytest.mark.parametrize("rewrite", REWRITES)
+def test_a_column_that_an_analyst_dropped_stays_protected_where_right_holders_write_its_files_again(
+    both: Clients, rewrite: str, mask: str
+) -> None:
+    declared = {"encryption.column-keys": "pii: ssn, person.email", "encryption.column-mask.ssn": mask}
+    table = protected_table(both.payroll, **declared, **{"write.parquet.compression-codec": "uncompressed"})
+    table.append(ROWS)
+    with of_analyst(both, table).update_schema() as change:
+        change.delete_column("ssn")
+    for _ in range(2):
+        REWRITES[rewrite](cast("EncryptedTable", both.payroll.load_table("db.people")))
+    names = [name for name in ("db.people", "db.copy") if both.analyst.table_exists(name)]
+    found = [content for name in names for content in opened_by_table_key(cast("EncryptedTable", both.analyst.load_table(name)))]
+    assert found and not any(b"SSN-000" in content for content in found)
+    first = table.snapshots()[0].snapshot_id
+    if rewrite in {"reencrypt", "compact"}:
+        assert sorted(str(each) for each in table.scan(snapshot_id=first).to_arrow()["ssn"].to_pylist())[0] == "SSN-0001"

@@ -19,9 +19,10 @@ from tablecrypt.errors import ConfigurationError, KeyIdChangedError
 from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedRestCatalog
-from tests.security.test_names_of_protected_columns import MOVES, ROWS, TAKEN, Step, take
+from tests.security.test_names_of_protected_columns import ROWS, TAKEN
 from tests.security.test_stale_writers import CHANGES, PREVENTED, Change, check_rows, person, table_with_a_row
 from tests.support.lying_rest_server import LyingRestServer
+from tests.support.moved_names import MOVES, Step, take
 from tests.support.protected_tables import Clients, opened_by_table_key, protected_table
 from tests.support.restricting_server import RestrictingServer
 from tests.support.tables import files_below, folder_of, metadata_path

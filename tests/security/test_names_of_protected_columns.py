@@ -19,9 +19,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
-from pyiceberg.table import ALWAYS_TRUE, DataScan, Transaction
-from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StringType, StructType
+from pyiceberg.table import ALWAYS_TRUE, DataScan
+from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError
@@ -30,11 +29,11 @@ from tablecrypt.table.protection.names import folded, names_of_protected
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.edited_metadata import put_as_next_version
+from tests.support.moved_names import EXCHANGED, MOVES, RENAMED_AND_ADDED, TEXT, Step, added, renamed, take
 from tests.support.protected_tables import EMAIL, SSN, Clients, opened_by_table_key, protected_table
 
 ROWS = pa.table({"id": [1, 2], "ssn": ["SSN-0001", "SSN-0002"], "note": ["a", "b"]})
 TAKEN = "takes the name of the protected column"
-Step = Callable[[UpdateSchema], object]
 
 
 @pytest.fixture
@@ -46,43 +45,6 @@ def people(both: Clients) -> EncryptedTable:
 
 def loaded(catalog: EncryptedSqlCatalog) -> EncryptedTable:
     return cast("EncryptedTable", catalog.load_table("db.people"))
-
-
-def renamed(before: str, after: str) -> Step:
-    return lambda change: change.rename_column(before, after)
-
-
-def added(name: str, column_type: IcebergType) -> Step:
-    return lambda change: change.add_column(name, column_type)
-
-
-def dropped(name: str) -> Step:
-    return lambda change: change.delete_column(name)
-
-
-TEXT = StringType()
-OLD_PARENT = renamed("person", "person_old")
-RENAMED_AND_ADDED = (renamed("ssn", "ssn_old"), added("ssn", TEXT))
-EXCHANGED = (renamed("ssn", "third"), renamed("note", "ssn"), renamed("third", "note"))
-MOVES: dict[str, Sequence[Step]] = {
-    "renamed and added": RENAMED_AND_ADDED,
-    "exchanged": EXCHANGED,
-    "another renamed onto it": (renamed("ssn", "ssn_old"), renamed("note", "ssn")),
-    "renamed, dropped and added": (renamed("ssn", "ssn_old"), dropped("ssn_old"), added("ssn", TEXT)),
-    "dropped and added": (dropped("ssn"), added("ssn", TEXT)),
-    "dropped and added in capitals": (dropped("ssn"), added("SSN", TEXT)),
-    "a struct in its place": (renamed("ssn", "ssn_old"), added("ssn", StructType(NestedField(100, "number", TEXT)))),
-    "parent renamed, and added in capitals": (OLD_PARENT, added("Person", StructType(NestedField(100, "EMAIL", TEXT)))),
-    "parent added as a list": (OLD_PARENT, added("person", ListType(100, StructType(NestedField(101, "email", TEXT)), False))),
-    "parent added as a map": (OLD_PARENT, added("person", MapType(100, TEXT, 101, TEXT, False))),
-    "parent added as text": (OLD_PARENT, added("person", TEXT)),
-}
-
-
-def take(transaction: Transaction, steps: Sequence[Step]) -> None:
-    for step in steps:
-        with transaction.update_schema() as change:
-            step(change)
 
 
 def forge(both: Clients, folder: Path, steps: Sequence[Step], *, forgotten: bool = False) -> None:

@@ -24,13 +24,14 @@ from pyiceberg.types import StringType
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError
-from tablecrypt.maintenance.columns.keys import rotate_column_keks, shred_column
+from tablecrypt.maintenance.columns.keys import rotate_column_keks
 from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt_catalog import EncryptedRestCatalog, EncryptedSqlCatalog
 from tests.support.memory_metastore import MemoryHiveCatalog
 from tests.support.protected_tables import Clients, clients, opened_by_table_key, protected_table
+from tests.support.protection_changes import columns, mask, rename, rotate_and_rewrap, shred
 from tests.support.restricting_server import RestrictingServer
 
 NAME: Final = "db.people"
@@ -41,36 +42,6 @@ NOTE: Final = "NOTE-SECRET"
 
 def person(number: int, ssn: str, note: str) -> pa.Table:
     return pa.table({"id": [number], "ssn": [ssn], "note": [note]})
-
-
-def columns(text: str) -> Callable[[EncryptedTable], object]:
-    def change(table: EncryptedTable) -> None:
-        with table.transaction() as transaction:
-            transaction.set_properties({"encryption.column-keys": text})
-
-    return change
-
-
-def mask(text: str) -> Callable[[EncryptedTable], object]:
-    def change(table: EncryptedTable) -> None:
-        with table.transaction() as transaction:
-            transaction.set_properties({"encryption.column-mask.ssn": text})
-
-    return change
-
-
-def rotate_and_rewrap(table: EncryptedTable) -> None:
-    maintenance.rotate_kek(table)
-    maintenance.rewrap(table)
-
-
-def rename(table: EncryptedTable) -> None:
-    with table.update_schema() as update:
-        update.rename_column("ssn", "social")
-
-
-def shred(table: EncryptedTable) -> None:
-    shred_column(table, "ssn", delete_below=[table.location()])
 
 
 @dataclass(frozen=True)
@@ -418,3 +389,16 @@ def test_what_files_were_written_under_is_told_to_no_server(both: Clients, peopl
 
     [added] = [update for commit in sent for update in commit["updates"] if update["action"] == "add-snapshot"]
     assert added.keys() == {"action", "snapshot"}
+
+
+def test_two_declarations_of_a_column_at_once_leave_a_table_that_right_holders_read(both: Clients, catalog: Catalog) -> None:
+    late = loaded(catalog).transaction()
+    late.set_properties({"encryption.column-keys": "pii: ssn, person.email; fin: note"})
+    CHANGES["declared"].make(loaded(both.payroll))
+
+    with pytest.raises(CommitFailedException, match="column 'note' has come under master key 'pii' since it was declared under 'fin'"):
+        late.commit_transaction()
+
+    loaded(catalog).append(person(2, SSN, NOTE))
+    rows = loaded(both.payroll).scan(masked="error").to_arrow().to_pylist()
+    assert {row["id"]: row["note"] for row in rows} == {1: "n", 2: NOTE}

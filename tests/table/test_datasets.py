@@ -419,3 +419,9 @@ def test_a_process_ends_as_it_should_with_reads_under_way(unwatched_warehouse: P
     command = [sys.executable, "-c", GIVEN_UP, str(unwatched_warehouse), file_io]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env={"PYTHONPATH": ":".join(sys.path)})
     assert (done.returncode, done.stdout) == (0, "3 2 True True\n"), done.stderr[-2000:]
+
+
+def test_a_table_without_columns_is_refused_to_duckdb_by_a_word_of_our_own(warehouse: Path) -> None:
+    table = cast("EncryptedTable", memory_catalog(warehouse).create_table("db.empty", Schema(), properties=ENCRYPTED))
+    with pytest.raises(ConfigurationError, match="DuckDB reads at least one column"):
+        table.scan().to_duckdb("t")

@@ -15,7 +15,7 @@ the head of each branch and tag is remembered, and must not fall.
 
 The hash is SHA-256 over the bytes of the metadata's JSON, uncompressed; its place decides what exactly those are (file or server answer).
 A pin sees replays and edits. It cannot see a forged version that continues the pinned one in every field: only the authenticated manifest
-lists can, see table/metadata.py. A commit that moves a branch, a tag or the table itself says so: `moves_of`.
+lists can, see table/metadata.py. A commit that moves a branch, a tag or the table itself says so: moves.py.
 
 The folders say where files of the table may be deleted (files/deletion.py). So a pin keeps those that it has: metadata that adds a
 write.*.path is accepted, and its folder is not, until this client sets it itself or somebody accepts it. Metadata that is seen for the
@@ -34,14 +34,6 @@ from typing import Final, NamedTuple
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.update import (
-    RemovePropertiesUpdate,
-    RemoveSnapshotRefUpdate,
-    SetLocationUpdate,
-    SetPropertiesUpdate,
-    SetSnapshotRefUpdate,
-)
-from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
 from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
@@ -50,8 +42,9 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import DEFAULT_DATA_KEY_LENGTH
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.names import Leaves
-from tablecrypt.table.table_files import WRITE_PATHS, folders_of
-from tablecrypt_catalog.pins.protected_columns import PinnedColumn, changed_columns, columns_of, leaves_of, merged_columns, taken, weaker
+from tablecrypt.table.table_files import folders_of
+from tablecrypt_catalog.pins.moves import NO_MOVES, Moves
+from tablecrypt_catalog.pins.protected_columns import PinnedColumn, columns_of, leaves_of, merged_columns, taken, weaker
 
 _HASH_LENGTH: Final = 32
 _UNCONFIRMED: Final = "?"
@@ -84,6 +77,7 @@ class TableVersion:
         columns: the protected columns, by field id. Empty in pins of before.
         leaves: columns of the schema and their master keys, see names.py. Told by metadata, not kept in a pin.
         wrapping_keks: the newest KEK that a snapshot needs, in the same form, which wraps what is new. Told by metadata, not kept in a pin.
+        uses: by the hash of each KEK its key-id, and the greatest sequence number of a snapshot under it. Told by metadata, not kept.
     """
 
     table_uuid: str
@@ -99,6 +93,7 @@ class TableVersion:
     columns: Mapping[int, PinnedColumn] = field(default_factory=dict)
     leaves: Leaves = field(default_factory=dict, compare=False)
     wrapping_keks: frozenset[str] = field(default=frozenset(), compare=False)
+    uses: Mapping[str, tuple[str, int]] = field(default_factory=dict, compare=False)
 
     @property
     def location(self) -> str | None:
@@ -143,64 +138,8 @@ def table_version(metadata: TableMetadata, metadata_location: str, metadata_hash
         leaves=leaves_of(metadata),
         retired_keks=_hashes_and_ids(kek for kek in own if kek.created_at_ms < newest),
         wrapping_keks=_hashes_and_ids(kek for kek in own if kek.created_at_ms == newest),
+        uses=_uses(metadata, keks),
     )
-
-
-def moved_refs(updates: Iterable[IcebergBaseModel]) -> frozenset[str]:
-    """Return the branches and tags that a commit sets or removes itself: wherever they point afterwards, its author has asked for it."""
-    kinds = (SetSnapshotRefUpdate, RemoveSnapshotRefUpdate)
-    return frozenset(update.ref_name for update in updates if isinstance(update, kinds))
-
-
-@dataclass(frozen=True)
-class Moves:
-    """What a commit of this client moves itself, so that it may be anywhere afterwards.
-
-    Attributes:
-        refs: branches and tags that it sets or removes.
-        location: whether it sets the table's location, or makes the table.
-        write_paths: the folders to which it sets properties write.*.path; None where it neither sets nor removes one. Others that the
-            metadata names beside them may be somebody else's words.
-        columns: field ids of columns whose protection it sets or removes.
-    """
-
-    refs: frozenset[str] = frozenset()
-    location: bool = False
-    write_paths: frozenset[str] | None = None
-    columns: frozenset[int] = frozenset()
-
-    def __bool__(self) -> bool:
-        return bool(self.refs) or self.location or self.write_paths is not None or bool(self.columns)
-
-
-NO_MOVES: Final = Moves()
-
-
-def creation(asked: Mapping[str, object]) -> Moves:
-    """Return what the making of a table moves, given the properties that this client has asked for."""
-    return Moves(location=True, write_paths=_write_paths(asked))
-
-
-def moves_of(updates: Iterable[IcebergBaseModel]) -> Moves:
-    """Return what a commit moves by its updates."""
-    listed = list(updates)
-    set_paths = [_write_paths(update.updates) for update in listed if isinstance(update, SetPropertiesUpdate)]
-    return Moves(
-        refs=moved_refs(listed),
-        location=any(isinstance(update, SetLocationUpdate) for update in listed),
-        write_paths=frozenset().union(*set_paths) if any(_moves_write_paths(update) for update in listed) else None,
-        columns=changed_columns(listed),
-    )
-
-
-def _write_paths(set_to: Mapping[str, object]) -> frozenset[str]:
-    return frozenset(str(set_to[name]) for name in WRITE_PATHS if set_to.get(name))
-
-
-def _moves_write_paths(update: IcebergBaseModel) -> bool:
-    if isinstance(update, SetPropertiesUpdate):
-        return any(name in update.updates for name in WRITE_PATHS)
-    return isinstance(update, RemovePropertiesUpdate) and any(name in update.removals for name in WRITE_PATHS)
 
 
 def _heads(metadata: EncryptedTableMetadata, metadata_location: str) -> dict[str, Head]:
@@ -211,6 +150,15 @@ def _heads(metadata: EncryptedTableMetadata, metadata_location: str) -> dict[str
             f"{metadata_location}: {missing[0]} points to snapshot {metadata.refs[missing[0]].snapshot_id}, which is not there"
         )
     return {name: Head(ref.snapshot_id, numbers[ref.snapshot_id]) for name, ref in metadata.refs.items()}
+
+
+def _uses(metadata: EncryptedTableMetadata, keks: Iterable[EncryptedKey]) -> dict[str, tuple[str, int]]:
+    kek_of = {key.key_id: key.encrypted_by_id for key in metadata.encryption_keys}
+    newest: dict[str | None, int] = {}
+    for snapshot in metadata.snapshots:
+        kek_id = kek_of.get(snapshot.key_id or "")
+        newest[kek_id] = max(newest.get(kek_id, 0), snapshot.sequence_number or 0)
+    return {_hash(kek): (kek.key_id, newest[kek.key_id]) for kek in keks if kek.key_id in newest}
 
 
 def _hash(kek: EncryptedKey) -> str:
@@ -263,7 +211,9 @@ class TrustedTable:
         8. Metadata at another location has a greater version number, where both names have one.
         9. The head of no branch or tag falls: it has a greater sequence number, or is the same snapshot. `main` never vanishes; others may,
            and come back no lower.
-       10. The newest KEK, which wraps what is new, is none that a newer one had replaced before.
+       10. The newest KEK, which wraps what is new, is none that a newer one had replaced before; and no snapshot that is newer than the pin
+           is under one that a rotation took out: whoever knew it may know it still. One that was beside a newer one goes on with the
+           branch that begins under it.
        11. The table lies where it lay.
        12. No column is protected less than it was: see protected_columns.py.
     Rules 9, 11 and 12 leave out what this client's own commit has moved. Rules 7 to 12 are lifted by accepting a rollback on purpose.
@@ -294,7 +244,7 @@ class TrustedTable:
         self._check_location(pin, seen, moved)
         self._check_is_not_older(pin, seen)
         self._check_heads(pin, seen, moved)
-        self._check_wrapping_kek(pin, seen)
+        self._check_keks(pin, seen)
         self._check_columns(pin, seen, moved)
         return _merged(pin, seen, moved)
 
@@ -403,13 +353,22 @@ class TrustedTable:
                     f"seen before. {_TO_ACCEPT}"
                 )
 
-    def _check_wrapping_kek(self, pin: TableVersion, seen: TableVersion) -> None:
+    def _check_keks(self, pin: TableVersion, seen: TableVersion) -> None:
         retired = sorted(seen.wrapping_keks & pin.retired_keks)
         if retired:
             raise TamperedFileError(
                 seen.metadata_location,
                 f"{self.name}: the KEK that would wrap new keys ({retired[-1]}) is one that a newer KEK had replaced before. {_TO_ACCEPT}",
             )
+        # The pin knows the key-id too of those that it has seen beside a newer one.
+        taken_out = {kek for kek in seen.uses if kek in pin.retired_keks and f"id:{seen.uses[kek][0]}" not in pin.retired_keks}
+        for key_id, number in (seen.uses[kek] for kek in sorted(taken_out)):
+            if number > pin.last_sequence_number:
+                raise TamperedFileError(
+                    seen.metadata_location,
+                    f"{self.name}: the snapshot with sequence number {number} is under KEK {key_id}, which a rotation took out before. "
+                    f"{_TO_ACCEPT}",
+                )
 
     def _check_columns(self, pin: TableVersion, seen: TableVersion, moved: Moves) -> None:
         # A name is refused to this client's own commits too: metadata without its history of schemas would let them take it.

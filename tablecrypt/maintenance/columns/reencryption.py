@@ -9,12 +9,16 @@
                                                                       the same twin, byte for byte, without it  no
     the column under the file's own key        protected              a cover, and a twin                       to wrap under
     a twin                                     not protected          the column                                yes
+    a twin of a column that was dropped        nothing or anything    a twin under a fresh DEK, as above        yes
     a cover of another kind than the mask's    protected              the cover that the mask asks for          yes
 
 A file of the second kind is from before the column was protected, or another engine wrote it since: reading refuses those until they are
 brought in line. Where a file has to change, the keys of all of its twins are needed, because none can stay where it was.
 
 A run that finds no file out of line forgets what no file of any snapshot needs of earlier protection: see past.py.
+
+A column that was dropped stays protected, and its masks go: whoever may commit may drop it, and old snapshots have its values still. Only
+whoever may use its key ends its protection, and that while the table has it.
 
 A shredded column has no key, and its twin is kept as it is: its values are gone whatever the properties say.
 """
@@ -24,19 +28,19 @@ from __future__ import annotations
 import logging
 import secrets
 import uuid
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ColumnKeyDeniedError, KeyNotFoundError
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
-from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ProtectedColumn, key_id_in
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, Mask, ProtectedColumn, key_id_in
 from tablecrypt.maintenance._journal import replacement_entry
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.columns.blanking import BLANKED
@@ -82,6 +86,7 @@ class ProtectedFiles:
         self._keys: ColumnKeys = column_keys(self._metadata, table_io(table))
         self._maker: ColumnKeyMaker = table_io(table).manager.columns
         self.policy: ColumnPolicy = policy_of(self._metadata)
+        self._written = {**self.policy.columns, **_dropped_columns(self._metadata)}
         self._looks = looks
         self._opened: dict[str, _Opened] = {}
 
@@ -101,7 +106,7 @@ class ProtectedFiles:
     def is_in_line(self, location: str) -> bool:
         """Whether a file's protected columns are as the properties declare. What is no Parquet data file has none."""
         found = self._looks.get(location)
-        return found is None or is_in_line(found, self.policy)
+        return found is None or self._is_in_line(found)
 
     def refuse_masks(self, table: EncryptedTable, files: Mapping[str, DataFile], numbers: Mapping[str, int | None], runner: Runner) -> None:
         """Refuse files in which masks would become values. Arguments and errors are those of `masks.refuse_masks`."""
@@ -111,7 +116,7 @@ class ProtectedFiles:
     def is_usable(self, found: StoredTwins) -> bool:
         """Whether a file that an earlier run has written is in line, under column keys that the metadata has."""
         known = {entry.key_id for entry in self._metadata.key_ring.column_keys}
-        return is_in_line(found, self.policy) and all(key_id_in(stored) in known for _, stored in found.keys if stored)
+        return self._is_in_line(found) and all(key_id_in(stored) in known for _, stored in found.keys if stored)
 
     def check_readable(self, locations: Iterable[str]) -> None:
         """Check that this user may read all protected columns of files whose rows are to be read and written again.
@@ -160,7 +165,7 @@ class ProtectedFiles:
                 self._maker.bring_nothing_with(prefix)
         self._keys.generate(sorted(wanted), secrets.token_bytes(16))
         for field_id in sorted(wanted):
-            if self.policy.columns[field_id].mask.needs_key:
+            if self._written[field_id].mask.needs_key:
                 self._keys.mask_key(field_id)
 
     @property
@@ -182,13 +187,13 @@ class ProtectedFiles:
             return FileWork(ProtectedWork(plain.work, KeptTwins()), plain.keys, plain.size)
         prefix = FreshKeys(plain.work.data_key_length).new_key_metadata().aad_prefix
         made = self._keys.generate(sorted(self._wanted(found)), prefix)
-        hashed = tuple(each for each in made if self.policy.columns[each].mask.needs_key)
+        hashed = tuple(each for each in made if self._written[each].mask.needs_key)
         stored = [key for key in found.keys if key[1]]
         work = FreshTwins(
             prefix,
             tuple(stored),
             tuple((field_id, key.key_metadata(found.schemas[field_id])) for field_id, key in made.items()),
-            tuple(self.policy.columns[field_id] for field_id in made),
+            tuple(self._written[field_id] for field_id in made),
             hashed,
             self._metadata.schema(),
         )
@@ -209,9 +214,23 @@ class ProtectedFiles:
         return new
 
     def _wanted(self, found: StoredTwins) -> set[int]:
-        return self.policy.columns.keys() & found.columns
+        return (self.policy.columns.keys() & found.columns) | self._dropped(found)
+
+    def _dropped(self, found: StoredTwins) -> set[int]:
+        """The field ids of a file's twins whose columns the table has no more."""
+        return {each for each in found.protected if self._metadata.schema().find_column_name(each) is None}
+
+    def _is_in_line(self, found: StoredTwins) -> bool:
+        return is_in_line(found, self.policy, self._dropped(found))
 
     def _open(self, found: StoredTwins, aad_prefix: bytes, sequence_number: int | None) -> _Opened:
+        if unknown := sorted(self._dropped(found) - self._written.keys()):
+            if self._is_in_line(found):
+                return _Opened(None)
+            raise ConfigurationError(
+                f"a file has the protected column with field id {unknown[0]}, which was dropped and which no property names any more, and "
+                "other columns of it are to be protected otherwise: compact the table, which leaves dropped columns out"
+            )
         try:
             opened = (
                 self._keys.unwrap(field_id, stored, aad_prefix, found.schemas[field_id], sequence_number)
@@ -220,19 +239,33 @@ class ProtectedFiles:
             )
             return _Opened(tuple(map(Secret, opened)))
         except ColumnKeyDeniedError:
-            if is_in_line(found, self.policy):
+            if self._is_in_line(found):
                 return _Opened(None)
             raise
         except KeyNotFoundError:
             return _Opened(None)
 
 
-def is_in_line(found: StoredTwins, policy: ColumnPolicy) -> bool:
-    """Whether a file's protected columns are those of a policy, and its covers of the kind that their masks ask for."""
-    if found.protected != policy.columns.keys() & found.columns:
+def is_in_line(found: StoredTwins, policy: ColumnPolicy, dropped: Collection[int]) -> bool:
+    """Whether a file's protected columns are those of a policy, and its covers of the kind that their masks ask for.
+
+    Args:
+        found: what the file says.
+        policy: of the table's current schema.
+        dropped: field ids of the file's twins whose columns that schema does not have: they may stay.
+    """
+    protected = found.protected - set(dropped)
+    if protected != policy.columns.keys() & found.columns:
         return False
     has_rows = any(stored for _, stored in found.keys)
-    return not has_rows or all(policy.columns[each].mask.is_stored == (each in found.masked) for each in found.protected)
+    return not has_rows or all(policy.columns[each].mask.is_stored == (each in found.masked) for each in protected)
+
+
+def _dropped_columns(metadata: EncryptedTableMetadata) -> dict[int, ProtectedColumn]:
+    """The columns that properties protect and the schema does not have, without their masks, which nobody reads."""
+    declared = ColumnPolicy.from_properties(metadata.properties).columns
+    gone = {field_id: each for field_id, each in declared.items() if metadata.schema().find_column_name(field_id) is None}
+    return {field_id: replace(each, mask=Mask.parse("null")) for field_id, each in gone.items()}
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,7 @@ def check_policy(before: TableMetadata, after: TableMetadata) -> None:
     if whole:
         check_changed_sizes(before.properties, after.properties)
         check_layout(policy, after)
+    _check_master_keys(earlier, whole, before)
 
 
 def _check_files_from_before(earlier: ColumnPolicy, policy: ColumnPolicy, before: TableMetadata) -> None:
@@ -189,6 +190,17 @@ def _ends_too_early(earlier: ColumnPolicy, former: FormerKey | None, column: Pro
     # One that was a former key already may be given an earlier end: files of since then are not under it.
     is_from_then = column.field_id in earlier.columns and before is not None and before.key_id == former.key_id
     return not is_from_then and not former.opens(newest)
+
+
+def _check_master_keys(earlier: ColumnPolicy, whole: ColumnPolicy, before: TableMetadata) -> None:
+    """Check that a column's master key goes on as a former one: a declaration that did not know of it does not say so."""
+    for field_id in earlier.columns.keys() & whole.columns.keys():
+        known, declared = earlier.columns[field_id].column_key_id, whole.columns[field_id].column_key_id
+        if known not in whole.master_keys(field_id) and (name := before.schema().find_column_name(field_id)) is not None:
+            raise CommitFailedException(
+                f"{before.location}: column {name!r} has come under master key {known!r} since it was declared under {declared!r}; nothing "
+                "was committed. Load the table and declare it again"
+            )
 
 
 def protected_name(policy: ColumnPolicy, schema: Schema, field_id: int) -> str | None:

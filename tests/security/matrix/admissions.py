@@ -75,9 +75,8 @@ def _is_forged_under_a_known_kek(case: Case) -> bool:
     """Rows of an earlier state, or of now, and those that the former holder added."""
     attack = case.attack
     is_forgery = attack.attacker == "former key holder" and "his own rows" in attack.how
-    is_new_version = attack.target.startswith("pointer") and "current state" in attack.how
     states = [ordered([*map(dict, state), *map(dict, case.scene.forged_rows)]) for state in (*case.scene.earlier, case.scene.now)]
-    return is_forgery and (case.remembers_nothing or is_new_version) and case.is_of(*states)
+    return is_forgery and case.remembers_nothing and case.is_of(*states)
 
 
 def _is_plain(case: Case) -> bool:

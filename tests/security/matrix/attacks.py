@@ -23,6 +23,7 @@ from typing import Any, Final
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.properties import registered
 from tablecrypt_catalog.pins.sql import PINS
+from tests.security.matrix.saved import SavedFolder
 from tests.security.matrix.scene import NAME, OTHER, Scene, forged
 from tests.support.lying_rest_server import LyingRestServer
 from tests.support.misleading_kms import ANSWERS, Answer, MisleadingKeyManagementClient
@@ -47,7 +48,7 @@ class Attack:
     target: str
     how: str
     which: str
-    act: Callable[[Scene], object]
+    act: Callable[[Any], object]
 
     @property
     def is_on_file(self) -> bool:
@@ -112,7 +113,7 @@ def document_attacks(scene: Scene) -> Iterator[Attack]:
     yield Attack("storage", METADATA, "made that of a plain table", "", _make_plain)
 
 
-def field_attacks(scene: Scene, attacker: str = "storage") -> Iterator[Attack]:
+def field_attacks(scene: SavedFolder, attacker: str = "storage") -> Iterator[Attack]:
     """Every field of metadata.json, and every element of its lists."""
     metadata = scene.metadata
     for path, value in walk(metadata):
@@ -235,7 +236,8 @@ def _get(metadata: Any, path: Path) -> Any:
 def _has(metadata: Any, path: Path) -> bool:
     try:
         _get(metadata, path)
-    except (KeyError, IndexError):
+    except (KeyError, IndexError, TypeError):
+        # Beside a struct a column may have a type that is a word.
         return False
     return True
 
@@ -260,8 +262,8 @@ def _set_head(metadata: dict[str, Any], snapshot_id: int) -> None:
     metadata["snapshot-log"].append({"snapshot-id": snapshot_id, "timestamp-ms": metadata["last-updated-ms"]})
 
 
-def _edits(edit: Callable[[dict[str, Any]], object]) -> Callable[[Scene], None]:
-    def act(scene: Scene) -> None:
+def _edits(edit: Callable[[dict[str, Any]], object]) -> Callable[[SavedFolder], None]:
+    def act(scene: SavedFolder) -> None:
         metadata = copy.deepcopy(scene.metadata)
         edit(metadata)
         scene.write_metadata(metadata)
@@ -287,7 +289,7 @@ def _exchanges(one: str, other: str) -> Callable[[Scene], None]:
 
 def _points(location: str, remove_pins: bool = False) -> Callable[[Scene], None]:
     def act(scene: Scene) -> None:
-        scene.point(location)
+        scene.point(location, NAME)
         if remove_pins:
             _remove_pins(scene)
 

@@ -44,7 +44,7 @@ class Clients:
             self._catalogs[client] = _MAKERS[client](self)
         catalog = self._catalogs[client]
         if client != BY_CATALOG:
-            self._point(catalog, self.scene.pointed())
+            self._point(catalog, self.scene.pointed(NAME))
         return catalog.load_table(NAME)
 
     def _pinless(self, **properties: str) -> SqlCatalog:
@@ -73,7 +73,7 @@ class Clients:
 
     def pinned_by_file(self) -> SqlCatalog:
         """A client that has seen every version of the table, and the other one, and remembers them in a file."""
-        pins = self.scene.folder / f"pins-{len(self.scene.volatile)}.json"
+        pins = self.scene.folder / f"pins-{len(list(self.scene.folder.glob('pins-*.json')))}.json"
         catalog = self._pinless(**{"encryption.pins": str(pins)})
         first, *later = [*self.scene.earlier_metadata(), self.scene.pointer]
         catalog.register_table(NAME, first)
@@ -81,8 +81,7 @@ class Clients:
         for location in later:
             self._point(catalog, location)
             catalog.load_table(NAME)
-        self.scene.saved_files[pins] = pins.read_bytes()
-        self.scene.volatile.add(pins)
+        self.scene.keep(pins)
         return catalog
 
     def _point(self, catalog: SqlCatalog, location: str) -> None:
@@ -111,8 +110,7 @@ class RestClients:
     def __post_init__(self) -> None:
         self._pins = self.scene.folder / "rest-pins.json"
         self.load(BY_FILE)
-        self.scene.saved_files[self._pins] = self._pins.read_bytes()
-        self.scene.volatile.add(self._pins)
+        self.scene.keep(self._pins)
 
     def load(self, client: str) -> Table:
         """Load the table, as the server answers now."""

@@ -111,4 +111,4 @@ def _spliced(scene: Scene) -> dict[str, Any]:
 def _point(scene: Scene, metadata: dict[str, Any]) -> None:
     location = f"{scene.pointer.rpartition('/')[0]}/00099-00000000-0000-4000-8000-000000000000.metadata.json"
     scene.write(location, json.dumps(metadata).encode())
-    scene.point(location)
+    scene.point(location, NAME)

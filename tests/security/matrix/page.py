@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from tests.security.matrix.admissions import ADMISSIONS
 from tests.security.matrix.attacks import Attack
@@ -17,6 +17,18 @@ from tests.security.matrix.cells import Cell, Outcome
 
 DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "security-campaign.md"
 OUTCOMES: Final = tuple(Outcome)
+
+
+class Sentence(Protocol):
+    """What the threat model admits, for one matrix or another."""
+
+    @property
+    def name(self) -> str:
+        """Of it, short."""
+
+    @property
+    def sentence(self) -> str:
+        """Word by word."""
 
 
 def block(name: str) -> re.Pattern[str]:
@@ -44,8 +56,8 @@ def written_counts(name: str) -> dict[tuple[str, str], int]:
     return {(attacker, target): int(count) for attacker, target, count in rows}
 
 
-def rendered(cells: Sequence[Cell]) -> str:
-    """All tables, in Markdown."""
+def rendered(cells: Sequence[Cell], admissions: Sequence[Sentence] = ADMISSIONS) -> str:
+    """All tables, in Markdown. Arguments: the cells, and what the threat model admits."""
     by_client = _table(cells, ["attacker", "client"], lambda cell: (cell.attack.attacker, cell.client))
     by_reader = _table(cells, ["reader"], lambda cell: (cell.reader,))
     attacks = attack_counts(dict.fromkeys(cell.attack for cell in cells))
@@ -58,13 +70,13 @@ def rendered(cells: Sequence[Cell]) -> str:
             str(attacks[cell.attack.attacker, place(cell.attack.target)]),
         ),
     )
-    return "\n".join([by_client, by_reader, by_object, _admitted(cells)])
+    return "\n".join([by_client, by_reader, by_object, _admitted(cells, admissions)])
 
 
-def write(name: str, cells: Sequence[Cell]) -> None:
-    """Write the tables into the page."""
+def write(name: str, cells: Sequence[Cell], admissions: Sequence[Sentence] = ADMISSIONS) -> None:
+    """Write the tables into the page. Arguments: the part of it, and those of `rendered`."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    DOCUMENT.write_text(block(name).sub(lambda _: rendered(cells), text), encoding="utf-8")
+    DOCUMENT.write_text(block(name).sub(lambda _: rendered(cells, admissions), text), encoding="utf-8")
 
 
 def _table(cells: Sequence[Cell], names: list[str], of: Callable[[Cell], tuple[str, ...]]) -> str:
@@ -80,9 +92,9 @@ def _table(cells: Sequence[Cell], names: list[str], of: Callable[[Cell], tuple[s
     return "\n".join([*head, *lines, ""])
 
 
-def _admitted(cells: Sequence[Cell]) -> str:
+def _admitted(cells: Sequence[Cell], admissions: Sequence[Sentence]) -> str:
     counts = Counter(cell.why for cell in cells if cell.outcome == Outcome.ADMITTED)
-    rows = [f"| {each.name} | {_plain(each.sentence)} | {counts[each.name]:,} |" for each in ADMISSIONS if counts[each.name]]
+    rows = [f"| {each.name} | {_plain(each.sentence)} | {counts[each.name]:,} |" for each in admissions if counts[each.name]]
     return "\n".join(["| admitted | the sentence of the threat model | cells |", "|---|---|---:|", *rows, ""])
 
 

@@ -2,7 +2,7 @@
 
     Scene.make(folder, aws)      the table db.orders, and db.other under the same master key, which stands for any neighbour
     scene.now, scene.earlier     the rows of the table, and of each state that it has been in or that a snapshot of it still holds
-    scene.read, write, remove    files by location, as who can write storage does
+    scene.write, remove          files by location, as who can write storage does
     scene.point, execute         the catalog's database, as who can write the catalog does
     scene.restore()              files, database and pin file as they were
 
@@ -12,11 +12,8 @@ mapping, a branch, a tag, a deletion vector and a replaced KEK.
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -32,6 +29,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance import rotate_kek
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.parquet.uniform import UniformParquetFile
+from tests.security.matrix.saved import SavedFolder
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
 from tests.support.tables import MASTER_KEY, TEAM_SCHEMA, TEAMS, encrypted_sql_catalog, maintained_table, metadata_of, path_of
@@ -46,14 +44,12 @@ Row = tuple[tuple[str, Any], ...]
 Rows = tuple[Row, ...]
 
 
-@dataclass
-class Scene:
+@dataclass(kw_only=True)
+class Scene(SavedFolder):
     """The table, and all that an attack can reach."""
 
-    folder: Path
     aws: AwsServer
     catalog: SqlCatalog
-    pointer: str
     other_pointer: str
     now: Rows
     earlier: tuple[Rows, ...]
@@ -64,13 +60,6 @@ class Scene:
     plain_rows: Rows
     """The rows of the plain table that somebody may put in the place of this one."""
     retired_kek: bytes
-    saved_files: dict[Path, bytes] = field(default_factory=dict)
-    saved_database: list[str] = field(default_factory=list)
-    touched: set[Path] = field(default_factory=set)
-    volatile: set[Path] = field(default_factory=set)
-    """What a client writes itself, such as its pins: put back whoever changed it."""
-    undo: list[Callable[[], object]] = field(default_factory=list)
-    """What else `restore` has to do after an attack."""
 
     @classmethod
     def make(cls, folder: Path, aws: AwsServer, default: str | None = DEFAULT) -> Scene:
@@ -95,9 +84,7 @@ class Scene:
             retired_kek=retired_kek,
         )
         assert rows_of(table.scan().to_arrow()) == scene.now
-        scene.saved_files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".db"}
-        with closing(sqlite3.connect(folder / "catalog.db")) as database:
-            scene.saved_database = [line for line in database.iterdump() if line.startswith("INSERT")]
+        scene.at_rest = scene.state()
         return scene
 
     @property
@@ -105,75 +92,13 @@ class Scene:
         """What a former key holder adds."""
         return ordered({"id": number, "team": "north", "note": FORGED, "extra": DEFAULT} for number in FORGED_IDS)
 
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """The JSON of the current metadata file, as it was saved."""
-        return cast("dict[str, Any]", json.loads(self.saved_files[path_of(self.pointer)]))
-
     def earlier_metadata(self) -> list[str]:
         """Where the metadata files of before lie, oldest first."""
         return [each["metadata-file"] for each in self.metadata["metadata-log"]]
 
-    def saved(self, location: str) -> bytes:
-        """A file as it was saved."""
-        return self.saved_files[path_of(location)]
-
-    def write(self, location: str, content: bytes) -> None:
-        """Write a file, or write over it."""
-        path = path_of(location)
-        self.touched.add(path)
-        path.write_bytes(content)
-
     def remove(self, location: str) -> None:
         """Delete a file."""
-        self.touched.add(path_of(location))
         path_of(location).unlink()
-
-    def write_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Write over the current metadata file."""
-        self.write(self.pointer, json.dumps(metadata).encode())
-
-    def execute(self, statement: str, *parameters: object) -> None:
-        """Change the catalog's database, past the catalog."""
-        with closing(sqlite3.connect(self.folder / "catalog.db")) as database, database:
-            database.execute(statement, parameters)
-
-    def point(self, location: str, name: str = NAME) -> None:
-        """Have the catalog say that a table's current metadata is there."""
-        self.execute("UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?", location, name.partition(".")[2])
-
-    def pointed(self) -> str:
-        """What the catalog says of it."""
-        with closing(sqlite3.connect(self.folder / "catalog.db")) as database:
-            query = "SELECT metadata_location FROM iceberg_tables WHERE table_name = ?"
-            (found,) = database.execute(query, (NAME.partition(".")[2],)).fetchone()
-            return str(found)
-
-    def restore(self) -> None:
-        """Put everything back."""
-        while self.undo:
-            self.undo.pop()()
-        for path in self.folder.rglob("*"):
-            if path.is_file() and path not in self.saved_files and path.suffix != ".db":
-                path.unlink()
-        for path in self.touched | self.volatile:
-            path.write_bytes(self.saved_files[path]) if path in self.saved_files else path.unlink(missing_ok=True)
-        self.touched.clear()
-        with closing(sqlite3.connect(self.folder / "catalog.db")) as database, database:
-            if [line for line in database.iterdump() if line.startswith("INSERT")] != self.saved_database:
-                for table in ("iceberg_tables", "iceberg_namespace_properties", "tablecrypt_pins"):
-                    database.execute(f"DELETE FROM {table}")
-                for line in self.saved_database:
-                    database.execute(line)
-
-    @contextmanager
-    def attacked(self, act: Callable[[Scene], object]) -> Iterator[None]:
-        """Do what an attack does, and put everything back afterwards."""
-        try:
-            act(self)
-            yield
-        finally:
-            self.restore()
 
 
 def rows_of(table: pa.Table) -> Rows:
