@@ -52,6 +52,7 @@ LEFT_OUT: Final = {
     ("docs/orc-spark.md", "tcs.write_orc("): "needs Spark and a key server: tests/spark/orc",
     ("docs/cli.md", "completion zsh"): "needs zsh: tests/cli/test_help.py makes it",
     ("docs/cli.md", "activate --yes"): "changes this environment: tests/cli/test_activation.py has one for it",
+    ("docs/how-to/configure.md", "activate --yes"): "the same",
     ("docs/cli.md", "spark-jar"): "needs Java: tests/spark/jvm makes it",
     ("docs/spark-sql.md", "spark-jar"): "needs Java: tests/spark/jvm makes it",
     ("docs/index.md", "tcs.catalog(spark"): "needs Java; runs below",

@@ -32,13 +32,18 @@ def register() -> None:
     - `type: tablecrypt`, in .pyiceberg.yaml, the environment or the arguments, is an encrypting catalog;
     - `py-catalog-impl` in .pyiceberg.yaml or the environment is honoured where it names an encrypting class, even without the type.
       PyIceberg ignores it there. Beside another `type` it is refused;
-    - every other configuration means what it meant.
+    - every other configuration means what it meant;
+    - making a catalog that does not encrypt, by the name of one that is configured to, raises ConfigurationError.
 
     Processes that `multiprocessing` forks or spawns are registered too; others need `tablecrypt run` or `tablecrypt activate`. Calling it
     again changes nothing, and any thread may. A catalog that was made before, by the name of an encrypting one, and that does not encrypt
     is named in a warning: it stays as it is.
     """
     was_registered = is_registered()
+    at_start()
+    for name in _CHANGES:
+        # Another thread may have found the module before our finder was there, and not have begun to execute it.
+        sys.modules["_frozen_importlib"]._lock_unlock_module(name)
     at_start()
     if not was_registered and sys.modules.get(_CATALOGS) is not None:
         from tablecrypt_catalog._pyiceberg.loader import warn_of_plain_catalogs
@@ -81,7 +86,7 @@ class _ForChildren:
 
 
 def _registered() -> _ForChildren:
-    at_start()
+    register()
     return _ForChildren()
 
 

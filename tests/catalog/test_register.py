@@ -138,6 +138,41 @@ print(json.dumps([sorted(classes), kinds.count("tablecrypt")]))
     assert printed(program) == [["EncryptedSqlCatalog"], 1]
 
 
+def test_an_import_that_another_thread_has_begun_is_waited_for() -> None:
+    program = """
+import json, sys
+from importlib.machinery import PathFinder
+from threading import Event, Thread
+import pyiceberg
+from tablecrypt_catalog.registration import register
+
+found, release = Event(), Event()
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name != "pyiceberg.catalog":
+            return None
+        spec = PathFinder.find_spec(name, path)
+        found.set()
+        release.wait()
+        return spec
+
+sys.meta_path.insert(0, Slow())
+importing = Thread(target=lambda: __import__("pyiceberg.catalog"))
+registering = Thread(target=register)
+importing.start()
+found.wait()
+registering.start()
+registering.join(0.3)
+release.set()
+importing.join()
+registering.join()
+from pyiceberg.catalog import CatalogType
+print(json.dumps(CatalogType("tablecrypt").name))
+"""
+    assert printed(program) == "TABLECRYPT"
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("catalogs")
 @pytest.mark.parametrize("early", ["import multiprocessing.process", ""], ids=["multiprocessing first", "register first"])
@@ -145,32 +180,28 @@ def test_processes_that_are_forked_or_spawned_keep_it(home: Path, early: str) ->
     (home / "children.py").write_text(
         f"""
 {early}
-import json, sys
-import multiprocessing as mp
-from concurrent.futures import ProcessPoolExecutor
+import json
 
 def kind(name):
     from pyiceberg.catalog import load_catalog
     return type(load_catalog(name)).__name__
 
-def of_a_child(method, name):
-    with ProcessPoolExecutor(1, mp_context=mp.get_context(method)) as processes:
-        return processes.submit(kind, name).result()
-
-def of_a_grandchild(method):
-    with ProcessPoolExecutor(1, mp_context=mp.get_context(method)) as processes:
-        return processes.submit(of_a_child, method, "by-type").result()
+def in_a_child(method, function, *arguments):
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as processes:
+        return processes.submit(function, *arguments).result()
 
 if __name__ == "__main__":
     import tablecrypt
     tablecrypt.register()
-    found = {{method: of_a_child(method, "by-class") for method in ("fork", "spawn", "forkserver")}}
-    print(json.dumps([found, of_a_grandchild("spawn")]))
+    found = {{method: in_a_child(method, kind, "by-class") for method in ("fork", "forkserver")}}
+    print(json.dumps([found, in_a_child("spawn", in_a_child, "spawn", kind, "by-type")]))
 """
     )
     done = run_python(str(home / "children.py"))
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [dict.fromkeys(("fork", "spawn", "forkserver"), "EncryptedSqlCatalog"), "EncryptedSqlCatalog"]
+    assert json.loads(done.stdout) == [dict.fromkeys(("fork", "forkserver"), "EncryptedSqlCatalog"), "EncryptedSqlCatalog"]
 
 
 @pytest.mark.usefixtures("catalogs")
