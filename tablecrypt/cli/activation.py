@@ -31,10 +31,10 @@ _REGISTER: Final = "\n".join(
         "    at_start()",
     )
 )
-_CONTENT: Final = f"{_FIRST_LINE}\nimport sys; exec({_REGISTER!r})\n"
+CONTENT: Final = f"{_FIRST_LINE}\nimport sys; exec({_REGISTER!r})\n"
 _PROBE: Final = "from tablecrypt_catalog.registration import is_registered; raise SystemExit(not is_registered())"
 _PROBE_SECONDS: Final = 60
-_IN_EFFECT: Final = "PyIceberg's own load_catalog knows type: tablecrypt in every Python program of this environment"
+IN_EFFECT: Final = "PyIceberg's own load_catalog knows type: tablecrypt in every Python program of this environment"
 
 
 @click.command(
@@ -51,16 +51,18 @@ def activate(yes: bool) -> None:
     deactivate removes it.
     """
     path = _file()
-    if path.is_file() and _content(path) == _CONTENT:
-        say(f"{path} is there already: {_IN_EFFECT}")
+    if path.is_file() and _content(path) == CONTENT:
+        say(f"{path} is there already: {IN_EFFECT}")
         return
     _refuse_foreign(path)
-    _refuse_kept_by_the_system()
-    confirm(f"Write {path}, so that {_IN_EFFECT}?", yes, dry_run=False)
+    refusal = kept_by_the_system(sys.executable, sys.prefix != sys.base_prefix, Path(sysconfig.get_path("stdlib")))
+    if refusal is not None:
+        raise ConfigurationError(refusal)
+    confirm(f"Write {path}, so that {IN_EFFECT}?", yes, dry_run=False)
     with atomic_file(path, private=False) as file:
-        file.write(_CONTENT.encode())
+        file.write(CONTENT.encode())
     _check_in_effect(path)
-    say(f"wrote {path}: {_IN_EFFECT}")
+    say(f"wrote {path}: {IN_EFFECT}")
 
 
 @click.command(cls=DocumentedCommand, examples=[("Before tablecrypt is removed", "tablecrypt deactivate --yes")])
@@ -97,13 +99,18 @@ def _refuse_foreign(path: Path) -> None:
         raise ConfigurationError(f"{path} is not what tablecrypt activate writes: look at it, and remove it by hand")
 
 
-def _refuse_kept_by_the_system() -> None:
-    """Refuse an environment in which pip would refuse to install: the file would be in the way of the system's own programs."""
-    marker = Path(sysconfig.get_path("stdlib")) / "EXTERNALLY-MANAGED"
-    if sys.prefix == sys.base_prefix and marker.is_file():
-        raise ConfigurationError(
-            f"{sys.executable} belongs to the system's package manager ({marker}): activate a virtual environment, or use tablecrypt run"
-        )
+def kept_by_the_system(python: str, in_virtual_environment: bool, standard_library: Path) -> str | None:
+    """Return why an environment in which pip would refuse to install is none to activate: system programs run in it. None for others.
+
+    Args:
+        python: the environment's interpreter.
+        in_virtual_environment: whether it is one of a virtual environment, which has its packages to itself.
+        standard_library: the folder of its standard library, where the system leaves its mark (PEP 668).
+    """
+    mark = standard_library / "EXTERNALLY-MANAGED"
+    if in_virtual_environment or not mark.is_file():
+        return None
+    return f"{python} belongs to the system's package manager ({mark}): activate a virtual environment, or use tablecrypt run"
 
 
 def _check_in_effect(path: Path) -> None:

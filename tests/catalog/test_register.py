@@ -48,9 +48,9 @@ def configuration(catalog: Mapping[str, Any]) -> Config:
     return config
 
 
-def printed(program: str, **variables: str) -> Any:
+def printed(program: str, variables: Mapping[str, str] | None = None) -> Any:
     """What a program prints as JSON."""
-    done = run_python("-c", program, **variables)
+    done = run_python("-c", program, variables=variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -90,7 +90,7 @@ of_environment = load_catalog("prod")
 print(json.dumps([type(each).__name__ for each in (*loaded, given, of_environment)]))
 """
     variables = {f"PYICEBERG_CATALOG__PROD__{name.replace('.', '__').replace('-', '_').upper()}": value for name, value in sql.items()}
-    assert printed(program, **variables) == [*CLASSES, "EncryptedSqlCatalog", "EncryptedSqlCatalog"]
+    assert printed(program, variables) == [*CLASSES, "EncryptedSqlCatalog", "EncryptedSqlCatalog"]
 
 
 @pytest.mark.usefixtures("catalogs")

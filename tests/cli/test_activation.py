@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tablecrypt.cli import activation
-from tests.support.command import run
 from tests.support.environments import DEPENDENCIES, OWN, Environment
 
 FILE: Final = activation.FILE_NAME
@@ -17,6 +15,7 @@ LOADS: Final = """
 from pyiceberg.catalog import load_catalog
 print(type(load_catalog("x", type="tablecrypt", uri="sqlite:///:memory:", **{"encryption.kms-type": "memory"})).__name__)
 """
+IS_REGISTERED: Final = "import sys; print(any(type(each).__module__.startswith('tablecrypt') for each in sys.meta_path))"
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +28,21 @@ def command(environment: Environment, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_it_lasts_until_it_is_undone(environment: Environment) -> None:
     file = environment.site_packages / FILE
     before = set(environment.site_packages.iterdir())
 
     refused = command(environment, "activate")
     assert refused[0] == 2 and f"Write {file}, so that " in refused[2] and refused[2].endswith("add --yes\n")
-    assert environment.run("-c", LOADS).returncode == 1
+    assert environment.run("-c", IS_REGISTERED).stdout == "False\n"
 
-    assert command(environment, "activate", "--yes")[:2] == (0, f"wrote {file}: {activation._IN_EFFECT}\n")
+    assert command(environment, "activate", "--yes")[:2] == (0, f"wrote {file}: {activation.IN_EFFECT}\n")
     assert set(environment.site_packages.iterdir()) == before | {file}
     assert environment.run("-c", LOADS).stdout == "EncryptedSqlCatalog\n"
-    assert environment.run("-I", "-c", LOADS).stdout == "EncryptedSqlCatalog\n"
+    assert environment.run("-I", "-c", IS_REGISTERED).stdout == "True\n"
     written = file.read_bytes()
-    assert command(environment, "activate")[:2] == (0, f"{file} is there already: {activation._IN_EFFECT}\n")
+    assert command(environment, "activate")[:2] == (0, f"{file} is there already: {activation.IN_EFFECT}\n")
     assert file.read_bytes() == written
 
     refused = command(environment, "deactivate")
@@ -54,7 +54,7 @@ def test_it_lasts_until_it_is_undone(environment: Environment) -> None:
 
 def test_python_starts_as_ever_where_tablecrypt_was_removed_since(environment: Environment) -> None:
     file = environment.site_packages / FILE
-    file.write_text(activation._CONTENT)
+    file.write_text(activation.CONTENT)
     try:
         environment.find(DEPENDENCIES)
         done = environment.run("-c", "import sys, pyiceberg.catalog; print(len([each for each in sys.modules if 'tablecrypt' in each]))")
@@ -68,7 +68,7 @@ def test_what_starts_with_every_process_imports_no_package(environment: Environm
     program = "import sys; print(*sorted(sys.modules))"
     before = environment.run("-c", program).stdout.split()
     file = environment.site_packages / FILE
-    file.write_text(activation._CONTENT)
+    file.write_text(activation.CONTENT)
     try:
         after = environment.run("-c", program).stdout.split()
     finally:
@@ -88,32 +88,23 @@ def test_without_effect_nothing_stays(environment: Environment) -> None:
     assert not (environment.site_packages / FILE).exists()
 
 
-@pytest.mark.parametrize("name", ["activate", "deactivate"])
-def test_a_file_that_it_did_not_write_stays(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
-    (tmp_path / FILE).write_text("import antigravity\n")
+def test_a_file_that_it_did_not_write_stays_and_one_of_another_release_goes(environment: Environment) -> None:
+    file = environment.site_packages / FILE
+    file.write_text("# theirs\n")
+    for name in ("activate", "deactivate"):
+        code, printed, said = command(environment, name, "--yes")
+        assert (code, printed) == (2, "")
+        assert f"{file} is not what tablecrypt activate writes" in said
+        assert file.read_text() == "# theirs\n"
 
-    done = run(name, "--yes")
-
-    assert (done.code, done.stdout) == (2, "")
-    assert f"{tmp_path / FILE} is not what tablecrypt activate writes" in done.stderr
-    assert (tmp_path / FILE).read_text() == "import antigravity\n"
-
-
-def test_the_file_of_another_release_is_replaced_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
-    (tmp_path / FILE).write_text(f"{activation._FIRST_LINE}\nimport sys\n")
-    assert run("deactivate", "--yes").code == 0
-    assert not list(tmp_path.iterdir())
+    file.write_text(activation.CONTENT.partition("\n")[0] + "\n# in another way\n")
+    assert command(environment, "deactivate", "--yes")[:2] == (0, f"removed {file}\n")
+    assert not file.exists()
 
 
-def test_an_environment_of_the_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_of_the_system_is_refused_as_pip_refuses_it(tmp_path: Path) -> None:
+    assert activation.kept_by_the_system("/usr/bin/python3", False, tmp_path) is None
     (tmp_path / "EXTERNALLY-MANAGED").touch()
-    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
-    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
-
-    done = run("activate", "--yes")
-
-    assert done.code == 2
-    assert "belongs to the system's package manager" in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["EXTERNALLY-MANAGED"]
+    assert activation.kept_by_the_system("/venv/bin/python3", True, tmp_path) is None
+    said = activation.kept_by_the_system("/usr/bin/python3", False, tmp_path)
+    assert said is not None and said.startswith("/usr/bin/python3 belongs to the system's package manager")

@@ -271,7 +271,16 @@ def test_in_a_registered_process_those_programs_open_it(properties: dict[str, st
     configure(tmp_path, {"prod": properties})
 
     done = run_python(
-        "-m", "tablecrypt.cli", "run", "python", "-m", "tablecrypt.cli", "--catalog", "prod", "doctor", PYICEBERG_HOME=str(tmp_path)
+        "-m",
+        "tablecrypt.cli",
+        "run",
+        "python",
+        "-m",
+        "tablecrypt.cli",
+        "--catalog",
+        "prod",
+        "doctor",
+        variables={"PYICEBERG_HOME": str(tmp_path)},
     )
 
     assert "PyIceberg's own loader opens the encrypting catalog in this environment, where it is registered" in done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ def fails_closed(properties: Mapping[str, str]) -> dict[str, str]:
     return {"type": "tablecrypt", **{name: value for name, value in properties.items() if name != "py-catalog-impl"}}
 
 
-def run_python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_python(*arguments: str, cwd: Path | None = None, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run Python with this repository's packages."""
-    given = {**os.environ, **environment(), **variables}
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=120, env=given)
+    given = environment() | dict(variables or {})
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=120, cwd=cwd, env=given)
