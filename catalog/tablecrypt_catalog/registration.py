@@ -32,7 +32,8 @@ def register() -> None:
     - `type: tablecrypt`, in .pyiceberg.yaml, the environment or the arguments, is an encrypting catalog;
     - `py-catalog-impl` in .pyiceberg.yaml or the environment is honoured where it names an encrypting class, even without the type.
       PyIceberg ignores it there. Beside another `type` it is refused;
-    - every other configuration means what it meant.
+    - every other configuration means what it meant;
+    - making a catalog that does not encrypt, by the name of one that is configured to, raises ConfigurationError.
 
     Processes that `multiprocessing` forks or spawns are registered too; others need `tablecrypt run` or `tablecrypt activate`. Calling it
     again changes nothing, and any thread may. A catalog that was made before, by the name of an encrypting one, and that does not encrypt

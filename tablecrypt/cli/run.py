@@ -1,7 +1,9 @@
 """`tablecrypt run`: a program and its child processes, in which PyIceberg's own load_catalog knows encrypting catalogs.
 
 Python imports a module `sitecustomize` at its start if it finds one. Ours is in a folder that comes first on the program's PYTHONPATH,
-which its child processes inherit. The program takes the place of this process: its exit code, its signals and its terminal are its own.
+which its child processes inherit. PYICEBERG_HOME names the home folder if .pyiceberg.yaml is there: PyIceberg reads the same file as
+without it, and so do programs that look for the file themselves. The program takes the place of this process: its exit code, its signals
+and its terminal are its own.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ _WITH_VALUE: Final = ("W", "X")
 _LONG_WITH_VALUE: Final = "--check-hash-based-pycs"
 _PROGRAM_FOLLOWS: Final = ("c", "m")
 _PYTHON_PATH: Final = "PYTHONPATH"
+_CONFIGURATION_FOLDER: Final = "PYICEBERG_HOME"
 _IGNORED_BY_PYTHON: Final = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)]
 """Signals that a program would go on to ignore: what is ignored stays so when a process is given to another program."""
 _AT_START: Final = str(Path(tablecrypt_catalog.__file__).parent / "at_start")
@@ -140,13 +143,19 @@ def _become(command: list[str]) -> None:
     Raises:
         ConfigurationError: the system cannot run it.
     """
-    variables = {**os.environ, _PYTHON_PATH: _with_ours_first(os.environ.get(_PYTHON_PATH, ""))}
+    variables = {**os.environ, _PYTHON_PATH: _with_ours_first(os.environ.get(_PYTHON_PATH, "")), **_configuration_at_home()}
     for ignored in _IGNORED_BY_PYTHON:
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execve(command[0], command, variables)
     except OSError as error:
         raise ConfigurationError(f"{command[0]} cannot be run: {error.strerror}") from error
+
+
+def _configuration_at_home() -> dict[str, str]:
+    """Name the home folder to programs that look for .pyiceberg.yaml themselves, and not there as PyIceberg does: dlt."""
+    home = os.path.expanduser("~")
+    return {_CONFIGURATION_FOLDER: home} if not os.environ.get(_CONFIGURATION_FOLDER) and Path(home, ".pyiceberg.yaml").is_file() else {}
 
 
 def _with_ours_first(python_path: str) -> str:

@@ -224,6 +224,36 @@ tablecrypt.register()
 
 
 @pytest.mark.usefixtures("catalogs")
+def test_no_plain_catalog_is_made_by_the_name_of_an_encrypting_one() -> None:
+    """As dlt does, which makes a SqlCatalog in memory where it finds no .pyiceberg.yaml in the places that it knows."""
+    program = """
+import json, sys
+import tablecrypt
+tablecrypt.register()
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from tablecrypt.errors import ConfigurationError
+memory = {"uri": "sqlite:///:memory:"}
+ways = [*(lambda name=name: SqlCatalog(name, **memory) for name in ("by-type", "by-class", "by-both", "plain", "other")),
+        lambda: load_catalog("by-type", type="in-memory")]
+ended = []
+for way in ways:
+    try:
+        ended.append(type(way()).__name__)
+    except ConfigurationError as error:
+        ended.append(str(error))
+print(json.dumps(ended))
+"""
+    by_type, by_class, by_both, plain, other, overridden = printed(program)
+
+    assert (plain, other) == ("SqlCatalog", "SqlCatalog")
+    for name, said in {"by-class": by_class, "by-both": by_both, "by-type": by_type}.items():
+        assert f"catalog '{name}' is configured to encrypt" in said
+        assert "PYICEBERG_HOME" in said
+    assert "makes a InMemoryCatalog of that name" in overridden
+
+
+@pytest.mark.usefixtures("catalogs")
 def test_what_a_registered_program_writes_is_ciphertext(warehouse: Path) -> None:
     program = """
 import json, tablecrypt

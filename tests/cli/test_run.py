@@ -61,6 +61,16 @@ def test_pyicebergs_own_command_shows_the_files_of_an_encrypted_table(home: Path
     assert (files.returncode, files.stdout.count(".parquet")) == (0, 1), files.stderr
 
 
+def test_a_program_that_looks_for_the_configuration_itself_finds_the_one_in_the_home_folder(home: Path, tmp_path: Path) -> None:
+    """dlt asks PYICEBERG_HOME and not the home folder, and makes a plain catalog where it finds none."""
+    elsewhere = str(tmp_path / "elsewhere")
+    shown = "import os; print(os.environ.get('PYICEBERG_HOME'))"
+
+    assert run_in(home, "python", "-c", shown, PYICEBERG_HOME="").stdout == f"{home}\n"
+    assert run_in(home, "python", "-c", shown, PYICEBERG_HOME=elsewhere).stdout == f"{elsewhere}\n"
+    assert run_in(home, "python", "-c", shown, PYICEBERG_HOME="", HOME=elsewhere).stdout == "\n"
+
+
 @pytest.mark.slow
 def test_a_script_and_the_processes_that_it_starts_write_ciphertext(home: Path, warehouse: Path) -> None:
     (home / "pipeline.py").write_text(PIPELINE)

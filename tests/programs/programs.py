@@ -73,7 +73,7 @@ PROGRAMS: Final = (
         release="0.12.0",
         module="pyiceberg_ways",
         dies_at=(".metadata.json",),
-        about="`tablecrypt run pyiceberg --catalog prod …`, with each subcommand:",
+        about="Each subcommand, as in `tablecrypt run pyiceberg --catalog prod list`.",
         calls=(
             Call("pyiceberg list"),
             Call("pyiceberg list db"),
@@ -207,7 +207,9 @@ PROGRAMS: Final = (
         ),
         about=(
             'The destination `filesystem`, resources with `table_format="iceberg"`, and `ICEBERG_CATALOG__ICEBERG_CATALOG_NAME=prod` '
-            "in the environment. dlt looks for `.pyiceberg.yaml` in `PYICEBERG_HOME` and where the pipeline runs, not in your home.\n\n"
+            "in the environment. dlt looks for `.pyiceberg.yaml` in `PYICEBERG_HOME` and where the pipeline runs, and makes a plain "
+            "catalog where it finds none. `tablecrypt run` sets `PYICEBERG_HOME` if the file is in your home, and no registered program "
+            "gets a plain catalog by the name of an encrypting one.\n\n"
             "**dlt keeps plaintext of its own.** Before it loads rows, it writes them all into Parquet files of its working folder "
             "(`~/.dlt`, for root `/var/dlt`), and they stay there after the load. No catalog can change that. Put the folder into memory "
             "with `DLT_DATA_DIR=/dev/shm/dlt`, or onto an encrypted disk. The tests run with the folder in memory, and find plaintext "
@@ -256,7 +258,7 @@ PROGRAMS: Final = (
         installs=("marimo[sql]",),
         dies_at=(),
         environment=(("PYICEBERG_CATALOG__PROD__TYPE", "tablecrypt"),),
-        about="Start it as `tablecrypt run marimo edit`. marimo itself writes no Iceberg table.",
+        about="Start `marimo edit` under `tablecrypt run`. marimo itself writes no Iceberg table.",
         calls=(
             Call("the loader, with the type in the environment", remark="`PYICEBERG_CATALOG__PROD__TYPE=tablecrypt`.", is_text=True),
             Call(

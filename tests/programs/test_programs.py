@@ -35,10 +35,6 @@ NAMED: Final = os.environ.get("TABLECRYPT_PROGRAMS")
 RUN: Final = [each for each in PROGRAMS if not each.installs] if NAMED is None else list(chosen(NAMED.split()))
 DEATHS: Final = [pytest.param(each, part, id=f"{each.slug}-{part}") for each in RUN for part in each.dies_at]
 
-_REGISTERED: Final = (
-    "import runpy, sys, tablecrypt; tablecrypt.register(); runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
-)
-
 pytestmark = pytest.mark.slow
 
 
@@ -62,12 +58,11 @@ class Place:
         (home / ".pyiceberg.yaml").write_text(as_document({"catalog": {"prod": self.configured}}).as_yaml(), encoding="utf-8")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYICEBERG_", "PYTHON"))}
         done = subprocess.run(
-            [bin_folder / "python", "-c", _REGISTERED, f"tests.programs.{program.module}", self.folder / "answers.json"],
+            [bin_folder / "tablecrypt", "run", "python", "-m", f"tests.programs.{program.module}", self.folder / "answers.json"],
             cwd=self.folder / "work",
             env={
                 **inherited,
                 "HOME": str(home),
-                "PYICEBERG_HOME": str(home),
                 "TMPDIR": str(self.folder / "tmp"),
                 "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
                 "PYTHONPATH": str(ROOT),

@@ -7,6 +7,9 @@ CatalogType             what a type is: `tablecrypt` is a member that is found b
 AVAILABLE_CATALOGS      who makes a catalog of a type. Beside a type of PyIceberg's own, an encrypting class is refused: the type would
                         make a catalog that does not encrypt, and PyIceberg refuses the two in its arguments as well
 
+A program may make a catalog without that function: dlt makes a SqlCatalog in memory where it finds no .pyiceberg.yaml in the places that it
+knows. So the constructor of all catalogs refuses one that does not encrypt, by a name whose configuration does.
+
 An encrypting class is one of tablecrypt_catalog, or one that `tablecrypt_catalog.encrypted` made.
 """
 
@@ -41,6 +44,7 @@ def teach(catalogs: ModuleType) -> None:
         ours = _new_member(catalogs.CatalogType)
         loaders.update({kind: _refusing_encrypting_classes(kind.value, load) for kind, load in loaders.items()})
         loaders[ours] = _load
+        _refuse_plain(catalogs.Catalog)
         vars(catalogs)["infer_catalog_type"] = _inferring(ours, catalogs.infer_catalog_type)
         _find_by_value(catalogs.CatalogType, ours)
 
@@ -77,14 +81,36 @@ def warn_of_plain_catalogs() -> None:
         return
     config = Config()
     for name, kind in dict.fromkeys((each.name, type(each).__name__) for each in made if isinstance(getattr(each, "name", None), str)):
-        configured = config.get_catalog_config(name) or {}
-        if str(configured.get(TYPE)).lower() == _OURS or names_encrypting_class(configured):
+        if _is_to_encrypt(config.get_catalog_config(name) or {}):
             logger.warning(
                 "Catalog %s was loaded as a %s before tablecrypt.register(), and does not encrypt: call register() first, "
                 "and load it again",
                 name,
                 kind,
             )
+
+
+def _is_to_encrypt(configured: Mapping[str, Any]) -> bool:
+    return str(configured.get(TYPE)).lower() == _OURS or names_encrypting_class(configured)
+
+
+def _refuse_plain(catalog_class: Any) -> None:
+    """Let no catalog be made that does not encrypt, by the name of one that is configured to."""
+    init = catalog_class.__init__
+
+    @wraps(init)
+    def init_unless_plain(self: Catalog, name: str, **properties: str) -> None:
+        # Whoever overrides the configuration in the arguments is refused too: a program that did not find it looks the same.
+        if not encrypts(type(self)) and isinstance(name, str) and _is_to_encrypt(Config().get_catalog_config(name) or {}):
+            from tablecrypt.errors import ConfigurationError
+
+            raise ConfigurationError(
+                f"catalog {name!r} is configured to encrypt, and the program makes a {type(self).__name__} of that name, which does not: "
+                "set PYICEBERG_HOME to the folder of .pyiceberg.yaml, where programs look for it, or name the plain catalog otherwise"
+            )
+        init(self, name, **properties)
+
+    catalog_class.__init__ = init_unless_plain
 
 
 def _new_member(kinds: Any) -> Any:
