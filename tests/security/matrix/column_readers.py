@@ -97,7 +97,11 @@ def _later(table: EncryptedTable) -> pa.Table:
     schema = table.schema()
     known = {field_id: name if name in schema.column_names else schema.find_column_name(field_id) for field_id, name in names.items()}
     row = {name: values[field_id] for field_id, name in known.items() if name is not None}
-    return pa.Table.from_pylist([row], schema=schema.as_arrow())
+    try:
+        return pa.Table.from_pylist([row], schema=schema.as_arrow())
+    except pa.ArrowTypeError:
+        # Somebody gave a name to a column of another type: who writes text there is told so by the table.
+        return pa.table({name: [value] for name, value in row.items()})
 
 
 def _verified(scene: People, _: Hidden) -> Found:
