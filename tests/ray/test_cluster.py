@@ -27,6 +27,7 @@ from tablecrypt.errors import KmsAccessDeniedError
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
 from tests.support.key_search import file_keys, found
+from tests.support.observed_calls import observed
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import COLUMN_KEY, PEOPLE_SCHEMA, TABLE_KEY
 from tests.support.tables import MASTER_KEY, data_paths, ids, key_file_kms, new_table, rows
@@ -115,15 +116,15 @@ def files_of(cluster: Cluster) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_no_key_is_in_object_stores_spilled_objects_or_logs(nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    secrets: set[bytes] = set()
-    make = Secret.__init__
+@pytest.fixture
+def secrets() -> Iterator[set[bytes]]:
+    """Every key that this process makes or opens."""
+    seen: set[bytes] = set()
+    with observed(Secret.__init__, lambda names: seen.add(bytes(names["value"]))):
+        yield seen
 
-    def recorded(self: Secret, value: Any, *more: Any) -> None:
-        make(self, value, *more)
-        secrets.add(self.reveal())
 
-    monkeypatch.setattr(Secret, "__init__", recorded)
+def test_no_key_is_in_object_stores_spilled_objects_or_logs(nodes: Cluster, tmp_path: Path, secrets: set[bytes]) -> None:
     catalog = catalog_of(tmp_path, **key_file_kms(tmp_path / "keys.json", TABLE_KEY, COLUMN_KEY))
     properties = {"encryption.column-keys": f"{COLUMN_KEY}: ssn", "write.merge.mode": "copy-on-write"}
     table = new_table(catalog, "db.t", schema=PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY, **properties})
@@ -171,10 +172,16 @@ def test_rows_of_a_task_that_is_killed_while_it_writes_are_committed_once(nodes:
     assert orphans(table) == left
 
 
-def test_a_node_without_the_right_is_named_in_one_line(
-    nodes: Cluster, server: AwsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(moto.settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0)
+@pytest.fixture
+def who_calls_is_looked_at() -> Iterator[None]:
+    """From here on, moto holds each call against the caller's policies."""
+    before, moto.settings.INITIAL_NO_AUTH_ACTION_COUNT = moto.settings.INITIAL_NO_AUTH_ACTION_COUNT, 0
+    yield
+    moto.settings.INITIAL_NO_AUTH_ACTION_COUNT = before
+
+
+@pytest.mark.usefixtures("who_calls_is_looked_at")
+def test_a_node_without_the_right_is_named_in_one_line(nodes: Cluster, server: AwsServer, tmp_path: Path) -> None:
     outside = next(node for node in ray.nodes() if "outside" in node["Resources"])
     catalog = catalog_of(tmp_path, **server.kms_properties)
     table = new_table(catalog, appends=[rows(0)])

@@ -45,9 +45,9 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.install import jvm_side
 from tablecrypt.spark.network import keeps_messages_private
 from tests.spark.conftest import CATALOG, Lake, SparkRun
-from tests.spark.test_no_key_leaves_encrypted_tasks import file_keys, found
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
+from tests.support.key_search import file_keys, found
 from tests.support.plaintext import CANARY
 from tests.support.tables import encrypted_table
 from tests.support.vectors import GOLDEN, JAVA, VectorTable, load

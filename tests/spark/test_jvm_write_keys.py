@@ -19,7 +19,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.keys import ResultKey
 from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
-from tests.spark.test_no_key_leaves_encrypted_tasks import file_keys, found
+from tests.support.key_search import file_keys, found
 from tests.support.observed_calls import observed
 from tests.support.plaintext import CANARY
 from tests.support.tables import data_files

@@ -20,8 +20,8 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_path import lake_in
-from tests.spark.test_no_key_leaves_encrypted_tasks import file_keys, found
 from tests.support.aws import AwsServer
+from tests.support.key_search import file_keys, found
 from tests.support.plaintext import CANARY
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
