@@ -172,7 +172,7 @@ def test_what_is_no_encrypted_table_is_refused() -> None:
     no_table: Any = "db.t"
     for call in (tcr.read_table, tcr.datasink):
         with pytest.raises(ConfigurationError, match="takes an encrypted table"):
-            call(no_table)  # type: ignore[operator]
+            call(no_table)
 
 
 def test_no_rows_append_nothing_and_overwrite_everything(encrypted: EncryptedSqlCatalog) -> None:
