@@ -36,7 +36,7 @@ def started(start: Callable[[], T]) -> T:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """One node, for what needs no more. A process is connected to one cluster at a time."""
-    yield started(lambda: ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False))
+    yield started(lambda: ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False))
     ray.shutdown()
 
 
