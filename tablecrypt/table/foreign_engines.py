@@ -46,6 +46,7 @@ _STORAGE: Final = "s3.endpoint"
 _ENGINES: Final = {"daft", "polars"}
 """Wherever they are installed: in an image or archive there may be no site-packages."""
 
+_RAYS_OWN: Final = "ray.data._internal.datasource.iceberg"
 _INSTALLED: Final = {"site-packages", "dist-packages"}
 _ON_BEHALF_OF_ITS_CALLER: Final = ("pyiceberg.io", "pyiceberg.table", "pyiceberg.utils")
 _USES_THE_FILE_IO: Final = {"pyiceberg", "tablecrypt", "tablecrypt_catalog"}
@@ -110,7 +111,7 @@ def refuse_to_ray(name: str) -> None:
     caller = inspect.currentframe()
     while caller is not None and _module(caller).partition(".")[0] in {*_USES_THE_FILE_IO, "contextlib", "functools"}:
         caller = caller.f_back
-    if caller is not None and _module(caller).startswith("ray.data."):
+    if caller is not None and _module(caller).startswith(_RAYS_OWN):
         raise FormatError(
             f"{name}: the table is encrypted, and Ray's read_iceberg and write_iceberg open files by themselves. Use "
             "tablecrypt.ray.read_table(table) and Dataset.write_datasink(tablecrypt.ray.datasink(table))"

@@ -6,9 +6,9 @@ Ray gets an environment of its own, which `make ray` sets up and runs these test
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import ray
@@ -17,13 +17,26 @@ from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.tables import encrypted_sql_catalog
 
+T = TypeVar("T")
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # nobody else reaches the cluster, and Ray would leave a token in the home folder
+
+
+def started(start: Callable[[], T]) -> T:
+    """Return what starts a node, tried again where Ray gave up: it waits 30 seconds, which a busy machine may take."""
+    for _ in range(4):
+        try:
+            return start()
+        except Exception as error:  # Ray raises no class of its own
+            if "timed out during startup" not in str(error):
+                raise
+            ray.shutdown()
+    return start()
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """One node, for what needs no more. A process is connected to one cluster at a time."""
-    yield ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False)
+    yield started(lambda: ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False))
     ray.shutdown()
 
 

@@ -1,0 +1,122 @@
+"""Protected columns in Ray, with and without their keys, and writers that others were faster than."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+import tablecrypt.ray as tcr
+from tablecrypt import load_catalog
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError
+from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.table import EncryptedTable
+from tests.support.aws import AwsServer
+from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY
+from tests.support.tables import TEAM_SCHEMA, encrypted_sql_catalog, ids, key_file_kms, memory_catalog, new_table, rows
+
+FILE = "kms.local.key-file"
+
+
+@dataclass(frozen=True)
+class People:
+    """A table with the protected column team, as two clients see it: the analyst may not use the column's key."""
+
+    folder: Path
+    payroll: Any
+    analyst: Any
+
+    def as_seen_by(self, catalog: Any) -> EncryptedTable:
+        table: EncryptedTable = catalog.load_table("db.people")
+        return table
+
+
+@pytest.fixture
+def people(tmp_path: Path, cluster: Any) -> People:
+    kms = key_file_kms(tmp_path / "payroll.json", TABLE_KEY, COLUMN_KEY)
+    held = json.loads((tmp_path / "payroll.json").read_text())
+    del held["keys"][COLUMN_KEY]
+    lesser = tmp_path / "analyst.json"
+    lesser.touch(0o600)
+    lesser.write_text(json.dumps(held))
+    place = {"type": "tablecrypt", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    payroll, analyst = (
+        load_catalog("prod", **{**place, **kms, "kms.local.key-file": str(path)}) for path in (tmp_path / "payroll.json", lesser)
+    )
+    payroll.create_namespace("db")
+    properties = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": f"{COLUMN_KEY}: team"}
+    new_table(payroll, "db.people", schema=TEAM_SCHEMA, appends=[rows(0, 20, TEAM_SCHEMA)], properties=properties)
+    return People(tmp_path, payroll, analyst)
+
+
+def by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def test_who_may_use_a_columns_key_reads_it_and_who_may_not_reads_what_the_scan_shows(people: People) -> None:
+    table, seen = people.as_seen_by(people.payroll), people.as_seen_by(people.analyst)
+
+    assert by_id(tcr.read_table(table).take_all()) == by_id(table.scan().to_arrow().to_pylist())
+    with pytest.raises(ColumnKeyDeniedError, match="'team'"):
+        tcr.read_table(seen)
+    masked, without = seen.scan(masked="mask"), seen.scan(selected_fields=("id", "note"))
+    for scan in (masked, without):
+        assert by_id(tcr.read_table(scan).take_all()) == by_id(scan.to_arrow().to_pylist())
+    assert {row["team"] for row in tcr.read_table(masked).take_all()} == {None}
+
+
+def test_who_may_not_read_a_column_does_not_write_it(people: People) -> None:
+    more = ray.data.from_arrow(rows(20, 20, TEAM_SCHEMA))
+
+    with pytest.raises(ColumnKeyDeniedError):
+        tcr.datasink(people.as_seen_by(people.analyst))
+    more.write_datasink(tcr.datasink(people.as_seen_by(people.payroll)))
+
+    assert ids(people.as_seen_by(people.payroll)) == list(range(40))
+    assert set(people.as_seen_by(people.analyst).scan(masked="mask").to_arrow().column("team").to_pylist()) == {None}
+
+
+def test_rows_written_before_a_column_was_protected_are_not_committed_after(people: People) -> None:
+    sink = tcr.datasink(people.as_seen_by(people.payroll))
+    now = people.as_seen_by(people.payroll)
+    with now.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: team, note"})
+
+    with pytest.raises(StaleWriteError, match="'note'"):
+        ray.data.from_arrow(rows(20, 20, TEAM_SCHEMA)).write_datasink(sink)
+
+    assert ids(people.as_seen_by(people.payroll)) == list(range(20))
+    assert len(list(people.folder.rglob("*.parquet"))) == 1
+
+
+def test_two_writers_that_commit_together_are_both_in_the_table(people: People) -> None:
+    sinks = [tcr.datasink(people.as_seen_by(people.payroll)) for _ in range(2)]
+    more = [ray.data.from_arrow(rows(first, 20, TEAM_SCHEMA)) for first in (20, 40)]
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda each: each[0].write_datasink(each[1]), zip(more, sinks, strict=True)))
+
+    assert ids(people.as_seen_by(people.payroll)) == list(range(60))
+
+
+def test_keys_of_this_process_alone_are_refused_before_anything_is_sent(tmp_path: Path, cluster: Any) -> None:
+    table = new_table(memory_catalog(tmp_path), appends=[rows(0)])
+
+    for call in (tcr.read_table, tcr.datasink):
+        with pytest.raises(ConfigurationError, match="memory lives in the driver's process alone"):
+            call(table)
+
+
+def test_credentials_of_the_key_service_are_refused_before_anything_is_sent(tmp_path: Path, aws: AwsServer, cluster: Any) -> None:
+    credentials = {"client.access-key-id": "testing", "client.secret-access-key": "not-to-be-sent"}
+    table = new_table(encrypted_sql_catalog(tmp_path, aws, credentials), appends=[rows(0)])
+
+    with pytest.raises(ConfigurationError, match=r"client\.secret-access-key.* would lie in the clear") as raised:
+        tcr.read_table(table)
+
+    assert "not-to-be-sent" not in str(raised.value)
