@@ -107,7 +107,8 @@ def _own_classes() -> list[type]:
     found = {}
     for package in ("tablecrypt", "tablecrypt_catalog"):
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-            if not module.name.endswith("__main__"):
+            # Ray is in an environment of its own, and what begins a process would begin this one again.
+            if not module.name.endswith("__main__") and not module.name.startswith(("tablecrypt.ray", "tablecrypt_catalog.at_start")):
                 found.update(_classes_of(importlib.import_module(module.name)))
     return list(found.values())
 
