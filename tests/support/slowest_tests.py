@@ -22,8 +22,8 @@ from tests.support.durations import COMMITTED, KEPT, ROOT, Duration, Durations, 
 TIERS: Final[dict[str, Callable[[frozenset[str]], bool]]] = {
     "without Java, and quick": lambda marks: not marks & {"slow", "java", "campaign", "nightly", "releases"},
     "without Java, and slow": lambda marks: "slow" in marks and not marks & {"java", "campaign", "nightly", "releases"},
-    "tools of the suite": lambda marks: "nightly" in marks and "campaign" not in marks,
-    "with Java": lambda marks: "java" in marks and not marks & {"campaign", "releases"},
+    "tools of the suite": lambda marks: "nightly" in marks and not marks & {"campaign", "releases"},
+    "with Java": lambda marks: "java" in marks and not marks & {"campaign", "nightly", "releases"},
     "releases of Spark": lambda marks: "releases" in marks and "campaign" not in marks,
     "campaign": lambda marks: "campaign" in marks,
 }

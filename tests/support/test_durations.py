@@ -30,7 +30,6 @@ def slow_fixture():
     yield
     time.sleep(0.2)
 
-@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["a", "b"])
 def test_slow(slow_fixture, kind):
