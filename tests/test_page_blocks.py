@@ -42,6 +42,7 @@ ELSEWHERE: Final = {
     "docs/start/vault.md": "needs a Vault; tests/test_start_pages.py compares its parts",
     "docs/start/spark.md": "needs Java; runs below",
     "docs/ray.md": "tests/ray/test_page.py runs it with Ray",
+    "docs/daft.md": "tests/engines/test_daft.py runs it with Daft",
     "docs/how-to/test-your-own.md": "tests/testing/test_page.py runs it with pytest",
 }
 """Pages that run as a whole in another place, or nowhere."""

@@ -7,13 +7,16 @@ driver    RayTaskError that is an error of the same kind
 
 from __future__ import annotations
 
-from typing import NoReturn, cast
+from typing import Final, NoReturn, cast
 
 import ray
 from ray.exceptions import RayTaskError, UserCodeException
 
+from tablecrypt.engines.jobs import GIVE_THE_RIGHT
 from tablecrypt.errors import KmsAccessDeniedError, TablecryptError
-from tablecrypt.ray.jobs import GIVE_THE_RIGHT
+
+ENGINE: Final = "Ray"
+"""As messages name it."""
 
 
 class WorkerFailure(UserCodeException):  # type: ignore[misc]

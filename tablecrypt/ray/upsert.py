@@ -27,12 +27,12 @@ from tablecrypt.engines.access import TableAccess
 from tablecrypt.engines.changes import RowChange, is_merge_on_read
 from tablecrypt.engines.job_keys import JobKey, JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, merge_positions
+from tablecrypt.engines.jobs import WorkerJob
 from tablecrypt.engines.rewriting import encrypt_rewrites, rewritten_files
 from tablecrypt.engines.spreading import balanced
 from tablecrypt.engines.tasks import TaskResult, WritingTask, decrypted_results, delete_files
 from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError
-from tablecrypt.ray.failures import failure, raise_from_worker
-from tablecrypt.ray.jobs import RayJob
+from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.row_changes import identifier_columns, upsert_mode
@@ -56,7 +56,7 @@ class UpsertContent:
 
 
 def planned_upsert(
-    table: EncryptedTable, branch: str, keys: Sequence[str] | None, job: RayJob, access: TableAccess
+    table: EncryptedTable, branch: str, keys: Sequence[str] | None, job: WorkerJob, access: TableAccess
 ) -> tuple[UpsertContent, bytes]:
     """Return what tasks need, and the TASK message with the branch's files.
 
@@ -201,7 +201,7 @@ def _refuse_duplicates(rows: pa.Table, keys: list[str]) -> None:
 def _rewritten(table: EncryptedTable, marked: list[tuple[EncryptedFileScanTask, BitMap64]]) -> list[Any]:
     if not marked:
         return []
-    job = RayJob.on(cast("Any", table.metadata), cast("Any", table.io))
+    job = WorkerJob.on(cast("Any", table.metadata), cast("Any", table.io), ENGINE)
     codec = FileEntryCodec(table.metadata)
     count = min(len(marked), max(1, int(ray.cluster_resources().get("CPU", 1))))
     partitions = balanced([task for task, _ in marked], lambda task: task.size, count)

@@ -15,32 +15,28 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, get_args
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH
 from ray.data import Datasink
-from ray.data.block import Block
+from ray.data.block import Block, BlockAccessor
 
-from tablecrypt.arguments import check_text
-from tablecrypt.engines.changes import check_unchanged, committing, stage_row_change
+from tablecrypt.engines.arrow_rows import stored_reader, stored_schema
+from tablecrypt.engines.changes import committing, stage_row_change
 from tablecrypt.engines.job_keys import JobTicket, Role
-from tablecrypt.engines.overwrite import stage_overwrite
-from tablecrypt.engines.protected_columns import ensure_column_keys
+from tablecrypt.engines.jobs import WorkerJob
 from tablecrypt.engines.tasks import WritingTask, decrypted_results, removing_on_error
+from tablecrypt.engines.writes import begin_write, check_place, commit_files, current_table
 from tablecrypt.errors import ConfigurationError, TablecryptError
-from tablecrypt.ray.failures import failure, raise_from_worker
-from tablecrypt.ray.jobs import RayJob
-from tablecrypt.ray.rows import as_stored, filled_tables, stored_schema
+from tablecrypt.parquet.view_types import rows_without_views
+from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.ray.upsert import TaskKeys, UpsertContent, planned_upsert, upsert_change, upserted
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 
 Mode = Literal["append", "overwrite", "upsert"]
 _ROWS_OF_UPSERT: Final = 1_000_000
@@ -133,7 +129,7 @@ class Writing:
     mode: Mode
     branch: str
     snapshot_properties: dict[str, str]
-    job: RayJob
+    job: WorkerJob
     plan: WritePlan
     content: UpsertContent | None = field(default=None, repr=False)
 
@@ -141,13 +137,7 @@ class Writing:
     def of(cls, table: EncryptedTable, mode: Mode, keys: Sequence[str] | None, branch: str, snapshot_properties: dict[str, str]) -> Writing:
         """Check what can be known before rows are written, and plan; see `datasink`."""
         _check_options(table, mode, keys, branch, snapshot_properties)
-        ensure_column_keys(table)
-        metadata, io = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io)
-        io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
-        parquet_writer_options(metadata.properties)
-        target_file_size(metadata.properties)
-        job = RayJob.on(metadata, io)
-        access = job.access()
+        job, access = begin_write(table, branch, ENGINE)
         if mode != "upsert":
             shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(access))
             return cls(table, mode, branch, snapshot_properties, job, WritePlan(job.ticket, shared, None))
@@ -165,51 +155,34 @@ class Writing:
         planned, io = self.job.metadata, self.job.io
         results = decrypted_results(self.job.key, FileEntryCodec(planned), ((each.number, each.result) for each in written))
         files = [file for result in results for file in result.files]
-        with removing_on_error(io, files):
-            name = ".".join(self.table.name())
-            current = self.table.catalog.load_table(self.table.name())
-            check_unchanged(name, planned, current.metadata)
+        current = current_table(self.table, self.job, files)
         if self.content is None:
-            self._commit_files(cast("EncryptedTable", current), files)
+            self._commit_files(current, files)
             return
         with removing_on_error(io, files):
             keys = TaskKeys.opened(self.job.key, ((each.number, each.keys) for each in written))
             change = upsert_change(self.table, self.branch, self.content, results, keys)
         if not change.marked and not change.dropped:
-            self._commit_files(cast("EncryptedTable", current), files)
+            self._commit_files(current, files)
             return
         transaction = self.table.transaction()
         with committing(transaction, io, change.written):
             stage_row_change(transaction, change, self.snapshot_properties)
 
     def _commit_files(self, current: EncryptedTable, files: list[DataFile]) -> None:
-        if not files and self.mode != "overwrite":
-            return
-        transaction = current.transaction()
-        with committing(transaction, self.job.io, files):
-            if self.mode == "overwrite":
-                stage_overwrite(transaction, files, self.snapshot_properties, self.branch)
-                return
-            with transaction.append_producer(self.snapshot_properties, self.branch) as producer:
-                for file in files:
-                    producer.append_data_file(file)
+        commit_files(current, self.job, files, self.branch, self.snapshot_properties, overwrites=self.mode == "overwrite")
 
 
 def _check_options(
     table: EncryptedTable, mode: Mode, keys: Sequence[str] | None, branch: str, snapshot_properties: Mapping[str, str]
 ) -> None:
-    check_text("snapshot_properties", snapshot_properties)
-    check_text("branch", branch)
     if mode not in get_args(Mode):
         raise ConfigurationError(f"mode {mode!r} is not known: use append, overwrite or upsert")
     if keys is not None and mode != "upsert":
         raise ConfigurationError(f"keys go with mode 'upsert', not {mode!r}")
     if mode != "append":
         refuse_restricted(table.io, f"writing in mode {mode}")
-    branches = {name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
-    if branch not in branches | {MAIN_BRANCH}:
-        name = ".".join(table.name())
-        raise ConfigurationError(f"{name} has no branch {branch!r}: create it with table.manage_snapshots().create_branch(...)")
+    check_place(table, branch, snapshot_properties)
 
 
 class EncryptedDatasink(Datasink[Written | None]):  # type: ignore[misc]
@@ -256,20 +229,20 @@ class EncryptedDatasink(Datasink[Written | None]):  # type: ignore[misc]
 
 
 def _write(plan: WritePlan, blocks: Iterable[Block], number: int) -> Written | None:
-    tables = filled_tables(blocks)
+    tables = _filled_tables(blocks)
     first = next(tables, None)
     if first is None:
         return None
     task = WritingTask.open(plan.ticket, plan.shared, number, 0)
-    table = task.metadata.schema()
-    schema = stored_schema(first.schema, table)
-    rows = (as_stored(each, schema, table) for each in chain([first], tables))
+    rows = stored_reader(chain([first], tables), task.metadata.schema())
     if plan.upsert is not None:
-        return Written(number, *upserted(task, plan.upsert, pa.concat_tables(rows)))
-    files = task.write(pa.RecordBatchReader.from_batches(schema, _batches(rows)))
-    return Written(number, task.encrypted_result(files), None)
+        return Written(number, *upserted(task, plan.upsert, rows.read_all()))
+    return Written(number, task.encrypted_result(task.write(rows)), None)
 
 
-def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-    for each in tables:
-        yield from each.to_batches()
+def _filled_tables(blocks: Iterable[Block]) -> Iterator[pa.Table]:
+    """Yield blocks that have rows, as Arrow tables without view types."""
+    for block in blocks:
+        table = BlockAccessor.for_block(block).to_arrow()
+        if table.num_rows:
+            yield rows_without_views(table)

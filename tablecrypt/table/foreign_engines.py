@@ -52,7 +52,8 @@ _ON_BEHALF_OF_ITS_CALLER: Final = ("pyiceberg.io", "pyiceberg.table", "pyiceberg
 _USES_THE_FILE_IO: Final = {"pyiceberg", "tablecrypt", "tablecrypt_catalog"}
 _INSTEAD: Final = (
     "this engine opens the table's files by itself: it cannot decrypt them, and would write plaintext. Give it the rows of "
-    "table.scan().to_arrow() (or to_polars, to_duckdb, to_pandas), and write with table.append(rows), overwrite, upsert or delete"
+    "table.scan().to_arrow() (or to_polars, to_duckdb, to_pandas), and write with table.append(rows), overwrite, upsert or delete. Daft "
+    "reads and writes through tablecrypt.daft"
 )
 
 

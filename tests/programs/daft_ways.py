@@ -6,6 +6,7 @@ import daft
 from daft.io import IOConfig
 from pyiceberg.catalog import load_catalog
 
+import tablecrypt.daft
 from tests.programs.ways import NEXT_ROWS, expect_ids, main
 
 CATALOG = load_catalog("prod")
@@ -15,6 +16,12 @@ TABLE = CATALOG.load_table("db.orders")
 def write() -> None:
     TABLE.append(daft.from_arrow(NEXT_ROWS).to_arrow().cast(NEXT_ROWS.schema))
     expect_ids(TABLE.scan().to_arrow(), 1, 2, 3, 4, 5)
+
+
+def write_sink() -> None:
+    daft.from_arrow(NEXT_ROWS).write_sink(tablecrypt.daft.datasink(TABLE))
+    expect_ids(TABLE.refresh().scan().to_arrow(), 1, 2, 3, 4, 5)
+    TABLE.delete("id > 3")
 
 
 if __name__ == "__main__":
@@ -30,6 +37,8 @@ if __name__ == "__main__":
             "df.write_iceberg(table, io_config=…)": lambda: (
                 daft.from_arrow(NEXT_ROWS).write_iceberg(TABLE, io_config=IOConfig()).to_pydict()
             ),
+            "tablecrypt.daft.read_table(table)": lambda: expect_ids(tablecrypt.daft.read_table(TABLE).to_pydict()["id"], 1, 2, 3),
+            "df.write_sink(tablecrypt.daft.datasink(table))": write_sink,
             "daft.from_arrow(table.scan().to_arrow())": lambda: expect_ids(
                 daft.from_arrow(TABLE.scan().to_arrow()).to_pydict()["id"], 1, 2, 3
             ),

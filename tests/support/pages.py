@@ -21,13 +21,16 @@ def blocks(page: str) -> list[tuple[str, str]]:
     return BLOCK.findall(page)
 
 
-def run_page(page: str, folder: Path, environment: Mapping[str, str], executables: Path | None = None) -> None:
+def run_page(
+    page: str, folder: Path, environment: Mapping[str, str], executables: Path | None = None, interpreter: str = sys.executable
+) -> None:
     """Run the commands and programs of a page in a folder, and compare what the programs print with what the page shows.
 
     `yaml` becomes .pyiceberg.yaml. `executables` is the bin folder of an environment that has the package; without one, this checkout is
-    used. What installs or builds the package (pip, make) is left out. Raises AssertionError where something fails or prints something else.
+    used, and `interpreter` runs the programs. What installs or builds the package (pip, make) is left out. Raises AssertionError where
+    something fails or prints something else.
     """
-    python, command = [sys.executable], [sys.executable, "-m", "tablecrypt.cli"]
+    python, command = [interpreter], [sys.executable, "-m", "tablecrypt.cli"]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")]), **environment}
     if executables is not None:
         python, command = [str(executables / "python")], [str(executables / "tablecrypt")]

@@ -30,6 +30,9 @@ INTERNAL: Final = re.compile(
     r"|catalog\.rest\.\w+|table\.(inspect|locations|maintenance|name_mapping|update)|utils)\b"
 )
 # Of the names with two underscores those that no decorator and no metaclass makes.
+_ELSEWHERE: Final = ("tablecrypt.daft", "tablecrypt.ray", "tablecrypt_catalog.at_start")
+"""Daft and Ray are in environments of their own, and what begins a process would begin this one again."""
+
 WRITTEN_BY_HAND: Final = {"__init__", "__enter__", "__exit__", "__len__"}
 GONE: Final = "gone"
 
@@ -107,8 +110,7 @@ def _own_classes() -> list[type]:
     found = {}
     for package in ("tablecrypt", "tablecrypt_catalog"):
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-            # Ray is in an environment of its own, and what begins a process would begin this one again.
-            if not module.name.endswith("__main__") and not module.name.startswith(("tablecrypt.ray", "tablecrypt_catalog.at_start")):
+            if not module.name.endswith("__main__") and not module.name.startswith(_ELSEWHERE):
                 found.update(_classes_of(importlib.import_module(module.name)))
     return list(found.values())
 

@@ -1,21 +1,20 @@
-"""Blocks of Ray as rows of a table: columns by name, in Arrow types that the table takes.
+"""Rows of Ray and of Daft as rows of a table: columns by name, in Arrow types that the table takes.
 
-Ray calls every column nullable, and gives a column of nulls alone the type null. Whether a required column holds nulls is known from its
-values; other types have to fit as they have to in `table.append`.
+These engines call every column nullable, and give a column of nulls alone the type null. Whether a required column holds nulls is known
+from its values; other types have to fit as they have to in `table.append`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import chain
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from ray.data.block import Block, BlockAccessor
 
 from tablecrypt.engines.rows import check_nulls
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.parquet.view_types import rows_without_views
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 
 
@@ -34,8 +33,15 @@ def stored_schema(given: pa.Schema, table: Schema) -> pa.Schema:
     try:
         check_pyarrow_schema_compatible(table, stored, format_version=3)
     except ValueError as error:
-        raise ConfigurationError(f"the rows do not fit the table: {error}") from error
+        raise ConfigurationError(f"the rows do not fit the table: {_misfit(stored, wanted) or str(error).splitlines()[0]}") from error
     return stored
+
+
+def _misfit(stored: pa.Schema, wanted: pa.Schema) -> str:
+    """What PyIceberg draws as a table, in a line."""
+    types = {field.name: field.type for field in wanted}
+    found = ((field.name, field.type, types[field.name]) for field in stored if field.name in types)
+    return "; ".join(f"column {name!r} is {given}, and {own} in the table" for name, given, own in found if given != own)
 
 
 def _stored_field(field: pa.Field, wanted: pa.Schema) -> pa.Field:
@@ -47,14 +53,6 @@ def _stored_field(field: pa.Field, wanted: pa.Schema) -> pa.Field:
     return pa.field(field.name, own, wanted.field(at).nullable)
 
 
-def filled_tables(blocks: Iterable[Block]) -> Iterator[pa.Table]:
-    """Yield blocks that have rows, as Arrow tables without view types."""
-    for block in blocks:
-        table = BlockAccessor.for_block(block).to_arrow()
-        if table.num_rows:
-            yield rows_without_views(table)
-
-
 def as_stored(rows: pa.Table, schema: pa.Schema, table: Schema) -> pa.Table:
     """Return rows in the schema that they are written in.
 
@@ -64,7 +62,7 @@ def as_stored(rows: pa.Table, schema: pa.Schema, table: Schema) -> pa.Table:
     columns = []
     for field in schema:
         if field.name not in rows.column_names:
-            raise ConfigurationError(f"column {field.name!r} is in some blocks of the Dataset and not in others")
+            raise ConfigurationError(f"column {field.name!r} is in some parts of the rows and not in others")
         column = rows.column(field.name)
         for chunk in column.chunks:
             check_nulls(chunk, table.find_field(field.name), field.name)
@@ -73,5 +71,19 @@ def as_stored(rows: pa.Table, schema: pa.Schema, table: Schema) -> pa.Table:
         except pa.ArrowException as error:
             raise ConfigurationError(f"column {field.name!r} holds a value that {field.type} cannot hold: {error}") from error
     if unknown := set(rows.column_names) - set(schema.names):
-        raise ConfigurationError(f"column {sorted(unknown)[0]!r} is in some blocks of the Dataset and not in others")
+        raise ConfigurationError(f"column {sorted(unknown)[0]!r} is in some parts of the rows and not in others")
     return pa.table(columns, schema=schema)
+
+
+def stored_reader(tables: Iterable[pa.Table], table: Schema) -> pa.RecordBatchReader:
+    """Return the rows of tables, of which there is one at least, in the schema that the first one's are written in.
+
+    Raises:
+        ConfigurationError: rows do not fit the table; later ones as they are read.
+    """
+    tables = iter(tables)
+    first = next(tables)
+    schema = stored_schema(first.schema, table)
+    return pa.RecordBatchReader.from_batches(
+        schema, (batch for each in chain([first], tables) for batch in as_stored(each, schema, table).to_batches())
+    )

@@ -1,0 +1,90 @@
+"""A write by workers: what the driver checks before rows are written, and the commit of the files that workers wrote.
+
+    driver    checks the table, makes the keys of protected columns, begins the job
+    worker    rows ─▶ encrypted Parquet files under fresh DEKs ─▶ their entries, encrypted (RESULT, see tasks.py)
+    driver    opens the entries that the engine collected, and adds exactly those in one commit
+
+What failed attempts, killed workers or a driver that died leave is ciphertext that no manifest names, and `maintenance.remove_orphan_files`
+finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+
+from tablecrypt.arguments import check_text
+from tablecrypt.engines.access import TableAccess
+from tablecrypt.engines.changes import check_unchanged, committing
+from tablecrypt.engines.jobs import WorkerJob
+from tablecrypt.engines.overwrite import stage_overwrite
+from tablecrypt.engines.protected_columns import ensure_column_keys
+from tablecrypt.engines.tasks import removing_on_error
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
+
+
+def check_place(table: EncryptedTable, branch: str, snapshot_properties: Mapping[str, str]) -> None:
+    """Check where a write goes. ConfigurationError for a branch that is not there, and for texts that cannot be stored."""
+    check_text("snapshot_properties", snapshot_properties)
+    check_text("branch", branch)
+    branches = {name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
+    if branch not in branches | {MAIN_BRANCH}:
+        name = ".".join(table.name())
+        raise ConfigurationError(f"{name} has no branch {branch!r}: create it with table.manage_snapshots().create_branch(...)")
+
+
+def begin_write(table: EncryptedTable, branch: str, engine: str) -> tuple[WorkerJob, TableAccess]:
+    """Begin the job of a write, and return it with what its tasks need of the table.
+
+    Raises:
+        ColumnKeyDeniedError: the KMS refuses the key of a protected column.
+        ConfigurationError: the table's properties cannot be used, or as `WorkerJob.on`.
+        KmsError: the KMS refused the table's key.
+    """
+    ensure_column_keys(table)
+    metadata, io = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io)
+    io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
+    parquet_writer_options(metadata.properties)
+    target_file_size(metadata.properties)
+    job = WorkerJob.on(metadata, io, engine)
+    return job, job.access()
+
+
+def current_table(table: EncryptedTable, job: WorkerJob, files: list[DataFile]) -> EncryptedTable:
+    """Return the table as its catalog has it now.
+
+    Raises:
+        ConfigurationError: its schema or partitioning was changed since the job began. The files are deleted then.
+    """
+    with removing_on_error(job.io, files):
+        current = table.catalog.load_table(table.name())
+        check_unchanged(".".join(table.name()), job.metadata, current.metadata)
+    return cast("EncryptedTable", current)
+
+
+def commit_files(
+    current: EncryptedTable, job: WorkerJob, files: list[DataFile], branch: str, snapshot_properties: dict[str, str], *, overwrites: bool
+) -> None:
+    """Commit the files of all tasks in one snapshot, if there are any or all other rows go.
+
+    Raises:
+        StaleWriteError: the protection of columns was changed since the job began.
+        CommitFailedException: others committed first, several times in a row.
+    """
+    if not files and not overwrites:
+        return
+    transaction = current.transaction()
+    with committing(transaction, job.io, files):
+        if overwrites:
+            stage_overwrite(transaction, files, snapshot_properties, branch)
+            return
+        with transaction.append_producer(snapshot_properties, branch) as producer:
+            for file in files:
+                producer.append_data_file(file)
