@@ -338,5 +338,30 @@ PROGRAMS: Final = (
             Call("table.append(df.to_arrow())", remark="Cast large to plain text where the table has plain text."),
         ),
     ),
+    Program(
+        "Ray Data",
+        package="ray",
+        release="2.60.0",
+        module="ray_ways",
+        installs=("ray[data]>=2.60,<3",),
+        dies_at=(),
+        about="[Encrypted tables in Ray Data](../ray.md) says how keys reach the workers, and what is tried with killed ones.",
+        calls=(
+            Call(
+                'ray.data.read_iceberg(table_identifier="db.orders", catalog_kwargs={"name": "prod"})',
+                "refused",
+                "tablecrypt.ray.read_table(table)",
+                "`tablecrypt.ray.read_table(table)`",
+            ),
+            Call(
+                'dataset.write_iceberg("db.orders", catalog_kwargs={"name": "prod"})',
+                "refused",
+                "tablecrypt.ray.datasink(table)",
+                "`dataset.write_datasink(tablecrypt.ray.datasink(table))`",
+            ),
+            Call("tablecrypt.ray.read_table(table)"),
+            Call("dataset.write_datasink(tablecrypt.ray.datasink(table))"),
+        ),
+    ),
 )
 """In the page's order."""
