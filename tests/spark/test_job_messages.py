@@ -169,7 +169,7 @@ def test_a_class_of_another_package_is_refused() -> None:
     content = encode_items([WorkItem(0, WorkItem(0, 1))])
 
     assert decode_items(content, OWN)
-    with pytest.raises(FormatError, match=r"tablecrypt\.spark\.job_messages\.WorkItem, which is not a class"):
+    with pytest.raises(FormatError, match=r"tablecrypt\.engines\.job_messages\.WorkItem, which is not a class"):
         decode_items(content, frozenset({"tests"}))
 
 
