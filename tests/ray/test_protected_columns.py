@@ -116,7 +116,7 @@ def test_credentials_of_the_key_service_are_refused_before_anything_is_sent(tmp_
     credentials = {"client.access-key-id": "testing", "client.secret-access-key": "not-to-be-sent"}
     table = new_table(encrypted_sql_catalog(tmp_path, aws, credentials), appends=[rows(0)])
 
-    with pytest.raises(ConfigurationError, match=r"client\.secret-access-key.* would lie in the clear") as raised:
+    with pytest.raises(ConfigurationError, match=r"client\.secret-access-key.* would be passed on in the clear") as raised:
         tcr.read_table(table)
 
     assert "not-to-be-sent" not in str(raised.value)
