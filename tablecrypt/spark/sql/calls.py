@@ -207,11 +207,6 @@ class Call:
             options["runner"] = self.runner
         return options
 
-    def refuse(self, reason: str, *names: str) -> None:
-        """Refuse arguments that were given. ConfigurationError with the reason."""
-        if given := self.given(*names):
-            raise ConfigurationError(f"the argument {', '.join(given)} is not supported: {reason}")
-
     def _given(self, name: str, kind: type) -> Any:
         value = self.arguments.get(name)
         if value is not None and type(value) is not kind:

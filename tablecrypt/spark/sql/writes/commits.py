@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -52,10 +52,11 @@ from tablecrypt.spark.jvm.writer import TARGET_FILE_SIZE, check_found, opened_re
 from tablecrypt.spark.jvm.written_files import FileOfPython
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.writes.conflicts import ConflictCheck, checked_since, in_partitions_of, may_match
 from tablecrypt.spark.sql.writes.given_columns import GivenColumns, merged_metadata
-from tablecrypt.spark.sql.writes.options import SqlWriteOptions
+from tablecrypt.spark.sql.writes.options import VALIDATE_FROM, SqlWriteOptions
 from tablecrypt.spark.sql.writes.portable import content_for_tasks, with_column_keys
-from tablecrypt.spark.sql.writes.row_level import changed_rows, scans_of, whole_files
+from tablecrypt.spark.sql.writes.row_level import changed_rows, merge_counts, scans_of, whole_files
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, commit_change, commit_written
@@ -78,7 +79,8 @@ _DELTA: Final = "delta"
 _ROW_LEVEL: Final = (_DELTA, "groups")
 _DELETE: Final = "delete"
 _MERGE: Final = "merge"
-_MODES: Final = ("append", "overwrite", "overwrite_partitions", *_ROW_LEVEL)
+_OVERWRITES: Final = ("overwrite", "overwrite_partitions")
+_MODES: Final = ("append", *_OVERWRITES, *_ROW_LEVEL)
 _DEK_LENGTH: Final = "tablecrypt.dek-length"
 _REWRITTEN: Final = "it writes rows again that it reads"
 _UNKNOWN: Final = "Spark does not say where its rows come from"
@@ -277,11 +279,14 @@ def commit_write(planner: Planner, request: Request) -> Response:
         write.loaded.staged.keep(files, _options(write, None).summary)
         return Response({"files": len(files)})
     marker = None if write.query_id is None else BatchMarker(write.query_id, request.number("batch_id"), write.loaded.branch)
+    options = replace(_options(write, marker), check_base=_conflicts(write, files))
+    if write.command == _MERGE:
+        options = replace(options, snapshot_properties={**options.snapshot_properties, **merge_counts(request)})
     try:
         if change is not None:
-            commit_change(write.located, change, _options(write, marker))
+            commit_change(write.located, change, options)
         else:
-            commit_written(write.located, files, _options(write, marker))
+            commit_written(write.located, files, options)
     except BatchAlreadyCommittedError:
         logger.info("%s already contains the batch: %s", write.located.name, marker)
     return Response({"files": len(files)})
@@ -306,6 +311,11 @@ def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: Sql
     located = loaded.located
     if mode not in _MODES:
         raise FormatError(f"a write of mode {mode!r} is not known")
+    if options.isolation is not None and mode not in _OVERWRITES:
+        raise ConfigurationError(
+            "the write option isolation-level is for overwrites: write.{delete,update,merge}.isolation-level are of changes"
+        )
+    checked_since(located.table.metadata, options.validated_from, VALIDATE_FROM)
     if mode != "append":
         refuse_restricted(located.table.io, "a write that removes or replaces rows")
     if mode == "overwrite_partitions" and not located.table.spec().is_unpartitioned():
@@ -370,6 +380,16 @@ def _change(
     if deleted:
         raise FormatError(f"{write.located.name}: tasks of a write that deletes no single row report deleted ones")
     return None if write.replaced is None else replace(write.replaced, added=files)
+
+
+def _conflicts(write: OpenWrite, files: list[DataFile]) -> Callable[[TableMetadata], None] | None:
+    """Return the check that an overwrite with an isolation level makes of each base; None for other writes."""
+    options, located = write.options, write.located
+    if options.isolation is None or write.mode not in _OVERWRITES:
+        return None
+    since = checked_since(located.table.metadata, options.validated_from, VALIDATE_FROM)
+    matches = in_partitions_of(files) if write.replaced is None else may_match(write.replaced.conflicts_with)
+    return ConflictCheck(write.io, options.isolation, since, write.loaded.branch, matches).check
 
 
 def _options(write: OpenWrite, marker: BatchMarker | None) -> WriteOptions:

@@ -4,7 +4,7 @@
     distribution-mode, advisory-partition-size                       likewise (layout.py)
     use-table-distribution-and-ordering=false                        rows stay in the tasks they are in
     snapshot-property.NAME                                           goes into the summary of the new snapshot
-    isolation-level                                                  of an overwrite or a row-level change
+    isolation-level, validate-from-snapshot-id                       of an overwrite (conflicts.py)
     mergeSchema, check-ordering                                      of rows whose columns are not the table's (given_columns.py)
     tablecrypt-copy                                                  which call of add_files it is (copies.py)
 
@@ -34,6 +34,7 @@ USE_LAYOUT: Final = "use-table-distribution-and-ordering"
 MERGE_SCHEMA: Final = ("mergeschema", "merge-schema")
 CHECK_ORDERING: Final = "check-ordering"
 _ISOLATION_LEVEL: Final = "isolation-level"
+VALIDATE_FROM: Final = "validate-from-snapshot-id"
 _FORMATS: Final = ("write-format", "file-format")
 _SUMMARY: Final = {"engine-name": "spark"}
 _PROPERTIES: Final[Mapping[str, str]] = {
@@ -46,9 +47,10 @@ _PROPERTIES: Final[Mapping[str, str]] = {
 _REFUSED: Final[Mapping[str, str]] = {
     "branch": "write to db.table.branch_NAME",
     "output-spec-id": "rows are written with the table's current partitioning",
-    "validate-from-snapshot-id": "an overwrite is checked against all commits since the table was loaded",
 }
-_KNOWN: Final = frozenset({*_PROPERTIES, *_REFUSED, *_FORMATS, *MERGE_SCHEMA, CHECK_ORDERING, COPY, USE_LAYOUT, _ISOLATION_LEVEL})
+_KNOWN: Final = frozenset(
+    {*_PROPERTIES, *_REFUSED, *_FORMATS, *MERGE_SCHEMA, CHECK_ORDERING, COPY, USE_LAYOUT, _ISOLATION_LEVEL, VALIDATE_FROM}
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class SqlWriteOptions:
     Attributes:
         properties: table properties that hold for this write alone.
         snapshot_properties: for the snapshot's summary.
-        isolation: None for what the table's properties say.
+        isolation: what others may have done to what an overwrite replaces; None where nothing is asked.
+        validated_from: the snapshot since which they may not have done it, as the option has it; None for the table's oldest.
         uses_layout: whether rows are distributed and sorted as the table says.
         copy: the handle of the copy that the rows are of.
     """
@@ -66,6 +69,7 @@ class SqlWriteOptions:
     properties: Mapping[str, str]
     snapshot_properties: Mapping[str, str]
     isolation: IsolationLevel | None = None
+    validated_from: str | None = None
     uses_layout: bool = True
     copy: str | None = None
 
@@ -80,11 +84,14 @@ class SqlWriteOptions:
         for name, reason in _REFUSED.items():
             if name in options:
                 raise ConfigurationError(f"the write option {name} is not supported: {reason}")
-        level = options.get(_ISOLATION_LEVEL)
+        level, validated_from = options.get(_ISOLATION_LEVEL), options.get(VALIDATE_FROM)
+        if validated_from is not None and level is None:
+            raise ConfigurationError(f"the write option {VALIDATE_FROM} says nothing without {_ISOLATION_LEVEL}: give both")
         return cls(
             {own: options[name] for name, own in _PROPERTIES.items() if name in options},
             {**_SUMMARY, **_snapshot_properties(given)},
             None if level is None else isolation_level(level, _ISOLATION_LEVEL),
+            validated_from,
             truth(USE_LAYOUT, options.get(USE_LAYOUT, "true")),
             options.get(COPY),
         )
