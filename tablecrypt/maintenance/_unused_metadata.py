@@ -1,7 +1,7 @@
 """Schemas and partition specs that nothing of a table needs any more, which Iceberg calls expired metadata.
 
     specs      go where no manifest of a remaining snapshot is of them, and new files are not written in them
-    schemas    go where no remaining snapshot names them, and another one that stays has all of their columns, each with its id, name and type
+    schemas    go where no remaining snapshot names them, and schemas that stay have all of their columns, with id, name and type
 
 The second rule is stricter than Iceberg's. Files that stay may have been written under a schema that no snapshot names any more. What tells
 their columns apart, which of them were protected, masked or dropped, and what a dropped one can be restored from is in the older schemas.

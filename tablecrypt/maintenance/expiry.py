@@ -27,8 +27,8 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.maintenance._storage import canonical
-from tablecrypt.maintenance._unused_metadata import removal_of_unused
 from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance._unused_metadata import removal_of_unused
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted

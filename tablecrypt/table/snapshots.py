@@ -365,12 +365,8 @@ class EncryptedProducer(ProducerAdapter):
         if self.target_branch is None:
             return updates, ()
         moved = self._moved_refs[self.target_branch]
-        set_branch = SetSnapshotRefUpdate(
-            snapshot_id=moved.snapshot_id,
-            ref_name=self.target_branch,
-            type=SnapshotRefType.BRANCH,
-            **{name: getattr(moved, name) for name in RETENTION},
-        )
+        limits = {name: getattr(moved, name) for name in RETENTION}
+        set_branch = SetSnapshotRefUpdate(snapshot_id=moved.snapshot_id, ref_name=self.target_branch, type=SnapshotRefType.BRANCH, **limits)
         head = self.table_metadata.refs.get(self.target_branch)
         unchanged = AssertHead(snapshot_id=head.snapshot_id if head is not None else None, ref=self.target_branch)
         return (*updates, set_branch), (unchanged,)

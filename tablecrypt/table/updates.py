@@ -55,7 +55,7 @@ class AssertHead(AssertRefSnapshotId):
     PyIceberg lets that be one of the main branch alone.
     """
 
-    def validate(self, base_metadata: TableMetadata | None) -> None:
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
         """Raise CommitFailedException where the branch has another head, or none."""
         if base_metadata is None or base_metadata.snapshots or self.snapshot_id is not None:
             super().validate(base_metadata)

@@ -64,8 +64,11 @@ def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: 
 
 def begin(table: EncryptedTable, name: str, limits: Mapping[str, int | None]) -> int:
     """Make a branch with an empty snapshot that follows no other, and return that: where a table has nothing yet to branch from."""
-    with table.transaction() as transaction, transaction.update_snapshot(branch=name).fast_append() as producer:
+    transaction = table.transaction()
+    with transaction:
+        producer = transaction.update_snapshot(branch=name).fast_append()
         producer.new_branch = producer.new_branch.model_copy(update=dict(limits))
+        producer.commit()
     return producer.snapshot_id
 
 

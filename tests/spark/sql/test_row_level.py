@@ -335,8 +335,13 @@ def test_a_merges_counts_are_in_its_snapshots_summary(spark: SparkSession, prod:
     counts = {name: value for name, value in head.summary.additional_properties.items() if name.startswith("spark.merge-into.")}
     expected = {
         "copied": 2 if mode == COPY else 0,
-        **{"deleted": 2, "updated": 3, "inserted": 2, "matched-updated": 2, "matched-deleted": 1},
-        **{"not-matched-by-source-updated": 1, "not-matched-by-source-deleted": 1},
+        "deleted": 2,
+        "updated": 3,
+        "inserted": 2,
+        "matched-updated": 2,
+        "matched-deleted": 1,
+        "not-matched-by-source-updated": 1,
+        "not-matched-by-source-deleted": 1,
     }
     # Spark counts since 4.1.
     counted = {f"spark.merge-into.num-target-rows-{name}": str(value) for name, value in expected.items()}

@@ -43,6 +43,7 @@ from pyroaring import BitMap64
 from tablecrypt.engines.changes import RowChange, check_unchanged
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, check_can_replace_partitions
 from tablecrypt.spark.jvm.columns import unsupported_partitioning_of_rows
 from tablecrypt.spark.jvm.coordinator import FileLocations
@@ -54,7 +55,8 @@ from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.conflicts import ConflictCheck, checked_since, in_partitions_of, may_match
 from tablecrypt.spark.sql.writes.given_columns import GivenColumns, merged_metadata
-from tablecrypt.spark.sql.writes.options import VALIDATE_FROM, SqlWriteOptions
+from tablecrypt.spark.sql.writes.layout import sort_order_of
+from tablecrypt.spark.sql.writes.options import VALIDATE_FROM, SqlWriteOptions, in_asked_spec
 from tablecrypt.spark.sql.writes.portable import content_for_tasks, with_column_keys
 from tablecrypt.spark.sql.writes.row_level import changed_rows, merge_counts, scans_of, whole_files
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
@@ -160,7 +162,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
     replaced = _checked(loaded, mode, request.items("filter"), options)
     copy = _checked_copy(planner, loaded, options)
     given = _given(request, is_stream=query_id is not None)
-    merged = loaded.located.table.metadata if given is None else merged_metadata(loaded, given)
+    merged = in_asked_spec(loaded.located.table.metadata if given is None else merged_metadata(loaded, given), options, mode)
     masks = _REWRITTEN if mode in _ROW_LEVEL else request.optional_text("masks")
     writer = _writer(loaded, merged, options, command if mode == _DELTA else None, _UNKNOWN if masks is None else masks)
     metadata = writer.metadata
@@ -361,11 +363,15 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
     files: list[DataFile] = []
     deleted: dict[str, BitMap64] = {}
     of_python = bool(policy_of(write.metadata))
+    # Spark sorts the rows of a batch within each task, and a file has rows of one task; of a stream's rows nobody checked that.
+    order_id = sort_order_of(write.metadata, write.given) if write.query_id is None else None
     for result in opened_results(write.key, write.locations, content):
         for file in result.files:
             if isinstance(file, FileOfPython) != of_python:
                 raise FormatError(f"{file.location}: another writer wrote it than the one that the table's columns need")
-            files.append(file.entry(write.metadata, keeps_lineage=write.is_row_level))
+            entry = file.entry(write.metadata, keeps_lineage=write.is_row_level)
+            entry[DATA_FILE_POSITIONS["sort_order_id"]] = order_id
+            files.append(entry)
         for location, positions in result.deleted.items():
             deleted[location] = deleted.get(location, BitMap64()) | BitMap64(positions)
     return files, deleted
