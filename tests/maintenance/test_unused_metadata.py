@@ -14,10 +14,10 @@ from pyiceberg.types import LongType, StringType
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance import _unused_metadata, expiry
+from tablecrypt.maintenance._unused_metadata import removal_of_unused
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.properties import COLUMN_KEYS
-from tests.support.tables import memory_catalog, memory_kms, metadata_of, new_table
+from tests.support.tables import encrypted_table, memory_catalog, memory_kms, metadata_of, new_table
 
 LATER = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
 COLUMNS = pa.schema([("id", pa.int64()), ("note", pa.string())])
@@ -120,22 +120,20 @@ def _plainly_expired(table: Table) -> Table:
     return table.refresh()
 
 
-def test_nothing_goes_where_gc_is_disabled_or_a_schema_comes_to_be_used_meanwhile(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_goes_where_gc_is_disabled_or_a_schema_may_have_come_to_be_used_meanwhile(table: Table) -> None:
     with table.update_schema() as update:
         update.add_column("more", StringType())
-    other = table.catalog.load_table("db.t")
-    found = _unused_metadata.removal_of_unused
-
-    def after_another_commit(*arguments: object) -> object:
-        removal = found(*arguments)  # type: ignore[arg-type]
-        other.refresh().append(rows(9, more=["m"]))
-        return removal
-
     table.append(rows(2, more=["m"]))
-    monkeypatch.setattr(expiry, "removal_of_unused", after_another_commit)
-    with pytest.raises(CommitFailedException):
-        expire_snapshots(table, LATER, clean_metadata=True)
-    monkeypatch.undo()
+    expire_snapshots(table, LATER)
+    planned = encrypted_table(table.refresh())
+    removal = removal_of_unused(planned.metadata, planned.io)
+    table.catalog.load_table("db.t").append(rows(9, more=["m"]))
+
+    transaction = planned.transaction()
+    transaction.apply(*removal)
+    with pytest.raises(CommitFailedException, match="branch main has changed"):
+        transaction.commit_transaction()
+
     table.refresh().transaction().set_properties({"gc.enabled": "false"}).commit_transaction()
     with pytest.raises(ConfigurationError, match="GC is disabled"):
         expire_snapshots(table, LATER, clean_metadata=True)
