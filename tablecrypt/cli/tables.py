@@ -175,6 +175,7 @@ def migrate(
     show_default=True,
     help="Leave the deletes of a file in which a smaller share of the rows is deleted.",
 )
+@click.option("--delete-files", type=click.IntRange(min=1), metavar="N", help="Rewrite also files that have N delete files or more.")
 @click.option("--apply-deletes", is_flag=True, help="Rewrite also every file of which any row is deleted, however few they are.")
 @click.option("--rewrite-all", is_flag=True, help="Rewrite every file that --where selects.")
 @click.option("--sort-by", multiple=True, metavar="COLUMN", help="Order the rows of each group; repeatable.")

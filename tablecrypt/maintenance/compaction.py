@@ -124,6 +124,7 @@ def compact(
     delete_ratio: float = DELETE_RATIO,
     rewrite_all: bool = False,
     apply_deletes: bool = False,
+    delete_files: int | None = None,
     sort_by: str | SortColumn | ZOrder | Sequence[str | SortColumn | ZOrder] = (),
     partial_progress: int | None = None,
     branch: str = MAIN_BRANCH,
@@ -142,6 +143,7 @@ def compact(
         target_file_size: stored bytes of a new file; by default write.target-file-size-bytes.
         min_input_files: how many files of a partition are worth rewriting because they are short.
         delete_ratio: from which part of its rows on, marked as deleted, a file is rewritten for that alone.
+        delete_files: from how many delete files on a file is rewritten for these alone; a deletion vector is one.
         rewrite_all: whether to rewrite every file that `where` leaves.
         apply_deletes: whether to rewrite also every file of these that has any deletes (deletion vectors, position or equality deletes),
             and to let go of delete files that have nothing left to delete.
@@ -170,7 +172,7 @@ def compact(
     check_size(
         TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, {**table.metadata.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: size}
     )
-    rules = CompactionRules(size, min_input_files, delete_ratio, rewrite_all, apply_deletes)
+    rules = CompactionRules(size, min_input_files, delete_ratio, rewrite_all, apply_deletes, delete_files)
     compaction = Compaction.plan(table, where, branch, rules, order, partial_progress)
     if dry_run:
         return compaction.result(dry_run)

@@ -48,6 +48,7 @@ class CompactionRules:
         delete_ratio: from which part of its rows on, marked as deleted, a file is rewritten, above 0 to 1.
         rewrite_all: whether every file is rewritten, however it is.
         apply_deletes: whether every file with deletes is rewritten, however few they are.
+        delete_files: how many delete files make a file worth rewriting; None where their number does not count.
     """
 
     target_file_size: int
@@ -55,6 +56,7 @@ class CompactionRules:
     delete_ratio: float = DELETE_RATIO
     rewrite_all: bool = False
     apply_deletes: bool = False
+    delete_files: int | None = None
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError for numbers that cannot be."""
@@ -64,6 +66,8 @@ class CompactionRules:
             raise ConfigurationError(f"min_input_files is {self.min_input_files}; it must be 2 or more")
         if not 0 < self.delete_ratio <= 1:
             raise ConfigurationError(f"delete_ratio is {self.delete_ratio}; it must be above 0 and at most 1")
+        if self.delete_files is not None and self.delete_files < 1:
+            raise ConfigurationError(f"delete_files is {self.delete_files}; it must be 1 or more")
 
     def is_short(self, file: DataFile) -> bool:
         """Whether a file is shorter than it should be."""
@@ -75,6 +79,8 @@ class CompactionRules:
 
     def has_many_deletes(self, task: EncryptedFileScanTask) -> bool:
         """Whether so many of a file's rows are deleted that it is rewritten for that alone."""
+        if self.delete_files is not None and len(task.delete_files) >= self.delete_files:
+            return True
         marked = 0
         for file in task.delete_files:
             if not _is_about_one_file(file):

@@ -28,6 +28,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance._unused_metadata import removal_of_unused
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
@@ -99,6 +100,7 @@ def expire_snapshots(
     snapshots: Sequence[int] = (),
     dry_run: bool = False,
     delete_below: Sequence[str] = (),
+    clean_metadata: bool = False,
 ) -> ExpiredSnapshots:
     """Expire snapshots of an encrypted table, with the keys and the files that only they needed.
 
@@ -111,6 +113,7 @@ def expire_snapshots(
         snapshots: ids of snapshots that expire in any case.
         dry_run: whether only to find them.
         delete_below: folders of the table in which files may be deleted, where no pin says where it lies.
+        clean_metadata: whether schemas and partition specs go, too, that the remaining snapshots do not need (_unused_metadata.py).
 
     Raises:
         ConfigurationError: the table is not encrypted; an argument cannot be used, among them the id of a snapshot that a branch or tag
@@ -126,11 +129,11 @@ def expire_snapshots(
         io = table_io(current).deleting_below(delete_below) if dry_run else deleting_io(current, delete_below)
         plan = _plan(current.metadata, _Limits.of(current.metadata, older_than, retain_last), frozenset(snapshots))
         result = ExpiredSnapshots(name_of(table), dry_run, tuple(sorted(plan.snapshots)), tuple(sorted(plan.refs)))
-        if dry_run or not (plan.snapshots or plan.refs):
+        if dry_run or not (plan.snapshots or plan.refs or clean_metadata):
             return result
         before = reachable_files(current.metadata, current.io)
         try:
-            _commit(current, plan)
+            _commit(current, plan, clean_metadata)
         except CommitFailedException:
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -183,7 +186,7 @@ def _kept_of_branch(metadata: TableMetadata, ref: SnapshotRef, branch: Sequence[
         yield snapshot_id
 
 
-def _commit(table: EncryptedTable, plan: _Plan) -> None:
+def _commit(table: EncryptedTable, plan: _Plan, clean_metadata: bool) -> None:
     transaction = table.transaction()
     with transaction:
         if plan.refs:
@@ -193,6 +196,9 @@ def _commit(table: EncryptedTable, plan: _Plan) -> None:
                     remove(name)
         if plan.snapshots:
             EncryptedExpireSnapshots(transaction=transaction).by_ids(list(plan.snapshots)).commit()
+        if clean_metadata:
+            # What must hold is compared with the table as it is: branches that this commit removes are not among them.
+            transaction.apply(*removal_of_unused(transaction.table_metadata, table.io))
 
 
 def _without_files(result: ExpiredSnapshots, before: Collection[ReachableFile], after: EncryptedTable, io: TableFileIO) -> ExpiredSnapshots:

@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt.arguments import check_text
@@ -74,6 +75,8 @@ class WriteOptions:
     path: Path | None = None
     stage_first: Callable[[EncryptedTransaction], None] | None = None
     """What is staged before the rows, in their commit."""
+    check_base: Callable[[TableMetadata], None] | None = None
+    """What must hold of each base that the commit is tried on."""
     copied: CopiedFiles | None = None
     """The files that appended rows are copied from, where the table is to remember them."""
 
@@ -324,6 +327,8 @@ def _committing(table: EncryptedTable, files: Sequence[DataFile], options: Write
     io = cast("EncryptingFileIO", table.io)
     with removing_on_error(io, files):
         transaction = begin(table, options.marker)
+        if options.check_base is not None:
+            transaction.check_each_base(options.check_base)
         if options.copied is not None:
             transaction.check_each_base(partial(options.copied.check, table.io, branch=options.branch))
     with committing(transaction, io, files):

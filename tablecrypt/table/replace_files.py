@@ -312,20 +312,22 @@ class EncryptedManifestRewrite(EncryptedProducer, WholeSnapshotAdapter):
 
     Args:
         target_size: about how many bytes a new manifest has.
-        spec_id: only manifests of this partition spec; None for those of all.
+        spec_id: of the manifests' partition spec; None for the table's current one.
         sort_by: partition fields by which files are put in order before the others.
     """
 
     def __init__(self, *, target_size: int, spec_id: int | None = None, sort_by: Sequence[str] = (), **options: Any) -> None:
         super().__init__(**options)
         self._target_size = target_size
-        self._spec_id = spec_id
+        self._spec_id = self.table_metadata.default_spec_id if spec_id is None else spec_id
         self._sort_by = tuple(sort_by)
 
     def collect_manifests(self) -> list[ManifestFile]:
-        """Write new manifests of each spec and content that has several, and return them with those that stay."""
-        groups = manifests_by_kind(self.parent_manifests)
-        return [new for group in groups for new in (self._rewritten(group) if is_worth_rewriting(group, self._spec_id) else group)]
+        """Write the spec's manifests again, where there are several of a content or one is too large, and return them with all others."""
+        found: list[ManifestFile] = []
+        for group in manifests_by_kind(self.parent_manifests):
+            found.extend(self._rewritten(group) if is_worth_rewriting(group, self._spec_id, self._target_size) else group)
+        return found
 
     def _rewritten(self, group: Sequence[ManifestFile]) -> list[ManifestFile]:
         entries = [entry for manifest in group for entry in manifest.fetch_manifest_entry(self.io, discard_deleted=True)]
@@ -377,6 +379,9 @@ def manifests_by_kind(manifests: Iterable[ManifestFile]) -> list[list[ManifestFi
     return list(groups.values())
 
 
-def is_worth_rewriting(group: Sequence[ManifestFile], spec_id: int | None) -> bool:
-    """Whether a group has several manifests, and is of the spec that is asked for where one is."""
-    return len(group) > 1 and spec_id in (None, group[0].partition_spec_id)
+def is_worth_rewriting(group: Sequence[ManifestFile], spec_id: int, target_size: int) -> bool:
+    """Whether a group is of a spec, and has several manifests, or one that is larger than they should be and has several files."""
+    if group[0].partition_spec_id != spec_id or len(group) > 1:
+        return group[0].partition_spec_id == spec_id
+    files = (group[0].added_files_count or 0) + (group[0].existing_files_count or 0)
+    return files > 1 and group[0].manifest_length > target_size

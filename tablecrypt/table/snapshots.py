@@ -35,7 +35,7 @@ from pyiceberg.table.snapshots import (
     Summary,
     update_snapshot_summaries,
 )
-from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate, TableUpdate, UpdatesAndRequirements
+from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate, UpdatesAndRequirements
 
 from tablecrypt.errors import FormatError
 from tablecrypt.keys.key_ring import EncryptedKey
@@ -64,8 +64,9 @@ from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
-from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate
+from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, AssertHead
 
+RETENTION = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
 _ENGINE = "engine-name"
 _SPARK = "spark"
 
@@ -80,6 +81,7 @@ class EncryptedProducer(ProducerAdapter):
         # Kept through every retry of the commit: the files stay what they are.
         self.written_under = WrittenUnder.of(self.table_metadata)
         self.moves_rows = self.operation == Operation.REPLACE
+        self.new_branch = SnapshotRef.model_validate({"snapshot-id": self.snapshot_id, "type": "branch"})
 
     def append_data_file(self, data_file: DataFile) -> EncryptedProducer:
         """Add a file to the snapshot: one of the partition spec that it says, or else of the table's as it is now.
@@ -164,9 +166,10 @@ class EncryptedProducer(ProducerAdapter):
 
     @property
     def _moved_refs(self) -> dict[str, SnapshotRef]:
-        """The branch as the commit leaves it: `_updates` sets it anew, without what it said of retention."""
-        branch = self.target_branch
-        return {} if branch is None else {branch: SnapshotRef.model_validate({"snapshot-id": self.snapshot_id, "type": "branch"})}
+        """The branch as the commit leaves it, which keeps what it says of retention."""
+        if (branch := self.target_branch) is None:
+            return {}
+        return {branch: self.table_metadata.refs.get(branch, self.new_branch).model_copy(update={"snapshot_id": self.snapshot_id})}
 
     def _column_entries(self, metadata: EncryptedTableMetadata) -> tuple[EncryptedKey, ...]:
         """Return the entries of encryption-keys that protected columns of the added files need."""
@@ -361,16 +364,11 @@ class EncryptedProducer(ProducerAdapter):
         )
         if self.target_branch is None:
             return updates, ()
-        set_branch = SetSnapshotRefUpdate(
-            snapshot_id=self.snapshot_id,
-            ref_name=self.target_branch,
-            type=SnapshotRefType.BRANCH,
-            max_ref_age_ms=None,
-            max_snapshot_age_ms=None,
-            min_snapshots_to_keep=None,
-        )
+        moved = self._moved_refs[self.target_branch]
+        limits = {name: getattr(moved, name) for name in RETENTION}
+        set_branch = SetSnapshotRefUpdate(snapshot_id=moved.snapshot_id, ref_name=self.target_branch, type=SnapshotRefType.BRANCH, **limits)
         head = self.table_metadata.refs.get(self.target_branch)
-        unchanged = AssertRefSnapshotId(snapshot_id=head.snapshot_id if head is not None else None, ref=self.target_branch)
+        unchanged = AssertHead(snapshot_id=head.snapshot_id if head is not None else None, ref=self.target_branch)
         return (*updates, set_branch), (unchanged,)
 
 

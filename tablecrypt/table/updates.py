@@ -34,7 +34,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.name_mapping import parse_mapping_from_json
-from pyiceberg.table.update import AddSnapshotUpdate, SetPropertiesUpdate, UpgradeFormatVersionUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetPropertiesUpdate, UpgradeFormatVersionUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
@@ -47,6 +47,18 @@ from tablecrypt.keys.manager import KeySettings
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.protection.policy import check_policy
+
+
+class AssertHead(AssertRefSnapshotId):
+    """That a branch still has the head that a snapshot was made on. A table's first snapshot may be of any branch.
+
+    PyIceberg lets that be one of the main branch alone.
+    """
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        """Raise CommitFailedException where the branch has another head, or none."""
+        if base_metadata is None or base_metadata.snapshots or self.snapshot_id is not None:
+            super().validate(base_metadata)
 
 
 class AddEncryptionKeyUpdate(IcebergBaseModel):

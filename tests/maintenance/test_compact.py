@@ -142,7 +142,8 @@ def test_many_deletes_make_a_partition_worth_it_and_few_do_not(new_table: NewTab
     table.delete("id in (0, 1, 2, 3)")
     before = content(table)
 
-    assert compact(table, delete_ratio=0.5).groups == 0
+    assert compact(table, delete_ratio=0.5, delete_files=2).groups == 0
+    assert compact(table, delete_ratio=0.5, delete_files=1, dry_run=True).rewritten_files == 2
     done = compact(table, delete_ratio=0.4)
 
     assert content(table) == before
@@ -535,6 +536,7 @@ def test_a_count_that_does_not_fit_the_manifest_is_refused(new_table: NewTable) 
         ({"target_file_size": 0}, "target_file_size is 0"),
         ({"min_input_files": 1}, "min_input_files is 1"),
         ({"delete_ratio": 0}, "delete_ratio is 0"),
+        ({"delete_files": 0}, "delete_files is 0"),
         ({"sort_by": ["id", "nothing"]}, "sort_by names nothing"),
         ({"partial_progress": 0}, "partial_progress is 0"),
         ({"workers": 0}, "workers is 0"),

@@ -12,9 +12,10 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.table.snapshots import RETENTION
 from tablecrypt.table.table import EncryptedTable
 
-LIMITS: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
+LIMITS: Final = RETENTION
 """What a branch may say of how long it and its snapshots are kept. A tag has the first alone."""
 
 
@@ -46,14 +47,29 @@ def check_is_new(table: EncryptedTable, name: str) -> None:
 
 
 def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: int | None, limits: Mapping[str, int | None]) -> int:
-    """Make a branch or tag, or move it, and return the snapshot that it points to: the one that is asked for, or the current one."""
+    """Make a branch or tag, or move it, and return the snapshot that it points to.
+
+    It is the one that is asked for, or the current one. A new branch of a table without a current one gets an empty snapshot of its own.
+    """
     target = head_of(table) if snapshot_id is None else snapshot_of(table, snapshot_id).snapshot_id
+    if target is None and kind == SnapshotRefType.BRANCH and name not in table.metadata.refs:
+        return begin(table, name, limits)
     if target is None:
         raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot yet that {name} could point to")
     management = table.manage_snapshots()
     make = management.create_branch if kind == SnapshotRefType.BRANCH else management.create_tag
     make(target, name, **limits).commit()
     return target
+
+
+def begin(table: EncryptedTable, name: str, limits: Mapping[str, int | None]) -> int:
+    """Make a branch with an empty snapshot that follows no other, and return that: where a table has nothing yet to branch from."""
+    transaction = table.transaction()
+    with transaction:
+        producer = transaction.update_snapshot(branch=name).fast_append()
+        producer.new_branch = producer.new_branch.model_copy(update=dict(limits))
+        producer.commit()
+    return producer.snapshot_id
 
 
 def drop(table: EncryptedTable, kind: SnapshotRefType, name: str) -> int:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -32,6 +34,18 @@ _PART: Final = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(?:\.|$)")
 _QUOTED: Final = re.compile(
     r"""'(?:[^']|'')*'|"(?P<text>[^"]*)"|`(?P<name>[^`]*)`|(?P<type>\b(?:date|timestamp(?:_ntz|_ltz)?)\s+(?='))""", re.IGNORECASE
 )
+_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "<>": operator.ne,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_NUMBER: Final = r"-?\d{1,30}(?:\.\d{1,30})?"
+_COMPARED_NUMBERS: Final = re.compile(rf"\s*(?P<left>{_NUMBER})\s*(?P<operator>==|=|<>|!=|<=|<|>=|>)\s*(?P<right>{_NUMBER})\s*")
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -178,7 +192,7 @@ class Call:
     def row_filter(self, name: str = "where") -> str | None:
         """Return a filter, as PyIceberg reads it; None where it was not given."""
         text = self.optional_text(name)
-        return None if text is None else _QUOTED.sub(_quoted_for_iceberg, text)
+        return None if text is None else _truth(_QUOTED.sub(_quoted_for_iceberg, text))
 
     def items(self, name: str) -> tuple[Any, ...]:
         """Return the items of an array; none where it was not given."""
@@ -206,11 +220,6 @@ class Call:
         if "runner" in names:
             options["runner"] = self.runner
         return options
-
-    def refuse(self, reason: str, *names: str) -> None:
-        """Refuse arguments that were given. ConfigurationError with the reason."""
-        if given := self.given(*names):
-            raise ConfigurationError(f"the argument {', '.join(given)} is not supported: {reason}")
 
     def _given(self, name: str, kind: type) -> Any:
         value = self.arguments.get(name)
@@ -250,6 +259,14 @@ def moment_of(microseconds: int, what: str) -> dt.datetime:
         return EPOCH + dt.timedelta(microseconds=microseconds)
     except OverflowError:
         raise ConfigurationError(f"{what} is a timestamp outside of the years 1 to 9999: give one of these years") from None
+
+
+def _truth(text: str) -> str:
+    """Return true or false for a filter that compares two numbers, as 0 = 1: PyIceberg compares columns alone. Others stay as they are."""
+    match = _COMPARED_NUMBERS.fullmatch(text)
+    if match is None:
+        return text
+    return str(_COMPARISONS[match["operator"]](Decimal(match["left"]), Decimal(match["right"]))).lower()
 
 
 def _quoted_for_iceberg(match: re.Match[str]) -> str:

@@ -37,6 +37,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, type]]] = {
     "target-file-size-bytes": ("target_file_size", int),
     "min-input-files": ("min_input_files", int),
     "delete-ratio-threshold": ("delete_ratio", float),
+    "delete-file-threshold": ("delete_files", int),
     "rewrite-all": ("rewrite_all", bool),
 }
 """Options of rewrite_data_files, with the arguments of compaction that they are."""
@@ -205,21 +206,25 @@ def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
 
 
 def _rewrite_manifests(call: Call) -> Iterator[Row]:
-    table, spec_id = call.encrypted_table(), call.optional_number("spec_id")
+    table, asked = call.encrypted_table(), call.optional_number("spec_id")
+    spec_id = table.metadata.default_spec_id if asked is None else asked
+    if (spec := table.specs().get(spec_id)) is None:
+        raise ConfigurationError(f"{'.'.join(table.name())} has no partition spec {spec_id}; it has {', '.join(map(str, table.specs()))}")
     sort_by = tuple(str(each) for each in call.items("sort_by"))
-    fields = [field.name for field in table.spec().fields]
+    if call.given("sort_by") and not sort_by:
+        raise ConfigurationError("sort_by is empty: name partition fields, or leave it out")
+    fields = [field.name for field in spec.fields]
     if unknown := [name for name in sort_by if name not in fields]:
         raise ConfigurationError(
             f"{'.'.join(table.name())} has no partition field {', '.join(unknown)}; it has {', '.join(fields) or 'none'}"
         )
     snapshot = table.current_snapshot()
     before = snapshot.manifests(table.io) if snapshot is not None else []
-    if not any(is_worth_rewriting(group, spec_id) for group in manifests_by_kind(before)):
+    default = TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
+    target = property_as_int(dict(table.properties), TableProperties.MANIFEST_TARGET_SIZE_BYTES, default) or default
+    if not any(is_worth_rewriting(group, spec_id, target) for group in manifests_by_kind(before)):
         yield {"rewritten_manifests_count": 0, "added_manifests_count": 0}
         return
-    target = property_as_int(
-        dict(table.properties), TableProperties.MANIFEST_TARGET_SIZE_BYTES, TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
-    )
     transaction = table.transaction()
     with transaction:
         updating = transaction.update_snapshot()
@@ -231,7 +236,6 @@ def _rewrite_manifests(call: Call) -> Iterator[Row]:
 
 
 def _expire_snapshots(call: Call) -> Iterator[Row]:
-    call.refuse("schemas and partition specs that no snapshot uses stay in the metadata", "clean_expired_metadata")
     _check_concurrency(call)
     expired = expire_snapshots(
         call.encrypted_table(),
@@ -240,6 +244,7 @@ def _expire_snapshots(call: Call) -> Iterator[Row]:
         call.items("snapshot_ids"),
         dry_run=call.flag("dry_run"),
         delete_below=call.items("delete_below"),
+        clean_metadata=call.flag("clean_expired_metadata"),
     )
     kinds = Counter(expired.deleted.values())
     vectors = kinds[FileKind.POSITION_DELETES] + kinds[FileKind.DELETION_VECTOR]
@@ -316,6 +321,7 @@ PROCEDURES: Final = {
             *_optional("INT", "min_input_files"),
             *_optional("DOUBLE", "delete_ratio"),
             *_optional("BOOLEAN", "rewrite_all", "apply_deletes"),
+            *_optional("INT", "delete_files"),
             *_optional("ARRAY<STRING>", "sort_by"),
             *_optional("INT", "partial_progress"),
             *_optional("STRING", "branch"),

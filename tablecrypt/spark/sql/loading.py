@@ -75,8 +75,10 @@ def load_table(planner: Planner, request: Request) -> Response:
         return _loaded_view(opened, view, request)
     table, wanted = located.table, _as_of(located.table, request)
     audit_first = AuditFirst.of(request, table.metadata)
-    if selector is None:
-        return loaded_table(planner, opened, located, wanted or _branch(table, audit_first.branch_in(table.metadata)), audit_first)
+    if selector is None and wanted is None:
+        return loaded_table(planner, opened, located, _branch(table, audit_first.branch_in(table.metadata)), audit_first)
+    if selector is None and wanted is not None:
+        return loaded_table(planner, opened, located, wanted, audit_first.for_named_version)
     if selector == CHANGES:
         return _loaded_changes(planner, opened, located, is_versioned=wanted is not None)
     if selector in NAMES:
@@ -84,7 +86,7 @@ def load_table(planner: Planner, request: Request) -> Response:
         return local_rows(f"{opened.name}.{located.name}.{selector}", rows)
     if wanted is not None:
         raise ConfigurationError(f"{'.'.join(request.identifier)} names a version already: leave out VERSION or TIMESTAMP AS OF")
-    return loaded_table(planner, opened, located, _selected(table, selector), audit_first)
+    return loaded_table(planner, opened, located, _selected(table, str(selector)), audit_first.for_named_version)
 
 
 def _loaded_view(opened: OpenCatalog, view: View, request: Request) -> Response:
@@ -116,7 +118,10 @@ def load_version(planner: Planner, request: Request) -> Response:
         version = _OPTIONS[option](loaded.located.table, value)
     except NoSuchTableError as error:
         raise ConfigurationError(str(error)) from None
-    wanted = replace(loaded, branch=version.branch, snapshot_id=version.snapshot_id, is_writable=version.is_writable)
+    audit_first = loaded.audit_first.for_named_version
+    wanted = replace(
+        loaded, branch=version.branch, snapshot_id=version.snapshot_id, is_writable=version.is_writable, audit_first=audit_first
+    )
     if wanted.schema.fields != loaded.schema.fields:
         raise ConfigurationError(f"{name} had other columns in that version: read it with VERSION AS OF or TIMESTAMP AS OF")
     return Response(described(planner, wanted))

@@ -149,6 +149,7 @@ def test_rows_that_others_add_meanwhile_go_too_unless_an_isolation_level_makes_t
     table, properties = create(prod, new_name, SIMPLE), prod.properties
     spark.sql(f"INSERT INTO prod.{new_name} VALUES (1, 'a')")
     added = pa.table({"id": [50], "note": ["z"]}, schema=SIMPLE.as_arrow())
+    began = table.refresh().metadata.current_snapshot_id
 
     def append() -> None:
         from pyiceberg.catalog import load_catalog
@@ -160,7 +161,9 @@ def test_rows_that_others_add_meanwhile_go_too_unless_an_isolation_level_makes_t
 
         rows = after_some_rows(spark.range(100, 200, 1, 1).selectExpr("id", f"'{CANARY}' AS note"), append)
         writer = rows.writeTo(f"prod.{new_name}")
-        (writer if isolation is None else writer.option("isolation-level", isolation)).overwrite(lit(True))
+        if isolation is not None:
+            writer = writer.option("isolation-level", isolation).option("validate-from-snapshot-id", str(began))
+        writer.overwrite(lit(True))
 
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
     try:
@@ -175,3 +178,60 @@ def test_rows_that_others_add_meanwhile_go_too_unless_an_isolation_level_makes_t
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert operations(table)[2:] == ([] if isolation == "serializable" else ["overwrite"])
     assert set(stored(table)) >= set(files(table))
+
+
+@pytest.mark.parametrize("by_partition", [False, True], ids=["condition", "partitions"])
+def test_an_overwrite_conflicts_with_what_was_done_to_its_rows_since_a_snapshot(
+    spark: SparkSession, prod: Lake, new_name: str, by_partition: bool
+) -> None:
+    from pyspark.sql.functions import col
+
+    spark.sql(f"""CREATE TABLE prod.{new_name} (id int, note string) PARTITIONED BY (id)
+        TBLPROPERTIES ('encryption.key-id' = 'alias/orders', 'write.delete.mode' = 'merge-on-read')""")
+    table = prod.catalog.load_table(new_name)
+
+    def rows(*ids: int) -> pa.Table:
+        return pa.table({"id": pa.array(ids, pa.int32()), "note": ["a"] * len(ids)})
+
+    def overwrite(level: str, since: int | None) -> None:
+        writer = spark.sql("SELECT 1 AS id, 'new' AS note").writeTo(f"prod.{new_name}").option("isolation-level", level)
+        if since is not None:
+            writer = writer.option("validate-from-snapshot-id", str(since))
+        writer.overwritePartitions() if by_partition else writer.overwrite(col("id") == 1)
+
+    def head() -> int:
+        return int(table.refresh().metadata.current_snapshot_id or 0)
+
+    table.append(rows(1, 1, 2))
+    first = head()
+    table.append(rows(2))
+    table.delete("id = 2")
+    unrelated = head()
+    overwrite("serializable", first)
+    overwritten = head()
+    table.append(rows(1))
+    appended = head()
+    for level, since, found in (
+        ("serializable", overwritten, "conflicting files"),
+        ("snapshot", unrelated, "conflicting deleted files"),
+        ("serializable", None, "conflicting"),
+        ("serializable", 4711, "the table has no such snapshot"),
+    ):
+        with pytest.raises(Exception, match=found):
+            overwrite(level, since)
+    assert head() == appended
+    overwrite("snapshot", overwritten)
+    table.append(rows(1, 1))
+    marked = head()
+    spark.sql(f"UPDATE prod.{new_name} SET note = 'b' WHERE id = 1 AND note = 'new'")
+    with pytest.raises(Exception, match="conflicting"):
+        overwrite("snapshot", marked)
+    overwrite("serializable", head())
+
+    assert spark.table(f"prod.{new_name}").collect() == [(1, "new")]
+    with pytest.raises(Exception, match="says nothing without isolation-level"):
+        spark.sql("SELECT 1 AS id, 'x' AS note").writeTo(f"prod.{new_name}").option(
+            "validate-from-snapshot-id", str(first)
+        ).overwritePartitions()
+    with pytest.raises(Exception, match="isolation-level is for overwrites"):
+        spark.sql("SELECT 1 AS id, 'x' AS note").writeTo(f"prod.{new_name}").option("isolation-level", "snapshot").append()

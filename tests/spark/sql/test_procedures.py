@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from pyiceberg.types import LongType, NestedField, StructType
+from pyiceberg.types import LongType, NestedField, StringType, StructType
 
+from tablecrypt import maintenance
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tests.spark.conftest import Lake
@@ -164,6 +165,9 @@ def test_compaction_has_icebergs_arguments_and_columns(orders: Orders) -> None:
 def test_filters_are_quoted_as_in_spark(orders: Orders) -> None:
     for where in ("\"note = 'note 1'\"", "'note = \"note 1\"'", "'`note` = \"note 1\" AND id < 5'"):
         assert orders.one("compact", where=where, rewrite_all="true", dry_run="true")["rewritten_files"] == 1
+    for where, found in (("1=1", 3), (" 3 >= 3.00 ", 3), ("0=1", 0), ("-1 <> -1", 0), ("note = '1=1'", 0)):
+        assert orders.one("compact", where=f'"{where}"', rewrite_all="true", dry_run="true")["rewritten_files"] == found
+    assert "is not a filter" in refusal(orders, "compact", where="'id = 1=1'")
     assert "does not fit" in refusal(orders, "rewrite_data_files", where="'nothing = 3'")
 
 
@@ -185,6 +189,31 @@ def test_manifests_become_one_and_rows_keep_their_identity(orders: Orders) -> No
     assert orders.table.scan(selected_fields=fields).to_arrow().sort_by("id") == before
     assert "has no partition field region; it has none" in refusal(orders, "rewrite_manifests", sort_by="array('region')")
     assert orders.one("rewrite_manifests") == {"rewritten_manifests_count": 0, "added_manifests_count": 0}
+    assert "has no partition spec 7; it has 0" in refusal(orders, "rewrite_manifests", spec_id=7)
+    assert "sort_by is empty" in refusal(orders, "rewrite_manifests", sort_by="array()")
+
+    with orders.table.transaction() as transaction:
+        transaction.set_properties({"commit.manifest.target-size-bytes": "1"})
+    assert orders.one("rewrite_manifests") == {"rewritten_manifests_count": 1, "added_manifests_count": 3}
+    with orders.table.update_spec() as update:
+        update.add_identity("note")
+    assert orders.one("rewrite_manifests") == {"rewritten_manifests_count": 0, "added_manifests_count": 0}
+    assert orders.one("rewrite_manifests", spec_id=0) == {"rewritten_manifests_count": 3, "added_manifests_count": 3}
+    assert orders.table.scan(selected_fields=fields).to_arrow().sort_by("id") == before
+    assert maintenance.verify(orders.table).is_good
+
+
+def test_expired_metadata_goes_when_it_is_asked_for(orders: Orders) -> None:
+    with orders.table.update_schema() as update:
+        update.add_column("more", StringType())
+    orders.spark.sql(f"INSERT INTO prod.{orders.name} VALUES (3, 'd', 'e')")
+    at = {"older_than": "TIMESTAMP '2100-01-01'", "delete_below": orders.below}
+    assert orders.one("expire_snapshots", **at)["deleted_manifest_lists_count"] == 3
+    assert len(orders.table.metadata.schemas) == 2
+
+    assert orders.one("expire_snapshots", **at, clean_expired_metadata="true")["deleted_manifest_lists_count"] == 0
+
+    assert [schema.schema_id for schema in orders.table.metadata.schemas] == [1] and orders.ids == [0, 1, 2, 3]
 
 
 def test_orphans_are_listed_and_then_deleted(orders: Orders) -> None:

@@ -318,3 +318,31 @@ def test_columns_and_partitions_that_changed_keep_rows_whole(spark: SparkSession
     expected = [("x", 2, "b", 21), (None, 3, "cc", 30), (None, 4, None, None)]
     assert sorted((tuple(row) for row in spark.table(name).collect()), key=lambda row: int(row[1])) == expected
     assert maintenance.verify(table.refresh()).is_good
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_merges_counts_are_in_its_snapshots_summary(spark: SparkSession, prod: Lake, new_name: str, mode: str) -> None:
+    table = create(prod, new_name, SIMPLE, properties=in_mode(mode))
+    table.append(pa.table({"id": range(1, 8), "note": ["a"] * 7}, schema=SIMPLE.as_arrow()))
+    spark.sql("SELECT * FROM VALUES (1L), (2L), (3L), (8L), (9L) AS s(id)").createOrReplaceTempView("merged")
+
+    spark.sql(f"""MERGE INTO prod.{new_name} t USING merged s ON t.id = s.id
+        WHEN MATCHED AND t.id = 1 THEN DELETE WHEN MATCHED THEN UPDATE SET note = 'b' WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)
+        WHEN NOT MATCHED BY SOURCE AND t.id = 4 THEN DELETE WHEN NOT MATCHED BY SOURCE AND t.id < 6 THEN UPDATE SET note = 'c'""")
+
+    head = table.refresh().current_snapshot()
+    assert head is not None and head.summary is not None
+    counts = {name: value for name, value in head.summary.additional_properties.items() if name.startswith("spark.merge-into.")}
+    expected = {
+        "copied": 2 if mode == COPY else 0,
+        "deleted": 2,
+        "updated": 3,
+        "inserted": 2,
+        "matched-updated": 2,
+        "matched-deleted": 1,
+        "not-matched-by-source-updated": 1,
+        "not-matched-by-source-deleted": 1,
+    }
+    # Spark counts since 4.1.
+    counted = {f"spark.merge-into.num-target-rows-{name}": str(value) for name, value in expected.items()}
+    assert counts == ({} if spark.version.startswith("4.0") else counted)

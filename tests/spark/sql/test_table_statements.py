@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.types import DecimalType, NestedField, StructType
 
 import tablecrypt.spark as tcs
+from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.statements.alter_table import alter
 from tablecrypt.spark.sql.statements.tokens import Tokens
@@ -180,6 +181,28 @@ class TestGrammar:
         lat = encrypted_table.refresh().schema().find_field("at.Lat")
         assert (str(lat.field_type), lat.doc) == ("decimal(12, 2)", "it's in °\n100\\%")
         assert encrypted_table.metadata.current_schema_id == before + 1
+
+    def test_a_branch_of_a_table_without_snapshots_begins_with_an_empty_one(self, encrypted_table: EncryptedTable) -> None:
+        alter(encrypted_table, "CREATE OR REPLACE BRANCH b1 RETAIN 3 DAYS WITH SNAPSHOT RETENTION 2 SNAPSHOTS 1 DAYS")
+
+        metadata = encrypted_table.refresh().metadata
+        [snapshot], ref = metadata.snapshots, metadata.refs["b1"]
+        assert set(metadata.refs) == {"b1"} and ref.snapshot_id == snapshot.snapshot_id and metadata.current_snapshot_id is None
+        assert snapshot.parent_snapshot_id is None and snapshot.manifests(encrypted_table.io) == []
+        assert snapshot.summary is not None and snapshot.summary["total-records"] == "0"
+        limits = (ref.max_ref_age_ms, ref.min_snapshots_to_keep, ref.max_snapshot_age_ms)
+        assert limits == (3 * 86_400_000, 2, 86_400_000)
+        assert maintenance.verify(encrypted_table).is_good and not maintenance.audit(encrypted_table).findings
+        for statement in ("CREATE OR REPLACE BRANCH b1", "CREATE TAG t1"):
+            with pytest.raises(ConfigurationError, match="has no snapshot yet"):
+                alter(encrypted_table, statement)
+
+        encrypted_table.append(pa.table({"id": [1]}), branch="b1")
+
+        moved = encrypted_table.refresh().metadata.refs["b1"]
+        assert (moved.max_ref_age_ms, moved.min_snapshots_to_keep, moved.max_snapshot_age_ms) == limits
+        encrypted_table.manage_snapshots().create_branch(moved.snapshot_id, "main").commit()
+        assert encrypted_table.refresh().scan().to_arrow().num_rows == 1
 
     def test_the_main_branch_is_not_dropped(self, encrypted_table: EncryptedTable) -> None:
         encrypted_table.append(pa.table({"id": [1]}))

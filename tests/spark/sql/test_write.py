@@ -42,17 +42,19 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from tablecrypt import maintenance
 from tablecrypt import spark as tcs
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table_files import TableFileIO
 from tests.spark.conftest import Lake
+from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY
 from tests.support.spark_release import fills_columns
 from tests.support.tables import folder_of, ids, path_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrameWriterV2, SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 KEY: Final = {"encryption.key-id": "alias/orders"}
@@ -226,6 +228,7 @@ def test_distribution_and_order_are_those_of_the_table(spark: SparkSession, prod
         for task in table.scan().plan_files():
             notes = notes_of(table, task)
             assert notes == sorted(notes, reverse=True)
+            assert task.file.sort_order_id == table.metadata.default_sort_order_id > 0
     assert counts["none"] == 12
     assert counts["hash"] == 3
     assert counts["range"] <= 6
@@ -247,11 +250,35 @@ def test_files_end_at_the_target_size_that_table_or_write_say(spark: SparkSessio
     assert len(files(table)) > 4
 
 
+def test_rows_are_appended_in_the_partition_spec_that_a_write_names(spark: SparkSession, prod: Lake, aws: AwsServer, new_name: str) -> None:
+    table = create(prod, new_name, SIMPLE, PartitionSpec(PartitionField(1, 1000, BucketTransform(3), "bucket")))
+    with table.update_spec() as update:
+        update.add_identity("note")
+
+    def append(spec_id: int, number: int, name: str = new_name) -> DataFrameWriterV2:
+        rows = spark.sql(f"SELECT {number}L AS id, 'a' AS note")
+        return rows.writeTo(f"prod.{name}").option("output-spec-id", str(spec_id))
+
+    append(0, 1).append()
+    append(1, 2).append()
+
+    assert {task.file.spec_id: len(task.file.partition) for task in table.refresh().scan().plan_files()} == {0: 1, 1: 2}
+    assert ids(table) == [1, 2] and ids(table, row_filter="note = 'a'") == [1, 2]
+    with pytest.raises(Exception, match="rows that replace others are written with the table's current partitioning"):
+        append(0, 3).overwritePartitions()
+    hidden = create(prod, f"{new_name}_hidden", SIMPLE, properties={"encryption.column-keys": f"{aws.new_key()}: note"})
+    with hidden.update_spec() as update:
+        update.add_identity("id")
+    with pytest.raises(Exception, match="tables with protected columns are written with their current partitioning"):
+        append(0, 3, f"{new_name}_hidden").append()
+    assert maintenance.verify(table).is_good
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
         ({"write-format": "orc"}, "encrypted tables are written as Parquet"),
-        ({"output-spec-id": "0"}, "output-spec-id is not supported"),
+        ({"output-spec-id": "7"}, "output-spec-id=7: the table has no such partition spec"),
         ({"distribution-mode": "random"}, "it must be none, hash or range"),
         ({"isolation-level": "none"}, "it must be serializable or snapshot"),
         ({"target-file-size-bytes": "-1"}, "target-file-size-bytes"),

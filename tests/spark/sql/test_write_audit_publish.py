@@ -159,7 +159,6 @@ def test_what_would_reach_readers_at_once_is_refused(spark: SparkSession, prod: 
     with session(spark, branch="audit", id="load-7"):
         assert "are both set" in refused(spark, insert.format(name))
     with session(spark, branch="audit"):
-        assert "the branch other, and spark.wap.branch=audit" in refused(spark, insert.format(f"{name}.branch_other"))
         assert "put rows into the main branch" in refused(spark, f"CREATE OR REPLACE TABLE {name} AS SELECT 3L AS id")
     with session(spark, id="load-7"):
         assert "the branch other, and spark.wap.id" in refused(spark, insert.format(f"{name}.branch_other"))
@@ -179,19 +178,24 @@ def test_a_table_that_is_not_to_be_audited_is_written_as_ever(spark: SparkSessio
 
 @pytest.mark.java
 @pytest.mark.slow
-def test_the_first_rows_of_a_table_wait_under_an_id_alone(spark: SparkSession, prod: Lake, new_name: str) -> None:
+def test_the_first_rows_of_a_table_wait_in_the_sessions_branch_or_under_an_id(spark: SparkSession, prod: Lake, new_name: str) -> None:
     table = create(prod, new_name, SIMPLE, properties=AUDITED)
-    insert = f"INSERT INTO prod.{new_name} VALUES (1, 'a')"
+    name = f"prod.{new_name}"
     with session(spark, branch="audit"):
-        assert "has no snapshot yet from which the branch audit could start" in refused(spark, insert)
-    assert table.refresh().metadata.snapshots == []
+        spark.sql(f"INSERT INTO {name} VALUES (1, 'a')")
+        spark.sql(f"INSERT OVERWRITE {name} VALUES (2, 'b')")
+        assert rows(spark, name) == [2]
+        spark.sql(f"ALTER TABLE {name} CREATE BRANCH other AS OF VERSION {refs(table)['audit']}")
+        spark.sql(f"INSERT INTO {name}.branch_other VALUES (3, 'c')")
+        assert rows(spark, name) == [2] and rows(spark, f"{name}.branch_other") == [2, 3]
     with session(spark, id="first"):
-        spark.sql(insert)
-    assert refs(table) == {} and rows(spark, f"prod.{new_name}") == ids(table.refresh()) == []
+        spark.sql(f"INSERT INTO {name} VALUES (4, 'd')")
+    assert set(refs(table)) == {"audit", "other"} and rows(spark, name) == ids(table.refresh()) == []
 
-    spark.sql(f"CALL prod.system.publish_changes('{new_name}', 'first')")
+    spark.sql(f"CALL prod.system.fast_forward('{new_name}', 'main', 'audit')")
 
-    assert rows(spark, f"prod.{new_name}") == [1]
+    assert rows(spark, name) == [2]
+    assert maintenance.verify(table.refresh()).is_good
 
 
 @pytest.mark.java
@@ -221,6 +225,25 @@ def loaded(table: Table, branch: str) -> LoadedTable:
     assert isinstance(table, EncryptedTable)
     located = LocatedTable.of_table(table)
     return LoadedTable(located, "prod", "main", table.metadata.current_snapshot_id, is_writable=True, audit_first=AuditFirst(branch))
+
+
+def test_the_branch_of_an_empty_table_begins_empty_unless_others_wrote_meanwhile(aws: AwsServer, tmp_path: Path) -> None:
+    catalog = encrypted_sql_catalog(tmp_path, aws)
+    row = pa.table({"id": [1], "note": ["a"]})
+    catalog.create_table("db.t", row.schema, properties={"encryption.key-id": MASTER_KEY, **AUDITED})
+    planned = loaded(catalog.load_table("db.t"), "audit")
+
+    made = with_branch(planned).located.table
+
+    [empty] = made.metadata.snapshots
+    assert refs(made) == {"audit": empty.snapshot_id} and empty.parent_snapshot_id is None and empty.manifests(made.io) == []
+    assert maintenance.verify(made).is_good
+    with pytest.raises(CommitFailedException, match="run the statement again"):
+        with_branch(planned)
+    planned = loaded(catalog.load_table("db.t"), "later")
+    catalog.load_table("db.t").append(row)
+    with pytest.raises(CommitFailedException, match="first rows meanwhile: run the statement again"):
+        with_branch(planned)
 
 
 def test_a_branch_begins_where_the_change_was_planned(aws: AwsServer, tmp_path: Path) -> None:

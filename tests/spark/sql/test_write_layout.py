@@ -150,7 +150,7 @@ def test_options_are_read_without_case_and_snapshot_properties_keep_theirs() -> 
 
 @pytest.mark.parametrize(
     "options",
-    [{"write-format": "avro"}, {"validate-from-snapshot-id": "3"}, {"OUTPUT-SPEC-ID": "0"}, {"isolation-level": "chaos"}],
+    [{"write-format": "avro"}, {"validate-from-snapshot-id": "3"}, {"isolation-level": "chaos"}],
     ids=str,
 )
 def test_options_that_would_change_what_is_checked_or_written_are_refused(options: dict[str, str]) -> None:

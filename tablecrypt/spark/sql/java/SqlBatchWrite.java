@@ -25,7 +25,15 @@ class SqlBatchWrite implements DeltaBatchWrite {
   }
 
   public void commit(WriterCommitMessage[] messages) {
+    commitCounted(messages, null);
+  }
+
+  /** @param counts what a MERGE did to the target's rows; null where nobody says */
+  void commitCounted(WriterCommitMessage[] messages, ObjectNode counts) {
     ObjectNode fields = Planner.JSON.createObjectNode();
+    if (counts != null) {
+      fields.set("counts", counts);
+    }
     if (write.change != null) {
       write.change.describeScan(fields);
     }

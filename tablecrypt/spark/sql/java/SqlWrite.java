@@ -14,6 +14,7 @@ import org.apache.spark.sql.connector.write.DeltaBatchWrite;
 import org.apache.spark.sql.connector.write.DeltaWrite;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
+import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.internal.SQLConf;
 
@@ -44,7 +45,9 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
   }
 
   public DeltaBatchWrite toBatch() {
-    return new SqlBatchWrite(this);
+    SqlBatchWrite write = new SqlBatchWrite(this);
+    boolean isCounted = change != null && change.command() == RowLevelOperation.Command.MERGE;
+    return isCounted ? SummarizedWrite.of(write) : write;
   }
 
   public StreamingWrite toStreaming() {

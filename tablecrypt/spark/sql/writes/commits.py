@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -43,6 +43,7 @@ from pyroaring import BitMap64
 from tablecrypt.engines.changes import RowChange, check_unchanged
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, check_can_replace_partitions
 from tablecrypt.spark.jvm.columns import unsupported_partitioning_of_rows
 from tablecrypt.spark.jvm.coordinator import FileLocations
@@ -52,10 +53,12 @@ from tablecrypt.spark.jvm.writer import TARGET_FILE_SIZE, check_found, opened_re
 from tablecrypt.spark.jvm.written_files import FileOfPython
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.writes.conflicts import ConflictCheck, checked_since, in_partitions_of, may_match
 from tablecrypt.spark.sql.writes.given_columns import GivenColumns, merged_metadata
-from tablecrypt.spark.sql.writes.options import SqlWriteOptions
+from tablecrypt.spark.sql.writes.layout import sort_order_of
+from tablecrypt.spark.sql.writes.options import VALIDATE_FROM, SqlWriteOptions, in_asked_spec
 from tablecrypt.spark.sql.writes.portable import content_for_tasks, with_column_keys
-from tablecrypt.spark.sql.writes.row_level import changed_rows, scans_of, whole_files
+from tablecrypt.spark.sql.writes.row_level import changed_rows, merge_counts, scans_of, whole_files
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, commit_change, commit_written
@@ -78,7 +81,8 @@ _DELTA: Final = "delta"
 _ROW_LEVEL: Final = (_DELTA, "groups")
 _DELETE: Final = "delete"
 _MERGE: Final = "merge"
-_MODES: Final = ("append", "overwrite", "overwrite_partitions", *_ROW_LEVEL)
+_OVERWRITES: Final = ("overwrite", "overwrite_partitions")
+_MODES: Final = ("append", *_OVERWRITES, *_ROW_LEVEL)
 _DEK_LENGTH: Final = "tablecrypt.dek-length"
 _REWRITTEN: Final = "it writes rows again that it reads"
 _UNKNOWN: Final = "Spark does not say where its rows come from"
@@ -158,7 +162,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
     replaced = _checked(loaded, mode, request.items("filter"), options)
     copy = _checked_copy(planner, loaded, options)
     given = _given(request, is_stream=query_id is not None)
-    merged = loaded.located.table.metadata if given is None else merged_metadata(loaded, given)
+    merged = in_asked_spec(loaded.located.table.metadata if given is None else merged_metadata(loaded, given), options, mode)
     masks = _REWRITTEN if mode in _ROW_LEVEL else request.optional_text("masks")
     writer = _writer(loaded, merged, options, command if mode == _DELTA else None, _UNKNOWN if masks is None else masks)
     metadata = writer.metadata
@@ -277,11 +281,14 @@ def commit_write(planner: Planner, request: Request) -> Response:
         write.loaded.staged.keep(files, _options(write, None).summary)
         return Response({"files": len(files)})
     marker = None if write.query_id is None else BatchMarker(write.query_id, request.number("batch_id"), write.loaded.branch)
+    options = replace(_options(write, marker), check_base=_conflicts(write, files))
+    if write.command == _MERGE:
+        options = replace(options, snapshot_properties={**options.snapshot_properties, **merge_counts(request)})
     try:
         if change is not None:
-            commit_change(write.located, change, _options(write, marker))
+            commit_change(write.located, change, options)
         else:
-            commit_written(write.located, files, _options(write, marker))
+            commit_written(write.located, files, options)
     except BatchAlreadyCommittedError:
         logger.info("%s already contains the batch: %s", write.located.name, marker)
     return Response({"files": len(files)})
@@ -306,6 +313,11 @@ def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: Sql
     located = loaded.located
     if mode not in _MODES:
         raise FormatError(f"a write of mode {mode!r} is not known")
+    if options.isolation is not None and mode not in _OVERWRITES:
+        raise ConfigurationError(
+            "the write option isolation-level is for overwrites: write.{delete,update,merge}.isolation-level are of changes"
+        )
+    checked_since(located.table.metadata, options.validated_from, VALIDATE_FROM)
     if mode != "append":
         refuse_restricted(located.table.io, "a write that removes or replaces rows")
     if mode == "overwrite_partitions" and not located.table.spec().is_unpartitioned():
@@ -351,11 +363,15 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
     files: list[DataFile] = []
     deleted: dict[str, BitMap64] = {}
     of_python = bool(policy_of(write.metadata))
+    # Spark sorts the rows of a batch within each task, and a file has rows of one task; of a stream's rows nobody checked that.
+    order_id = sort_order_of(write.metadata, write.given) if write.query_id is None else None
     for result in opened_results(write.key, write.locations, content):
         for file in result.files:
             if isinstance(file, FileOfPython) != of_python:
                 raise FormatError(f"{file.location}: another writer wrote it than the one that the table's columns need")
-            files.append(file.entry(write.metadata, keeps_lineage=write.is_row_level))
+            entry = file.entry(write.metadata, keeps_lineage=write.is_row_level)
+            entry[DATA_FILE_POSITIONS["sort_order_id"]] = order_id
+            files.append(entry)
         for location, positions in result.deleted.items():
             deleted[location] = deleted.get(location, BitMap64()) | BitMap64(positions)
     return files, deleted
@@ -370,6 +386,16 @@ def _change(
     if deleted:
         raise FormatError(f"{write.located.name}: tasks of a write that deletes no single row report deleted ones")
     return None if write.replaced is None else replace(write.replaced, added=files)
+
+
+def _conflicts(write: OpenWrite, files: list[DataFile]) -> Callable[[TableMetadata], None] | None:
+    """Return the check that an overwrite with an isolation level makes of each base; None for other writes."""
+    options, located = write.options, write.located
+    if options.isolation is None or write.mode not in _OVERWRITES:
+        return None
+    since = checked_since(located.table.metadata, options.validated_from, VALIDATE_FROM)
+    matches = in_partitions_of(files) if write.replaced is None else may_match(write.replaced.conflicts_with)
+    return ConflictCheck(write.io, options.isolation, since, write.loaded.branch, matches).check
 
 
 def _options(write: OpenWrite, marker: BatchMarker | None) -> WriteOptions:

@@ -34,7 +34,7 @@ from tablecrypt.spark.jvm.schema import path_of
 from tablecrypt.spark.sql.catalogs import described_partitioning, described_transform
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.given_columns import GivenColumns
-from tablecrypt.spark.sql.writes.options import ADVISORY_SIZE, DISTRIBUTION_MODE, SqlWriteOptions
+from tablecrypt.spark.sql.writes.options import ADVISORY_SIZE, DISTRIBUTION_MODE, SqlWriteOptions, in_asked_spec
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import Planner
@@ -66,7 +66,8 @@ def write_layout(planner: Planner, request: Request) -> Response:
     metadata = planner.tables[request.text("table")].located.table.metadata
     mode = request.text("mode")
     kind = WriteKind(request.optional_text("command"), mode == "delta", request.flag("rows"))
-    return Response(layout_of(metadata, SqlWriteOptions.of(request.mapping("options")), kind, GivenColumns.of(request)))
+    options = SqlWriteOptions.of(request.mapping("options"))
+    return Response(layout_of(in_asked_spec(metadata, options, mode), options, kind, GivenColumns.of(request)))
 
 
 def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind, given: GivenColumns | None = None) -> dict[str, Any]:
@@ -90,6 +91,13 @@ def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind
         "ordering": ordering if kind.has_rows else [],
         "advisory_bytes": 0 if distribution == NONE else _advisory_bytes(properties),
     }
+
+
+def sort_order_of(metadata: TableMetadata, given: GivenColumns | None = None) -> int | None:
+    """Return the id of the table's sort order where `layout_of` has rows sorted by all of it; None for a table without one."""
+    order = described_order(metadata)
+    is_whole = bool(order) and len(order) == len(metadata.sort_order().fields)
+    return metadata.default_sort_order_id if is_whole and all(given is None or given.has(tuple(each["column"])) for each in order) else None
 
 
 def described_order(metadata: TableMetadata) -> list[dict[str, Any]]:

@@ -4,7 +4,8 @@
     distribution-mode, advisory-partition-size                       likewise (layout.py)
     use-table-distribution-and-ordering=false                        rows stay in the tasks they are in
     snapshot-property.NAME                                           goes into the summary of the new snapshot
-    isolation-level                                                  of an overwrite or a row-level change
+    isolation-level, validate-from-snapshot-id                       of an overwrite (conflicts.py)
+    output-spec-id                                                   which of the table's partition specs appended rows are written in
     mergeSchema, check-ordering                                      of rows whose columns are not the table's (given_columns.py)
     tablecrypt-copy                                                  which call of add_files it is (copies.py)
 
@@ -19,12 +20,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import IsolationLevel
+from pyiceberg.table.update import SetDefaultSpecUpdate, update_table_metadata
 from pyiceberg.typedef import Properties
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import ACCEPT_ANY_SCHEMA
 from tablecrypt.setting_kinds import check_option_names, one_of, truth
+from tablecrypt.table.protection.policy import policy_of
 
 SNAPSHOT_PROPERTY: Final = "snapshot-property."
 COPY: Final = "tablecrypt-copy"
@@ -34,6 +38,8 @@ USE_LAYOUT: Final = "use-table-distribution-and-ordering"
 MERGE_SCHEMA: Final = ("mergeschema", "merge-schema")
 CHECK_ORDERING: Final = "check-ordering"
 _ISOLATION_LEVEL: Final = "isolation-level"
+VALIDATE_FROM: Final = "validate-from-snapshot-id"
+_SPEC: Final = "output-spec-id"
 _FORMATS: Final = ("write-format", "file-format")
 _SUMMARY: Final = {"engine-name": "spark"}
 _PROPERTIES: Final[Mapping[str, str]] = {
@@ -45,10 +51,10 @@ _PROPERTIES: Final[Mapping[str, str]] = {
 }
 _REFUSED: Final[Mapping[str, str]] = {
     "branch": "write to db.table.branch_NAME",
-    "output-spec-id": "rows are written with the table's current partitioning",
-    "validate-from-snapshot-id": "an overwrite is checked against all commits since the table was loaded",
 }
-_KNOWN: Final = frozenset({*_PROPERTIES, *_REFUSED, *_FORMATS, *MERGE_SCHEMA, CHECK_ORDERING, COPY, USE_LAYOUT, _ISOLATION_LEVEL})
+_KNOWN: Final = frozenset(
+    {*_PROPERTIES, *_REFUSED, *_FORMATS, *MERGE_SCHEMA, CHECK_ORDERING, COPY, USE_LAYOUT, _ISOLATION_LEVEL, VALIDATE_FROM}
+)
 
 
 @dataclass(frozen=True)
@@ -58,16 +64,20 @@ class SqlWriteOptions:
     Attributes:
         properties: table properties that hold for this write alone.
         snapshot_properties: for the snapshot's summary.
-        isolation: None for what the table's properties say.
+        isolation: what others may have done to what an overwrite replaces; None where nothing is asked.
+        validated_from: the snapshot since which they may not have done it, as the option has it; None for the table's oldest.
         uses_layout: whether rows are distributed and sorted as the table says.
         copy: the handle of the copy that the rows are of.
+        spec_id: of the partition spec that rows are written in; None for the table's current one.
     """
 
     properties: Mapping[str, str]
     snapshot_properties: Mapping[str, str]
     isolation: IsolationLevel | None = None
+    validated_from: str | None = None
     uses_layout: bool = True
     copy: str | None = None
+    spec_id: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SqlWriteOptions:
@@ -80,18 +90,43 @@ class SqlWriteOptions:
         for name, reason in _REFUSED.items():
             if name in options:
                 raise ConfigurationError(f"the write option {name} is not supported: {reason}")
-        level = options.get(_ISOLATION_LEVEL)
+        level, validated_from = options.get(_ISOLATION_LEVEL), options.get(VALIDATE_FROM)
+        if validated_from is not None and level is None:
+            raise ConfigurationError(f"the write option {VALIDATE_FROM} says nothing without {_ISOLATION_LEVEL}: give both")
         return cls(
             {own: options[name] for name, own in _PROPERTIES.items() if name in options},
             {**_SUMMARY, **_snapshot_properties(given)},
             None if level is None else isolation_level(level, _ISOLATION_LEVEL),
+            validated_from,
             truth(USE_LAYOUT, options.get(USE_LAYOUT, "true")),
             options.get(COPY),
+            options.get(_SPEC),
         )
 
     def over(self, properties: Properties) -> dict[str, str]:
         """Return a table's properties as they hold for this write."""
         return {**properties, **self.properties}
+
+
+def in_asked_spec(metadata: TableMetadata, options: SqlWriteOptions, mode: str) -> TableMetadata:
+    """Return a table's metadata with the partition spec that a write asks for as its default one.
+
+    Raises:
+        ConfigurationError: the table has no such spec, or lacks a column of it; the write does more than append; or columns are protected.
+    """
+    if options.spec_id is None:
+        return metadata
+    spec = metadata.specs().get(int(options.spec_id)) if options.spec_id.isdecimal() else None
+    if spec is None or any(metadata.schema().find_column_name(field.source_id) is None for field in spec.fields):
+        raise ConfigurationError(f"{_SPEC}={options.spec_id}: the table has no such partition spec, or not all of its columns any more")
+    if spec.spec_id == metadata.default_spec_id:
+        return metadata
+    if mode != "append":
+        raise ConfigurationError(f"{_SPEC}={options.spec_id}: rows that replace others are written with the table's current partitioning")
+    if policy_of(metadata):
+        # An earlier spec may show in file paths and manifests what a column that is protected since then holds.
+        raise ConfigurationError(f"{_SPEC}={options.spec_id}: tables with protected columns are written with their current partitioning")
+    return update_table_metadata(metadata, (SetDefaultSpecUpdate(spec_id=spec.spec_id),))
 
 
 def accepts_any_schema(properties: Mapping[str, str]) -> bool:

@@ -43,6 +43,20 @@ if TYPE_CHECKING:
     from tablecrypt.spark.sql.scans.plan import Plan
 
 _COMMANDS: Final = ("delete", "update", "merge")
+_COUNTS: Final = {
+    f"numTargetRows{counted.title().replace('-', '')}": f"spark.merge-into.num-target-rows-{counted}"
+    for counted in (
+        "copied",
+        "deleted",
+        "updated",
+        "inserted",
+        "matched-updated",
+        "matched-deleted",
+        "not-matched-by-source-updated",
+        "not-matched-by-source-deleted",
+    )
+}
+"""What Spark counts in a MERGE since 4.1, by the methods of its MergeSummary, and how Iceberg names it in a snapshot's summary."""
 
 
 def row_change(planner: Planner, request: Request) -> Response:
@@ -61,6 +75,15 @@ class ReadFiles:
 
     plan: Plan
     numbers: Sequence[int]
+
+
+def merge_counts(request: Request) -> dict[str, str]:
+    """Return what Spark counted in a MERGE, for the snapshot's summary; nothing of what it did not count. FormatError for no numbers."""
+    counted = request.mapping("counts") if "counts" in request.fields else {}
+    counts = {name: value for name, value in counted.items() if name in _COUNTS}
+    if any(type(value) is not int for value in counts.values()):
+        raise FormatError("a commit counts rows in something else than numbers")
+    return {_COUNTS[name]: str(value) for name, value in counts.items() if value >= 0}
 
 
 def scans_of(planner: Planner, request: Request) -> list[ReadFiles]:

@@ -4,13 +4,12 @@
     spark.wap.branch=NAME     reads and writes go to this branch; the first write makes it, where the main branch is then
     spark.wap.id=ID           each write is a snapshot of no branch with wap.id in its summary, which CALL publish_changes publishes
 
-A table with a branch, tag or snapshot in its name is read there and nowhere else.
+A table with a branch, tag or snapshot in its name is read and written there and nowhere else.
 
 Raises:
-    ConfigurationError: both are set; a statement names another branch than the session; the name is that of a tag; a stream's rows would go
-        into snapshots of no branch; a statement that makes or replaces a table would put its rows where everybody reads; or the table has
-        no snapshot in which a branch could begin.
-    CommitFailedException: somebody else has made the branch meanwhile, and written to it.
+    ConfigurationError: both are set; a statement names a branch, and the session an id; the name is that of a tag; a stream's rows would go
+        into snapshots of no branch; or a statement that makes or replaces a table would put its rows where everybody reads.
+    CommitFailedException: somebody else has made the branch meanwhile, and written to it; or has written a table's first rows.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from tablecrypt.engines.changes import check_unchanged
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import WAP_ENABLED
+from tablecrypt.spark.sql.branches_and_tags import begin, point
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -65,6 +65,11 @@ class AuditFirst:
         return MAIN_BRANCH if ref is None else str(self.branch)
 
     @property
+    def for_named_version(self) -> AuditFirst:
+        """The same for a statement that names a branch, tag or snapshot: that comes before the session's branch."""
+        return replace(self, branch=None)
+
+    @property
     def summary(self) -> Mapping[str, str]:
         """What the summary of a snapshot says of it."""
         return {} if self.wap_id is None else {STAGED_ID: self.wap_id}
@@ -73,8 +78,6 @@ class AuditFirst:
         """Check a write on a branch before its tasks run."""
         if self.branch is not None and self.wap_id is not None:
             raise ConfigurationError(f"{BRANCH_SETTING} and {ID_SETTING} are both set: unset one of them")
-        if self.branch is not None and branch not in (MAIN_BRANCH, self.branch):
-            raise ConfigurationError(f"the statement writes to the branch {branch}, and {BRANCH_SETTING}={self.branch}: unset that")
         if self.wap_id is not None and branch != MAIN_BRANCH:
             raise ConfigurationError(f"the statement writes to the branch {branch}, and {ID_SETTING} keeps rows out of any: unset that")
         if self.wap_id is not None and is_stream:
@@ -89,22 +92,24 @@ class AuditFirst:
 def with_branch(loaded: LoadedTable) -> LoadedTable:
     """Return the table with the branch that the session writes to, which is made if it is not there yet.
 
-    The branch begins with the snapshot that the table was loaded at, so a change finds in it the rows that it was planned on.
+    The branch begins with the snapshot that the table was loaded at, so a change finds in it the rows that it was planned on. In a table
+    without one it begins with an empty snapshot.
     """
     name = loaded.audit_first.branch
     metadata = loaded.located.table.metadata
     if name is None or name == loaded.branch:
         return loaded
-    if metadata.current_snapshot_id is None:
-        raise ConfigurationError(
-            f"{loaded.located.name} has no snapshot yet from which the branch {name} could start: write its first rows under {ID_SETTING}, "
-            f"or unset {BRANCH_SETTING}"
-        )
     table = loaded.located.reloaded()
     check_unchanged(loaded.located.name, metadata, table.metadata)
     there = table.metadata.refs.get(name)
-    if there is None:
-        table.manage_snapshots().create_branch(metadata.current_snapshot_id, name).commit()
+    if there is None and metadata.current_snapshot_id is not None:
+        point(table, SnapshotRefType.BRANCH, name, metadata.current_snapshot_id, {})
+    elif there is None and table.metadata.current_snapshot_id is None:
+        begin(table, name, {})
+    elif there is None:
+        raise CommitFailedException(
+            f"{loaded.located.name}: another writer wrote the table's first rows meanwhile: run the statement again"
+        )
     elif there.snapshot_id != metadata.current_snapshot_id:
         raise CommitFailedException(f"{loaded.located.name}: another writer created the branch {name} meanwhile: run the statement again")
     return replace(loaded, located=replace(loaded.located, table=table), branch=name)

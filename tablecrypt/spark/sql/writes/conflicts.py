@@ -1,0 +1,135 @@
+"""What overwrites with an isolation level find in a table's history: changes to the rows that they replace.
+
+    option("isolation-level", "serializable")      nothing was added to, deleted from or marked in what the overwrite replaces
+    option("isolation-level", "snapshot")          rows may have been added
+    option("validate-from-snapshot-id", "4711")    since this snapshot; without it since the oldest that the table has, as in Iceberg
+
+What is replaced is a condition, or the partitions of the new files. A file conflicts where its partition and the bounds of its columns do
+not rule out that it has such rows. A rewrite adds no rows and marks none, but a file that it replaced counts as deleted, as in Iceberg.
+
+The check is made on each base that the commit is tried on, so it sees what came after the write began, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntryStatus
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot, ancestors_of
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
+from tablecrypt.table.partitions import partition_values
+
+Matches = Callable[[TableMetadata, DataFile], bool]
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True)
+class ConflictCheck:
+    """What others may have done, and since when.
+
+    Attributes:
+        level: whether they may have added rows.
+        since: the snapshot after which changes count; None for all that the table has.
+        branch: the branch that is written to; None for the main one.
+        matches: whether a file may have rows that the overwrite replaces.
+    """
+
+    io: FileIO
+    level: IsolationLevel
+    since: int | None
+    branch: str | None
+    matches: Matches
+
+    def check(self, metadata: TableMetadata) -> None:
+        """Check a base of the commit. ValidationException for a change that conflicts, or where `since` is not in the branch's history."""
+        for snapshot in self._snapshots(metadata):
+            for what, files in self._changes(snapshot):
+                if found := [file.file_path for file in files if self.matches(metadata, file)]:
+                    shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
+                    raise ValidationException(
+                        f"Found conflicting {what} that the overwrite is about, in snapshot {snapshot.snapshot_id}: {shown}"
+                    )
+
+    def _snapshots(self, metadata: TableMetadata) -> Iterator[Snapshot]:
+        head = metadata.snapshot_by_name(self.branch or MAIN_BRANCH)
+        for snapshot in ancestors_of(head, metadata):
+            if snapshot.snapshot_id == self.since:
+                return
+            yield snapshot
+        if self.since is not None:
+            raise ValidationException(f"snapshot {self.since} is not in the history of the branch {self.branch or MAIN_BRANCH}")
+
+    def _changes(self, snapshot: Snapshot) -> Iterator[tuple[str, list[DataFile]]]:
+        is_rewrite = snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
+        added: list[DataFile] = []
+        marked: list[DataFile] = []
+        deleted: list[DataFile] = []
+        for file, status in self._files(snapshot):
+            if file.content != DataFileContent.DATA:
+                if status == ManifestEntryStatus.ADDED:
+                    marked.append(file)
+            else:
+                (added if status == ManifestEntryStatus.ADDED else deleted).append(file)
+        yield "deleted files", deleted
+        if not is_rewrite:
+            yield "new delete files", marked
+        if not is_rewrite and self.level == IsolationLevel.SERIALIZABLE:
+            yield "files", added
+
+    def _files(self, snapshot: Snapshot) -> Iterator[tuple[DataFile, ManifestEntryStatus]]:
+        for manifest in snapshot.manifests(self.io):
+            if manifest.added_snapshot_id != snapshot.snapshot_id:
+                continue
+            for entry in manifest.fetch_manifest_entry(self.io, discard_deleted=False):
+                if entry.snapshot_id == snapshot.snapshot_id and entry.status != ManifestEntryStatus.EXISTING:
+                    yield entry.data_file, entry.status
+
+
+def checked_since(metadata: TableMetadata, text: str | None, option: str) -> int | None:
+    """Return the snapshot that an option names. ConfigurationError where the table has none of that id."""
+    if text is None:
+        return None
+    if not text.removeprefix("-").isdecimal() or metadata.snapshot_by_id(int(text)) is None:
+        raise ConfigurationError(f"the write option {option} is {text!r}: the table has no such snapshot")
+    return int(text)
+
+
+def may_match(row_filter: BooleanExpression) -> Matches:
+    """Return whether a file may have rows that match a filter. Of delete files, the partition alone tells."""
+
+    def matches(metadata: TableMetadata, file: DataFile) -> bool:
+        schema = metadata.schema()
+        if not _partition_matches(metadata, schema, row_filter, file):
+            return False
+        return file.content != DataFileContent.DATA or InclusiveMetricsEvaluator(schema, row_filter, True, False).eval(file)
+
+    return matches
+
+
+def in_partitions_of(files: Iterable[DataFile]) -> Matches:
+    """Return whether a file is in a partition of one of these."""
+    replaced = {(file.spec_id, _values(file)) for file in files}
+    return lambda _, file: (file.spec_id, _values(file)) in replaced
+
+
+def _values(file: DataFile) -> Sequence[object]:
+    return tuple(partition_values(file.partition))
+
+
+def _partition_matches(metadata: TableMetadata, schema: Schema, row_filter: BooleanExpression, file: DataFile) -> bool:
+    spec = metadata.specs()[file.spec_id]
+    projected = inclusive_projection(schema, spec)(row_filter)
+    if isinstance(projected, AlwaysTrue):
+        return True
+    return expression_evaluator(Schema(*spec.partition_type(schema).fields), projected, True)(file.partition)
