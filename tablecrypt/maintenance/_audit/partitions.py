@@ -40,8 +40,12 @@ def partition_findings(metadata: TableMetadata, files: Iterable[ReachableFile]) 
     for column, showing in sorted(by_column.items()):
         yield Finding(FindingKind.COLUMN_IN_PARTITIONS, column, _message(metadata, showing))
     for column, deletes in sorted(by_value.items()):
-        message = f"{counted(len(deletes), 'equality delete file holds', 'equality delete files hold')} its values under the table's key: "
-        yield Finding(FindingKind.COLUMN_IN_PARTITIONS, column, message + "compact with apply_deletes, then shred the snapshots before")
+        held = counted(len(deletes), "equality delete file holds", "equality delete files hold")
+        message = (
+            f"{held} its values under the table's key, and rows that they apply to are not read: roll the branch back to the snapshot "
+            "before, delete the rows through tablecrypt, then shred the snapshots with these files"
+        )
+        yield Finding(FindingKind.COLUMN_IN_PARTITIONS, column, message)
 
 
 def _message(metadata: TableMetadata, showing: Iterable[ReachableFile]) -> str:
