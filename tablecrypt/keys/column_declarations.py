@@ -85,11 +85,6 @@ class ColumnDeclaration:
         return cls(field_id, policy.columns.get(field_id), {} if former is None else {former.key_id: former.until})
 
     @property
-    def is_empty(self) -> bool:
-        """Whether the column is not and was not protected."""
-        return self.column is None and not self.former
-
-    @property
     def shows_stored_mask(self) -> bool:
         """Whether files hold masked values that others read."""
         return self.column is not None and self.column.mask.is_stored

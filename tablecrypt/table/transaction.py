@@ -58,6 +58,7 @@ from tablecrypt.table.protection.declaration import (
     declared_by_update,
 )
 from tablecrypt.table.protection.declaring import declaration_updates, first_declarations
+from tablecrypt.table.protection.layout import check_deletes
 from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.protection.written_under import StaleWriteError
@@ -294,7 +295,7 @@ class EncryptedTransaction(TransactionAdapter):
         """
         declared = declared_by_update(self.table_metadata, {**properties, **kwargs}, self._of_catalog)
         check_table_properties(self.table_metadata.properties, {**self.table_metadata.properties, **declared.updates})
-        self._check_master_keys(self.table_metadata, declared.updates)
+        self._check_declared(self.table_metadata, declared.updates)
         return self._set_and_remove(declared, {**properties, **kwargs})
 
     def remove_properties(self, *removals: str) -> Transaction:
@@ -353,11 +354,12 @@ class EncryptedTransaction(TransactionAdapter):
             return ()
         metadata = update_table_metadata(self.table_metadata, updates)
         declared = declared_by_schema(metadata, self._of_catalog)
-        self._check_master_keys(metadata, declared)
+        self._check_declared(metadata, declared)
         return (SetPropertiesUpdate(updates=declared),) if declared else ()
 
-    def _check_master_keys(self, metadata: TableMetadata, updates: Properties) -> None:
+    def _check_declared(self, metadata: TableMetadata, updates: Properties) -> None:
         after = {**metadata.properties, **updates}
+        check_deletes(metadata, self.table_io, after)
         check_master_keys(self.table_io.manager, metadata.properties, after, metadata.schema())
 
     def belongs_to_attempt(self, update: TableUpdate) -> bool:

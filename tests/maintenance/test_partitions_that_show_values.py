@@ -18,9 +18,10 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 
 from tablecrypt import maintenance as m
-from tablecrypt.errors import ColumnKeyDeniedError
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError
 from tablecrypt.maintenance._audit.partitions import partition_findings
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
+from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.protection.layout import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, key_metadata_of
@@ -28,6 +29,7 @@ from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.protected_tables import COLUMN_KEY, PEOPLE_SCHEMA, SSN, Clients, clients, protected_table, write_only
 from tests.support.restricting_server import RestrictingServer
 from tests.support.stored_text import readable_text
+from tests.support.table_files import TableFiles
 from tests.support.tables import MERGE_ON_READ, data_files, folder_of, metadata_of
 
 VALUES: Final = ("HIVPOSITIVE", "INFLUENZA", "MEASLES")
@@ -54,6 +56,23 @@ def _partitioned(both: Clients, source: str = "ssn", transform: Any = None, **pr
     table.append(_rows(*range(6)))
     table.append(_rows(*range(6, 9)))
     return table
+
+
+def _delete_as_others_do(table: EncryptedTable, kind: str, **values: list[Any]) -> None:
+    """Delete id 2 from the file of its partition: by values, or by position in a file that names the data file, as in format version 2."""
+    folder = folder_of(table) / "data" / "shown=MEASLES" / str(len(table.refresh().snapshots()))
+    folder.mkdir(parents=True)
+    files = TableFiles(folder, table.schema())
+    files.metadata = table.metadata
+    (task,) = table.scan("id = 2 and ssn = 'MEASLES'").plan_files()
+    if kind == "position":
+        file = files.position_deletes([(task.file.file_path, 0)], partition=task.file.partition)
+    else:
+        compared = pa.table(values, pa.schema([(name, {"id": pa.int64(), "ssn": pa.string()}[name]) for name in values]))
+        ids = [table.schema().find_field(name).field_id for name in values]
+        file = files.equality_deletes(compared, ids, partition=task.file.partition)
+    with table.transaction() as transaction:
+        transaction.update_snapshot().row_delta(RowDelta(added=[file])).commit()  # type: ignore[attr-defined]
 
 
 def _declare(table: EncryptedTable, columns: str = "ssn, person.email") -> None:
@@ -188,6 +207,63 @@ def test_deletes_on_old_files_are_applied_and_their_delete_files_go(both: Client
     assert [row for row in _state(table) if row["id"] != 21] == before
     m.shred(table, all_but_heads=True)
     assert ({row["id"] for row in _state(table)}, _shown(both, table)) == ({0, 1, 2, 3, 5, 6, 8, 21}, [])
+
+
+@pytest.mark.parametrize("out_of_line", [True, False], ids=["out of line", "all files"])
+@pytest.mark.parametrize(("kind", "values"), [("position", {}), ("equality", {"id": [2]})], ids=["position", "equality"])
+def test_delete_files_of_other_engines_in_old_partitions_are_applied_and_go(
+    both: Clients, kind: str, values: dict[str, list[Any]], *, out_of_line: bool
+) -> None:
+    table = _partitioned(both)
+    _delete_as_others_do(table, kind, **values)
+    before = _state(table)
+    assert [row["id"] for row in before] == [0, 1, 3, 4, 5, 6, 7, 8]
+    _declare(table)
+    (found,) = _shown(both, table)
+    assert found.message.startswith("7 data and delete files")
+
+    m.reencrypt(table, out_of_line=out_of_line)
+    m.shred(table, all_but_heads=True)
+
+    assert (_state(table), _shown(both, table)) == (before, [])
+    assert not [text for text in _live_text(table) if "shown=" in text or "MEASLES" in text]
+
+
+@pytest.mark.parametrize("branch", ["main", "side"])
+@pytest.mark.parametrize("values", [{"ssn": ["MEASLES"]}, {"id": [2], "ssn": ["MEASLES"]}], ids=["column", "columns"])
+def test_a_column_by_which_others_delete_rows_is_declared_once_these_deletes_are_applied(
+    both: Clients, values: dict[str, list[Any]], branch: str
+) -> None:
+    """A declaration before would make every row that they may apply to unreadable, and no compaction could apply them any more."""
+    table = _partitioned(both)
+    undeleted = table.metadata.snapshots[-1].snapshot_id
+    _delete_as_others_do(table, "equality", **values)
+    if branch == "side":
+        table.manage_snapshots().create_branch(table.refresh().metadata.snapshots[-1].snapshot_id, "side").commit()
+        table.manage_snapshots().rollback_to_snapshot(undeleted).commit()
+    before = _state(table)
+
+    with pytest.raises(
+        ConfigurationError, match=rf"'ssn' cannot be protected yet.*branch '{branch}'.*compact the branch with apply_deletes"
+    ):
+        _declare(table)
+    assert _state(table) == before
+    m.compact(table, apply_deletes=True, branch=branch)
+    _declare(table.refresh())
+
+    assert _state(table) == before
+    m.reencrypt(table, out_of_line=True)
+    m.reencrypt(table, out_of_line=True, branch=branch)
+    m.shred(table, all_but_heads=True)
+    assert (_state(table), _shown(both, table)) == (before, [])
+
+
+def test_a_column_is_declared_where_rows_are_deleted_by_others(both: Clients) -> None:
+    table = _partitioned(both)
+    _delete_as_others_do(table, "equality", id=[2])
+    before = _state(table)
+    _declare(table)
+    assert _state(table) == before
 
 
 @pytest.mark.parametrize("out_of_line", [True, False], ids=["out of line", "all files"])

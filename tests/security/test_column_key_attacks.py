@@ -28,6 +28,7 @@ from tablecrypt.errors import (
 from tablecrypt.keys.column_entries import ENTRY_PREFIX
 from tablecrypt.keys.key_ring import COLUMN_KEK, EncryptedKey
 from tablecrypt.maintenance import FindingKind
+from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.guard import GUARD, METRICS_PREFIX
@@ -218,6 +219,28 @@ def test_equality_deletes_by_a_protected_column_are_not_read(both: Clients, peop
             list(reader.batches(EncryptedFileScanTask(task.file, {delete}, data_sequence_number=1)))
         batches = list(reader.batches(EncryptedFileScanTask(task.file, {by_id}, data_sequence_number=1)))
         assert pa.Table.from_batches(batches)["id"].to_pylist() == [1, 3]
+
+
+def test_a_table_with_equality_deletes_by_a_protected_column_is_rolled_back_to_the_snapshot_before(
+    both: Clients, people: EncryptedTable, tmp_path: Path
+) -> None:
+    files = TableFiles(tmp_path, people.schema())
+    files.metadata, files.io = people.metadata, cast("TableFileIO", people.io)
+    before = people.metadata.snapshots[-1].snapshot_id
+    delete = files.equality_deletes(pa.table({"ssn": ["SSN-0002"]}), [SSN])
+    with people.transaction() as transaction:
+        transaction.update_snapshot().row_delta(RowDelta(added=[delete])).commit()  # type: ignore[attr-defined]
+    with pytest.raises(FormatError, match="Roll the branch back to the snapshot before, and delete the rows through tablecrypt"):
+        people.scan().to_arrow()
+    [finding] = [each for each in m.audit(people).findings if each.kind == FindingKind.COLUMN_IN_PARTITIONS]
+    assert "roll the branch back to the snapshot before, delete the rows through tablecrypt, then shred" in finding.message
+
+    people.manage_snapshots().rollback_to_snapshot(before).commit()
+    people.delete("ssn = 'SSN-0002'")
+    m.shred(people, all_but_heads=True)
+
+    assert people.refresh().scan().to_arrow()["id"].to_pylist() == [1, 3]
+    assert FindingKind.COLUMN_IN_PARTITIONS not in {each.kind for each in m.audit(people).findings}
 
 
 def test_entries_of_another_table_open_nothing_here(both: Clients, people: EncryptedTable) -> None:

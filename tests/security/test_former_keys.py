@@ -6,19 +6,24 @@ hidden columns under the former key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 
 from tablecrypt import maintenance as m
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, KeyNotFoundError, TamperedFileError
 from tablecrypt.keys.column_entries import is_copy
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.transaction import EncryptedTransaction
@@ -50,17 +55,30 @@ def people(both: Clients) -> EncryptedTable:
     return loaded(both.payroll)
 
 
-def forge(both: Clients) -> None:
-    """Append a row whose ssn is under the former key, as the clerk can with his own keys and code."""
-    table = loaded(both.clerk)
+def forged_files(table: EncryptedTable) -> list[DataFile]:
+    """A file with a row whose ssn is under the former key, as the clerk can write it with his own keys and code."""
     metadata, io = metadata_of(table), cast("TableFileIO", table.io)
     turned = {name: value for name, value in metadata.properties.items() if not is_copy(name) and name not in (FORMER, UNTIL)}
     turned[f"{PREFIX}.key-id"] = OTHER_COLUMN_KEY
     entries = [entry for entry in metadata.encryption_keys if entry not in metadata.key_ring.column_declarations]
     forged = metadata.model_copy(update={"properties": turned, "encryption_keys": entries})
-    files = write_data_files(forged, rows("FORGED"), io, io.manager)
+    return write_data_files(forged, rows("FORGED"), io, io.manager)
+
+
+def forge(both: Clients) -> None:
+    """Append such a file."""
+    table = loaded(both.clerk)
     with table.transaction() as transaction:
-        cast("EncryptedTransaction", transaction)._append_files(files, {}, "main")
+        cast("EncryptedTransaction", transaction)._append_files(forged_files(table), {}, "main")
+
+
+def forge_as_of_before(table: EncryptedTable, files: Iterable[DataFile]) -> None:
+    """Put such a file in the place of one from before, whose data sequence number its manifest entry then has."""
+    oldest = min(table.refresh().scan().plan_files(), key=lambda task: cast("EncryptedFileScanTask", task).data_sequence_number or 0)
+    (file,) = files
+    swaps = {oldest.file.file_path: EncryptedDataFile.of(file)}
+    with table.transaction() as transaction:
+        cast("Any", transaction.update_snapshot()).producer(EncryptedFileSwap, Operation.REPLACE, swaps=swaps).commit()
 
 
 READS: dict[str, Callable[[EncryptedTable], object]] = {
@@ -276,6 +294,26 @@ def test_declaring_again_restores_an_end(both: Clients, people: EncryptedTable, 
     assert sorted(cast("list[str]", ssn(both.payroll))) == HONEST
     forge(both)
     with pytest.raises(TamperedFileError):
+        ssn(both.payroll)
+
+
+def test_reencrypt_and_shredding_end_what_a_holder_of_the_former_key_can_pass_off_as_from_before(
+    both: Clients, people: EncryptedTable
+) -> None:
+    """How old a file is, manifests say, which he may write. What he has put in until then is there, as the threat model says."""
+    clerks = loaded(both.clerk)
+    forge_as_of_before(clerks, forged_files(clerks))
+    assert sorted(cast("list[str]", ssn(both.payroll))) == ["FORGED", HONEST[1]]
+    kept = forged_files(loaded(both.clerk))
+    people.refresh().manage_snapshots().rollback_to_snapshot(people.metadata.snapshots[-2].snapshot_id).commit()
+
+    m.reencrypt(loaded(both.payroll))
+    m.shred(loaded(both.payroll), all_but_heads=True)
+    m.reencrypt(loaded(both.payroll))
+    assert sorted(cast("list[str]", ssn(both.payroll))) == HONEST
+    forge_as_of_before(loaded(both.clerk), kept)
+
+    with pytest.raises(KeyNotFoundError):
         ssn(both.payroll)
 
 

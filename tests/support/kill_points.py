@@ -4,6 +4,8 @@
     with failing_at(7, "before"): ...             the seventh step does not happen and raises; all others happen
     with failing_at(7, "after"): ...              the seventh step happens, and raises all the same
     with dying_at(7, for_good=True): ...          the process itself ends at the seventh step, by SIGKILL: for a forked child
+    with dying_at(Place("catalog commit", 2)): ...   the second step of a kind, whatever is before it: threads that ask the key service at
+                                                  once take one step more or less
 
 From the step of `dying_at` on every step raises, cleaning up included, so that storage and catalog are as kill -9 would leave them. A write
 that is killed leaves its first half. Storage and AWS KMS are counted where a catalog has the properties `MORTAL`, and the databases of SQL
@@ -32,11 +34,26 @@ from tablecrypt.kms.client import GeneratedKey
 
 MORTAL_IO: Final = "tests.support.kill_points.MortalFileIO"
 MORTAL: Final = {"py-io-impl": MORTAL_IO, "encryption.kms-type": "", "encryption.kms-impl": "tests.support.kill_points.MortalKms"}
-_COMMIT: Final = "the number of the commit's step"
+_COMMIT: Final = "whether the commit's step is the one that goes wrong"
 _LOST: Final = OperationalError("the connection was lost on purpose", None, RuntimeError())
 
 When = Literal["before", "after"]
 T = TypeVar("T")
+_OF_A_FILE: Final = frozenset({"open", "create", "write", "close", "delete"})
+
+
+def kind_of(step: str) -> str:
+    """Return what kind of step one of this name is: the name, without the file that it is about."""
+    kind = step.partition(" ")[0]
+    return kind if kind in _OF_A_FILE else step
+
+
+@dataclass(frozen=True)
+class Place:
+    """The step of a kind that has a number, counted from 1 among those of its kind."""
+
+    kind: str
+    number: int
 
 
 class Killed(BaseException):
@@ -45,12 +62,13 @@ class Killed(BaseException):
 
 @dataclass
 class Life:
-    """The steps of one run, of which the one numbered `last` (from 1) goes wrong, or is its end."""
+    """The steps of one run, of which `last` (numbered from 1, or at a place) goes wrong, or is its end. `came`: whether it was reached."""
 
-    last: int | None = None
+    last: int | Place | None = None
     fails: When | None = None
     for_good: bool = False
     steps: list[str] = field(default_factory=list)
+    came: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def step(self, name: str) -> None:
@@ -66,30 +84,40 @@ class Life:
             failure: what a step that fails raises.
             half: does what a step that is killed may still have done.
         """
-        number = self.begin(name, failure, half)
+        is_last = self.begin(name, failure, half)
         result = call()
-        self.end(number, failure)
+        self.end(is_last, failure)
         return result
 
-    def begin(self, name: str, failure: Exception, half: Callable[[], object] = lambda: None) -> int:
-        """Count a step, or die, or fail, before it has taken effect. Returns its number."""
-        number = self._count(name)
-        if self.fails is None and self.last is not None and number >= self.last:
+    def begin(self, name: str, failure: Exception, half: Callable[[], object] = lambda: None) -> bool:
+        """Count a step, or die, or fail, before it has taken effect. Returns whether it is the one that goes wrong."""
+        is_last, is_over = self._count(name)
+        if self.fails is None and is_over:
             half()
             self._die(name)
-        if number == self.last and self.fails == "before":
+        if is_last and self.fails == "before":
             raise failure
-        return number
+        return is_last
 
-    def end(self, number: int, failure: Exception) -> None:
+    def end(self, is_last: bool, failure: Exception) -> None:
         """Fail, if this step is to fail after it has taken effect."""
-        if number == self.last and self.fails == "after":
+        if is_last and self.fails == "after":
             raise failure
 
-    def _count(self, name: str) -> int:
+    def _count(self, name: str) -> tuple[bool, bool]:
+        """Count a step; whether it is the last one, and whether that one has come."""
         with self.lock:
             self.steps.append(name)
+            is_last = self._number(name) == (self.last.number if isinstance(self.last, Place) else self.last)
+            self.came = self.came or is_last
+            return is_last, self.came
+
+    def _number(self, name: str) -> int:
+        """The number of the step that was counted last; 0 where it is not of the kind that numbers are about."""
+        if not isinstance(self.last, Place):
             return len(self.steps)
+        kind = self.last.kind
+        return sum(kind_of(step) == kind for step in self.steps) if kind_of(name) == kind else 0
 
     def _die(self, name: str) -> None:
         if self.for_good:
@@ -111,16 +139,16 @@ def _living(life: Life) -> Iterator[Life]:
 
 
 @contextmanager
-def dying_at(last: int | None, for_good: bool = False) -> Iterator[Life]:
+def dying_at(last: int | Place | None, for_good: bool = False) -> Iterator[Life]:
     """Count steps, and die at one of them; None counts only. `for_good` ends the process."""
     with _living(Life(last, for_good=for_good)) as life:
         yield life
 
 
 @contextmanager
-def failing_at(number: int, when: When) -> Iterator[Life]:
+def failing_at(last: int | Place, when: When) -> Iterator[Life]:
     """Let one step raise an error: before it has taken effect, or after."""
-    with _living(Life(number, fails=when)) as life:
+    with _living(Life(last, fails=when)) as life:
         yield life
 
 

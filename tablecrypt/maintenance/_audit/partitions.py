@@ -19,8 +19,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.printable import counted
-from tablecrypt.table.protection.layout import ShownPartitions
-from tablecrypt.table.protection.policy import protected_name
+from tablecrypt.table.protection.layout import ShownPartitions, deleted_by
 
 
 def partition_findings(metadata: TableMetadata, files: Iterable[ReachableFile]) -> Iterator[Finding]:
@@ -30,25 +29,23 @@ def partition_findings(metadata: TableMetadata, files: Iterable[ReachableFile]) 
         metadata: the table's, with usable properties.
         files: that its snapshots lead to.
     """
-    shown = ShownPartitions.of(metadata)
+    shown, policy = ShownPartitions.of(metadata), ColumnPolicy.from_properties(metadata.properties)
     by_column: defaultdict[str, list[ReachableFile]] = defaultdict(list)
     by_value: defaultdict[str, list[ReachableFile]] = defaultdict(list)
     for file in files:
         if (column := shown.column(file.spec_id, file.location)) is not None:
             by_column[column].append(file)
-        if (column := _deleted_by(metadata, file.equality_ids)) is not None:
+        if (column := deleted_by(policy, metadata.schemas, file.equality_ids)) is not None:
             by_value[column].append(file)
     for column, showing in sorted(by_column.items()):
         yield Finding(FindingKind.COLUMN_IN_PARTITIONS, column, _message(metadata, showing))
     for column, deletes in sorted(by_value.items()):
-        message = f"{counted(len(deletes), 'equality delete file holds', 'equality delete files hold')} its values under the table's key: "
-        yield Finding(FindingKind.COLUMN_IN_PARTITIONS, column, message + "compact with apply_deletes, then shred the snapshots before")
-
-
-def _deleted_by(metadata: TableMetadata, field_ids: Iterable[int]) -> str | None:
-    policy = ColumnPolicy.from_properties(metadata.properties)
-    named = (protected_name(policy, schema, field_id) for field_id in sorted(field_ids) for schema in reversed(metadata.schemas))
-    return next((name for name in named if name is not None), None)
+        held = counted(len(deletes), "equality delete file holds", "equality delete files hold")
+        message = (
+            f"{held} its values under the table's key, and rows that they apply to are not read: roll the branch back to the snapshot "
+            "before, delete the rows through tablecrypt, then shred the snapshots with these files"
+        )
+        yield Finding(FindingKind.COLUMN_IN_PARTITIONS, column, message)
 
 
 def _message(metadata: TableMetadata, showing: Iterable[ReachableFile]) -> str:

@@ -1,21 +1,28 @@
-"""Where a table's layout shows values of protected columns: orders of rows, and partition specs from before the columns were protected.
+"""Where a table's layout shows values of protected columns: orders of rows, and partitions and deletes from before they were protected.
 
     the order of rows          tells which of two values is larger, to everybody who sees the other columns
     a partition's value        is in names of folders, entries of manifests and summaries of manifest lists, under the table's key or none
+    an equality delete         holds values under the table's key, and no reader applies it: else whoever commits could try values out
 
-Rule 1 of policy.py keeps both out of the current layout. An earlier spec stays in the metadata, where it shows no value; what shows values
-are the files that were written under it, with the manifests that name these.
+Rule 1 of policy.py keeps both of the first out of the current layout. An earlier spec stays in the metadata, where it shows no value; what
+shows values are the files that were written under it, with the manifests that name these. A column by which rows are deleted now is not
+declared at all, so that no declaration makes rows unreadable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote_plus
 
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
 
 from tablecrypt.errors import ConfigurationError
@@ -41,6 +48,59 @@ def check_sort_columns(metadata: TableMetadata, columns: Iterable[str]) -> None:
                 f"rows cannot be sorted by column {column!r}: their order would rank the values of the protected column {name!r}. "
                 "Sort by another column"
             )
+
+
+def check_deletes(metadata: TableMetadata, io: FileIO, after: Mapping[str, Any]) -> None:
+    """Check that no branch has rows deleted by the values of a column that is about to be protected.
+
+    Args:
+        metadata: the table's.
+        io: the table's. It is asked only where a branch has equality deletes, as its summary tells.
+        after: the table's properties with the declaration.
+
+    Raises:
+        ConfigurationError: a branch has such deletes.
+        KmsError, TamperedFileError: its manifests cannot be read.
+    """
+    before = ColumnPolicy.from_properties(metadata.properties).columns
+    declared = ColumnPolicy.of(each for each in ColumnPolicy.from_properties(after).columns.values() if each.field_id not in before)
+    if not declared:
+        return
+    for branch, ref in metadata.refs.items():
+        head = metadata.snapshot_by_id(ref.snapshot_id)
+        if ref.snapshot_ref_type != SnapshotRefType.BRANCH or head is None or not _may_delete_by_value(head):
+            continue
+        for file in _equality_deletes(head, io):
+            if (name := deleted_by(declared, metadata.schemas, file.equality_ids or ())) is not None:
+                raise ConfigurationError(
+                    f"column {name!r} cannot be protected yet: another engine has deleted rows of branch {branch!r} by its values, and "
+                    "such deletes of a protected column are not read. Apply them first: compact the branch with apply_deletes"
+                )
+
+
+def deleted_by(policy: ColumnPolicy, schemas: Iterable[Schema], equality_ids: Iterable[int]) -> str | None:
+    """Return the name of the protected column whose values an equality delete holds; None for none.
+
+    Args:
+        policy: the protected columns.
+        schemas: of the table, the oldest first.
+        equality_ids: the field ids of the columns that the delete compares.
+    """
+    by_age = list(schemas)[::-1]
+    named = (protected_name(policy, schema, field_id) for field_id in sorted(equality_ids) for schema in by_age)
+    return next((name for name in named if name is not None), None)
+
+
+def _may_delete_by_value(snapshot: Snapshot) -> bool:
+    # A summary may say nothing of it.
+    return snapshot.summary is None or snapshot.summary.additional_properties.get("total-equality-deletes") != "0"
+
+
+def _equality_deletes(snapshot: Snapshot, io: FileIO) -> Iterator[DataFile]:
+    for manifest in snapshot.manifests(io):
+        if manifest.content == ManifestContent.DELETES:
+            files = (entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=True))
+            yield from (file for file in files if file.content == DataFileContent.EQUALITY_DELETES)
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,8 @@ class VisibleColumns:
     def check_compared(self, location: str, field_ids: set[int], schema: Schema) -> None:
         """Refuse equality deletes by protected columns, which hold values under the table's key.
 
+        Whoever may commit could try values out by them: a row that is gone had the value.
+
         Raises:
             FormatError: there are such deletes of rows of a file.
         """
@@ -119,7 +121,7 @@ class VisibleColumns:
                 name = schema.find_column_name(field_id)
                 raise FormatError(
                     f"{location}: another engine has deleted rows of it by the values of the protected column {name!r}: such "
-                    "deletes are not read. Delete the rows by another column, and expire the snapshot"
+                    "deletes are not read. Roll the branch back to the snapshot before, and delete the rows through tablecrypt"
                 )
 
 
