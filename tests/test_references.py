@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tablecrypt.errors import TablecryptError
@@ -11,29 +13,16 @@ from tests.support.error_reference import cause_and_cure, public_errors
 from tests.support.property_reference import all_properties
 
 
-def test_the_properties_are_those_of_the_registry() -> None:
-    listed = property_reference.BLOCK.search(property_reference.DOCUMENT.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("reference", [property_reference, error_reference, programs_page], ids=["properties", "errors", "programs"])
+def test_a_reference_is_that_of_the_code(reference: Any) -> None:
+    listed = reference.BLOCK.search(reference.DOCUMENT.read_text(encoding="utf-8"))
 
     assert listed is not None
-    assert listed.group() == property_reference.rendered(), "run python -m tests.support.property_reference"
+    assert listed.group() == reference.rendered(), f"run python -m {reference.__name__}"
 
 
 def test_every_property_has_a_scope_that_the_reference_shows() -> None:
     assert {each.name for each in all_properties() if f"| `{each.name}` |" not in property_reference.rendered()} == set()
-
-
-def test_the_errors_are_those_of_the_code() -> None:
-    listed = error_reference.BLOCK.search(error_reference.DOCUMENT.read_text(encoding="utf-8"))
-
-    assert listed is not None
-    assert listed.group() == error_reference.rendered(), "run python -m tests.support.error_reference"
-
-
-def test_the_programs_are_those_that_the_tests_run() -> None:
-    listed = programs_page.BLOCK.search(programs_page.DOCUMENT.read_text(encoding="utf-8"))
-
-    assert listed is not None
-    assert listed.group() == programs_page.rendered(), "run python -m tests.support.programs_page"
 
 
 def test_every_call_of_a_program_that_does_not_work_says_what_to_do_or_why() -> None:

@@ -43,12 +43,7 @@ def test_every_workflow_keeps_the_rules(name: str) -> None:
         ("test.yml", "      contents: read #", "      contents: write #", "lint: it may write ['contents'], and should []"),
         ("test.yml", "      contents: read #", "      packages: read #", "lint: it reads more than the sources"),
         ("test.yml", "    permissions:\n      contents: read #", "    permissions: write-all #", "lint: say each permission"),
-        (
-            "release.yml",
-            "      contents: write #",
-            "      id-token: write #",
-            "announce: it may write ['id-token']",
-        ),
+        ("release.yml", "      contents: write #", "      id-token: write #", "announce: it may write ['id-token']"),
         ("test.yml", "          persist-credentials: false\n", "          fetch-depth: 1\n", "lint: actions/checkout leaves its token"),
         ("test.yml", "run: make lint\n", "run: pip install ruff\n", "lint: 'pip install ruff' is no call"),
         ("release.yml", 'TAG="$GITHUB_REF_NAME"', 'TAG="${{ github.ref_name }}"', "is no call of a target"),

@@ -106,8 +106,7 @@ def test_a_catalog_that_would_not_encrypt_is_refused(home: Path, sql: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("uri", "implementation"),
-    [("sqlite:///{}/catalog.db", "EncryptedSqlCatalog"), ("thrift://localhost:1", "EncryptedHiveCatalog")],
+    ("uri", "implementation"), [("sqlite:///{}/catalog.db", "EncryptedSqlCatalog"), ("thrift://localhost:1", "EncryptedHiveCatalog")]
 )
 def test_the_uri_says_which_encrypting_catalog_it_is(home: Path, sql: dict[str, str], uri: str, implementation: str) -> None:
     configure(home, {"prod": {**fails_closed(sql), "uri": uri.format(home)}})

@@ -84,9 +84,7 @@ def test_polars_sinks_are_refused_before_a_byte_is_written(table: Table, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "properties",
-    [{"write.data.path": "{}/elsewhere"}, {"write.object-storage.enabled": "true"}],
-    ids=["data path", "object storage"],
+    "properties", [{"write.data.path": "{}/elsewhere"}, {"write.object-storage.enabled": "true"}], ids=["data path", "object storage"]
 )
 def test_no_layout_of_a_table_gives_a_sink_a_place(catalog: EncryptedSqlCatalog, tmp_path: Path, properties: dict[str, str]) -> None:
     placed = {name: value.format(f"file://{tmp_path}") for name, value in properties.items()}

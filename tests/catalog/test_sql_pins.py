@@ -30,12 +30,9 @@ from tests.support.tables import ENCRYPTED, MASTER_KEY, ROWS, encrypted_sql_cata
 NewCatalog = Callable[..., EncryptedSqlCatalog]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def uri(request: pytest.FixtureRequest, unwatched_warehouse: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{unwatched_warehouse}/catalog.db"
-    uri: str = request.getfixturevalue("postgres").new_database()
-    return uri
+@pytest.fixture
+def warehouse(unwatched_warehouse: Path) -> Path:
+    return unwatched_warehouse
 
 
 @pytest.fixture

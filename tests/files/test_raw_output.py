@@ -40,12 +40,7 @@ def put(io: EncryptingFileIO, location: str, content: RawContent, *pieces: bytes
 @pytest.mark.parametrize("stored", [ENCRYPTED_PARQUET, b"PARE1234PARE", ags1_file(b"rows"), ags1_file(b"")])
 @pytest.mark.parametrize("piece", [1, 3, 5, 1000])
 def test_what_encrypts_itself_is_stored_as_it_is(io: EncryptingFileIO, tmp_path: Path, stored: bytes, piece: int) -> None:
-    put(
-        io,
-        (tmp_path / "x.parquet").as_uri(),
-        RawContent.SELF_ENCRYPTED,
-        *(stored[at : at + piece] for at in range(0, len(stored), piece)),
-    )
+    put(io, (tmp_path / "x.parquet").as_uri(), RawContent.SELF_ENCRYPTED, *(stored[at : at + piece] for at in range(0, len(stored), piece)))
 
     assert (tmp_path / "x.parquet").read_bytes() == stored
 

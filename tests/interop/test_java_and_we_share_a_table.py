@@ -312,11 +312,7 @@ def test_java_reads_an_empty_table_and_an_empty_append(java: JavaOracle, catalog
 
 
 def test_java_reads_merged_manifests(java: JavaOracle, catalog: EncryptedSqlCatalog) -> None:
-    properties = {
-        "encryption.key-id": MASTER_KEY,
-        "commit.manifest-merge.enabled": "true",
-        "commit.manifest.min-count-to-merge": "3",
-    }
+    properties = {"encryption.key-id": MASTER_KEY, "commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "3"}
     table = catalog.create_table("db.orders", TABLE_SCHEMA, properties=properties)
     for first in range(0, 50, 10):
         table.append(orders(first, 10))

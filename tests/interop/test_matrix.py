@@ -118,10 +118,7 @@ CHANGES = [
     Change(
         "expire",
         _expire,
-        (
-            APPEND_IN_JAVA,
-            "CALL h.system.expire_snapshots(table => '{name}', older_than => TIMESTAMP '2100-01-01', retain_last => 1)",
-        ),
+        (APPEND_IN_JAVA, "CALL h.system.expire_snapshots(table => '{name}', older_than => TIMESTAMP '2100-01-01', retain_last => 1)"),
     ),
     *(
         Change(f"key length {length}", lambda table: table.append(rows(100, 5)), (APPEND_IN_JAVA,), {"encryption.data-key-length": length})
@@ -141,10 +138,7 @@ class Sides:
         self._name = f"db.matrix_{change.name.replace(' ', '_').replace('-', '_')}"
         java.sql("SET spark.sql.sources.partitionOverwriteMode=dynamic")
         self.table = catalog.create_table(
-            self._name,
-            TEAM_SCHEMA,
-            partition_spec=change.partitions,
-            properties={"encryption.key-id": MASTER_KEY, **change.properties},
+            self._name, TEAM_SCHEMA, partition_spec=change.partitions, properties={"encryption.key-id": MASTER_KEY, **change.properties}
         )
         self.table.append(rows(0, 12))
 

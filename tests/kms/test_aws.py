@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import boto3
 import pytest
@@ -33,9 +32,9 @@ from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.kms.aws import AwsKeyManagementClient
-from tests.kms.services.http_service import Answer, HttpService
-from tests.kms.services.http_service import Request as ServedRequest
+from tests.kms.services.http_service import Answer, HttpService, Request
 from tests.support.aws import AwsServer
+from tests.support.policies import check_permissions_after
 from tests.support.twin_schemas import OF_TEXT
 
 pytestmark = pytest.mark.slow
@@ -92,20 +91,14 @@ def _user_who_may(aws: AwsServer, action: str) -> Iterator[dict[str, str]]:
     policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": action, "Resource": "*"}]}
     iam.put_user_policy(UserName="limited", PolicyName="one", PolicyDocument=json.dumps(policy))
     made = iam.create_access_key(UserName="limited")["AccessKey"]
-    _check_permissions_after(aws, b"0")
+    check_permissions_after(aws, b"0")
     try:
         yield {"client.access-key-id": made["AccessKeyId"], "client.secret-access-key": made["SecretAccessKey"]}
     finally:
-        _check_permissions_after(aws, b"inf")
+        check_permissions_after(aws, b"inf")
         iam.delete_access_key(UserName="limited", AccessKeyId=made["AccessKeyId"])
         iam.delete_user_policy(UserName="limited", PolicyName="one")
         iam.delete_user(UserName="limited")
-
-
-def _check_permissions_after(aws: AwsServer, requests: bytes) -> None:
-    headers = {"Content-Type": "text/plain"}
-    with urlopen(Request(f"{aws.endpoint}/moto-api/reset-auth", data=requests, headers=headers, method="POST"), timeout=10) as answer:
-        assert answer.status == 200
 
 
 def test_a_caller_without_the_permission_is_told_which_one(
@@ -182,7 +175,7 @@ def test_an_endpoint_that_is_not_there_is_unavailable(aws: AwsServer) -> None:
 
 
 class _Failing(HttpService):
-    def answer(self, request: ServedRequest) -> Answer:
+    def answer(self, request: Request) -> Answer:
         return Answer(500, {"__type": "KMSInternalException"})
 
 

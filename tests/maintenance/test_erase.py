@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -238,22 +238,17 @@ def test_no_value_of_a_row_is_in_the_result(catalog: Catalog) -> None:
 
 
 class TestPrincipals:
-    def test_a_file_that_does_not_authenticate_is_listed_and_nothing_is_called_complete(self, catalog: Catalog) -> None:
+    @pytest.mark.parametrize("damage", [lambda path: flip(path, 30), Path.unlink], ids=["it does not authenticate", "it is gone"])
+    def test_a_live_file_that_cannot_be_searched_is_listed_and_nothing_is_called_complete(
+        self, catalog: Catalog, damage: Callable[[Path], None]
+    ) -> None:
         table = people(catalog)
         [other] = [task.file.file_path for task in table.scan("customer_id >= 200").plan_files()]
-        flip(path_of(other), 30)
+        damage(path_of(other))
         erased = erase(table, FILTER)
         assert not erased.is_complete
         assert list(erased.not_searched) == [other]
         assert not erased.remaining
-
-    def test_a_live_file_that_is_gone_is_listed(self, catalog: Catalog) -> None:
-        table = people(catalog)
-        [other] = [task.file.file_path for task in table.scan("customer_id >= 200").plan_files()]
-        path_of(other).unlink()
-        erased = erase(table, FILTER)
-        assert not erased.is_complete
-        assert list(erased.not_searched) == [other]
 
     def test_a_manifest_that_was_changed_stops_it_before_anything_changes(self, catalog: Catalog) -> None:
         table = people(catalog)

@@ -172,9 +172,7 @@ def test_a_change_of_the_master_key_moves_twins_to_the_new_one(both: Clients, pe
 
 
 @pytest.mark.parametrize(
-    "declared",
-    ["", f"{BOTH_COLUMNS}; {OTHER_COLUMN_KEY}: salary"],
-    ids=["a twin to bring back", "a column to protect"],
+    "declared", ["", f"{BOTH_COLUMNS}; {OTHER_COLUMN_KEY}: salary"], ids=["a twin to bring back", "a column to protect"]
 )
 def test_without_the_right_files_that_have_to_change_are_refused_before_anything_is_written(
     both: Clients, people: EncryptedTable, declared: str

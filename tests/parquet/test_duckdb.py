@@ -45,12 +45,7 @@ def test_what_duckdb_cannot_read_is_read_through_a_dataset(tmp_path: Path) -> No
         encrypt(plain_file(FLAT) if name == "prefix" else plaintext, tmp_path / name, file_keys)
     properties = pe.create_encryption_properties(KEY.encode())
     pq.write_table(
-        FLAT,
-        tmp_path / "pyarrow",
-        encryption_properties=properties,
-        data_page_size=1,
-        write_batch_size=20,
-        use_dictionary=False,
+        FLAT, tmp_path / "pyarrow", encryption_properties=properties, data_page_size=1, write_batch_size=20, use_dictionary=False
     )
     for name in ("prefix", "pages", "pyarrow"):
         with pytest.raises(duckdb.Error, match="AES tag differs"):

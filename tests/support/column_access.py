@@ -21,6 +21,7 @@ from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.protected_tables import TABLE_KEY, clients, write_only
+from tests.support.protection_changes import rename
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "column-keys.md"
 BLOCK: Final = re.compile(r"(?<=<!-- access: begin -->\n).*?(?=<!-- access: end -->)", re.DOTALL)
@@ -67,11 +68,6 @@ def _add_column(table: EncryptedTable) -> None:
         change.add_column("more", StringType())
 
 
-def _rename_column(table: EncryptedTable) -> None:
-    with table.update_schema() as change:
-        change.rename_column("ssn", "social")
-
-
 def _drop_column(table: EncryptedTable) -> None:
     with table.update_schema() as change:
         change.delete_column("ssn")
@@ -109,7 +105,7 @@ OPERATIONS: Final[Mapping[str, Callable[[EncryptedTable], str]]] = {
     "reencrypt": _done(maintenance.reencrypt),
     OF_LATE_FILES: _done(lambda table: maintenance.reencrypt(table, out_of_line=True)),
     "add a column": _done(_add_column),
-    "rename the column": _done(_rename_column),
+    "rename the column": _done(rename),
     "rotate the table's KEK": _done(maintenance.rotate_kek),
     "rotate the columns' KEKs": _done(maintenance.rotate_column_keks),
     "audit, verify": _done(lambda table: (maintenance.audit(table), maintenance.verify(table))),

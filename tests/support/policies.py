@@ -62,11 +62,11 @@ _NAMES: Final = ("access-key-id", "secret-access-key")
 def _checked(aws: AwsServer) -> Iterator[None]:
     # moto asks its responses which resource a request is about; KMS's does not say, so every policy that names a key would refuse.
     KmsResponse._determine_resource = _key_of_request  # type: ignore[attr-defined]
-    _check_permissions_after(aws, b"0")
+    check_permissions_after(aws, b"0")
     try:
         yield
     finally:
-        _check_permissions_after(aws, b"inf")
+        check_permissions_after(aws, b"inf")
         del KmsResponse._determine_resource  # type: ignore[attr-defined]
 
 
@@ -78,7 +78,8 @@ def _key_of_request(response: Any) -> str:
     return f"arn:aws:kms:{response.region}:{ACCOUNT}:key/{key_id.rpartition('/')[2]}"
 
 
-def _check_permissions_after(aws: AwsServer, requests: bytes) -> None:
+def check_permissions_after(aws: AwsServer, requests: bytes) -> None:
+    """Let moto answer so many more requests before it checks permissions; b"inf" for all."""
     headers = {"Content-Type": "text/plain"}
     with urlopen(Request(f"{aws.endpoint}/moto-api/reset-auth", data=requests, headers=headers, method="POST"), timeout=10) as answer:
         assert answer.status == 200

@@ -65,8 +65,7 @@ def new_namespace(server: RestServer) -> str:
 def encrypted_rest_catalog(uri: str, aws: AwsServer, properties: Mapping[str, str] | None = None) -> EncryptedRestCatalog:
     """A client of the server at `uri`, with its keys in moto's KMS."""
     catalog = load_catalog(
-        "prod",
-        **{"py-catalog-impl": "tablecrypt_catalog.EncryptedRestCatalog", "uri": uri, **aws.kms_properties, **(properties or {})},
+        "prod", **{"py-catalog-impl": "tablecrypt_catalog.EncryptedRestCatalog", "uri": uri, **aws.kms_properties, **(properties or {})}
     )
     assert isinstance(catalog, EncryptedRestCatalog)
     return catalog

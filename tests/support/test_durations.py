@@ -168,11 +168,7 @@ def test_the_committed_table_has_the_seconds_of_each_module_by_kind(tmp_path: Pa
     (tmp_path / "tests").mkdir()
     for name in ("test_a.py", "test_b.py", "test_quick.py"):
         (tmp_path / "tests" / name).touch()
-    keep(
-        tmp_path,
-        measured({"tests/test_a.py::test_1": 0.4, "tests/test_a.py::test_2": 0.7, "tests/test_quick.py::test_1": 0.1}),
-        TODAY,
-    )
+    keep(tmp_path, measured({"tests/test_a.py::test_1": 0.4, "tests/test_a.py::test_2": 0.7, "tests/test_quick.py::test_1": 0.1}), TODAY)
     keep(tmp_path, measured({"tests/test_a.py::test_3": 11.0}, "slow"), TODAY)
     keep(tmp_path, measured({"tests/test_b.py::test_1": 90.0}, "java", "slow"), TODAY)
     keep(tmp_path, measured({"tests/test_b.py::test_2": 900.0}, "campaign", "java"), TODAY)

@@ -108,20 +108,13 @@ def test_equal_rows_are_deleted_from_data_that_is_older(files: TableFiles, numbe
     assert tasks[one.file_path].delete_files == ({delete} if applies else set())
 
 
-def test_position_deletes_apply_within_their_partition(partitioned: TableFiles) -> None:
-    a, b = partitioned.data(rows(range(10), "a")), partitioned.data(rows(range(10), "b"))
-    delete = with_team(partitioned.position_deletes([(a.file_path, 1)]), "a")
-    tasks = plan(partitioned, partitioned.manifests((1, a), (1, b), (2, delete)))
-    assert tasks[a.file_path].delete_files == {delete}
-    assert tasks[b.file_path].delete_files == set()
-
-
-def test_the_null_partition_and_the_partition_named_null_are_two(partitioned: TableFiles) -> None:
-    null, text = partitioned.data(rows(range(10), None)), partitioned.data(rows(range(10), "None"))
-    delete = with_team(partitioned.position_deletes([(null.file_path, 1)]), None)
-    tasks = plan(partitioned, partitioned.manifests((1, null), (1, text), (2, delete)))
-    assert tasks[null.file_path].delete_files == {delete}
-    assert tasks[text.file_path].delete_files == set()
+@pytest.mark.parametrize(("team", "another"), [("a", "b"), (None, "None")], ids=["two names", "null and the name None"])
+def test_position_deletes_apply_within_their_partition(partitioned: TableFiles, team: str | None, another: str) -> None:
+    one, other = partitioned.data(rows(range(10), team)), partitioned.data(rows(range(10), another))
+    delete = with_team(partitioned.position_deletes([(one.file_path, 1)]), team)
+    tasks = plan(partitioned, partitioned.manifests((1, one), (1, other), (2, delete)))
+    assert tasks[one.file_path].delete_files == {delete}
+    assert tasks[other.file_path].delete_files == set()
 
 
 def test_position_deletes_that_name_one_file_apply_to_it_alone(files: TableFiles) -> None:

@@ -84,9 +84,7 @@ _FILES: Final = Section(
     "Metadata management",
     (
         _call("rewrite_data_files('db.sample')", _ROWS.format(3)),
-        _call(
-            "rewrite_data_files(table => 'db.sample', strategy => 'sort', sort_order => 'id DESC NULLS LAST,name ASC NULLS FIRST')",
-        ),
+        _call("rewrite_data_files(table => 'db.sample', strategy => 'sort', sort_order => 'id DESC NULLS LAST,name ASC NULLS FIRST')"),
         _call("rewrite_data_files(table => 'db.sample', strategy => 'sort', sort_order => 'zorder(c1,c2)')"),
         _call("rewrite_data_files(table => 'db.sample', options => map('min-input-files', '2', 'remove-dangling-deletes', 'true'))"),
         _call("rewrite_data_files(table => 'db.sample', where => 'id = 3 and name = \"foo\"')", _ROWS.format(3)),

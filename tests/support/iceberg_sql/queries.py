@@ -37,8 +37,7 @@ QUERIES: Final = (
         (
             Statement(f"SELECT * FROM {_T}", check=count(3, _T), table=_T),
             Statement(
-                "SELECT prod.system.iceberg_version()",
-                check="SELECT prod.system.iceberg_version() LIKE 'tablecrypt % (PyIceberg %)'",
+                "SELECT prod.system.iceberg_version()", check="SELECT prod.system.iceberg_version() LIKE 'tablecrypt % (PyIceberg %)'"
             ),
             Statement(f"SELECT prod.system.bucket(16, id), prod.system.days(ts) FROM {_T}"),
         ),
