@@ -13,8 +13,9 @@ A predicate is answered if each part of it is, in each partition spec that the t
     < <= > >=                           years to hours, truncated whole numbers, where the value is the first or the last of its partition
     a prefix                            truncated text, where the prefix is no longer than what is left of the text
 
-Never answered: floating-point values, with their NaN and two zeros; columns that are protected or changed their type; tables whose rows the
-catalog's server restricts, and what changed between snapshots. Some writers rounded times before 1970 up: their boundaries answer nothing.
+Never answered: values of floating-point columns, with NaN and two zeros, binaries and uuids; columns that are protected or changed their
+type; tables whose rows the catalog's server restricts, and what changed between snapshots. Some writers rounded times before 1970 up: their
+boundaries answer nothing.
 """
 
 from __future__ import annotations
