@@ -24,7 +24,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, procedures, staging, view_definitions, views
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
-from tablecrypt.spark.sql.scans import aggregates, conditions, plan, portable
+from tablecrypt.spark.sql.scans import aggregates, conditions, plan, portable, whole_partitions
 from tablecrypt.spark.sql.streams import requests as streams
 from tablecrypt.spark.sql.writes import commits, given_columns, layout, row_level
 from tablecrypt.spark.sql.writes import portable as portable_writes
@@ -43,6 +43,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **plan.OPERATIONS,
     **aggregates.OPERATIONS,
     **conditions.OPERATIONS,
+    **whole_partitions.OPERATIONS,
     **portable.OPERATIONS,
     **streams.OPERATIONS,
     **commits.OPERATIONS,

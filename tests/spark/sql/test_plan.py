@@ -43,10 +43,15 @@ class Asked:
         return OPERATIONS[operation](self.planner, Request({"operation": operation, **fields}))
 
     def plan(
-        self, predicates: Sequence[Any] = (), columns: Any = ONLY_ID, limit: int | None = None, grouped: bool = False
+        self,
+        predicates: Sequence[Any] = (),
+        columns: Any = ONLY_ID,
+        limit: int | None = None,
+        grouped: bool = False,
+        answered: Sequence[Any] = (),
     ) -> Mapping[str, Any]:
-        asked = {"columns": json.dumps(columns), "filter": list(predicates), "limit": limit, "grouped": grouped, "row_level": False}
-        return self("plan", table=self.table, **asked).fields
+        asked = {"columns": json.dumps(columns), "filter": list(predicates), "answered": list(answered), "limit": limit, "grouped": grouped}
+        return self("plan", table=self.table, row_level=False, **asked).fields
 
 
 def call(operator: str, column: str, *values: Any) -> dict[str, Any]:
@@ -118,7 +123,7 @@ def test_keys_are_in_no_plan_and_in_the_files_that_were_opened(asked: Asked) -> 
 @pytest.mark.parametrize("columns", ["", "{", "[]", "{}", '{"fields": [{}]}', "null", "3"], ids=str)
 def test_columns_in_another_form_are_refused(asked: Asked, columns: str) -> None:
     with pytest.raises(FormatError):
-        asked("plan", table=asked.table, columns=columns, filter=[], grouped=False, row_level=False)
+        asked("plan", table=asked.table, columns=columns, filter=[], answered=[], grouped=False, row_level=False)
 
 
 def test_a_task_that_is_cut_off_is_refused(asked: Asked) -> None:

@@ -396,6 +396,43 @@ def test_counts_and_extremes_come_from_manifests_where_these_say_them(spark: Spa
     assert spark.sql(query).collect()[0][:4] == (119, 80, 1, 119)
 
 
+def test_conditions_that_partitions_answer_are_not_evaluated_on_rows(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    table, plain = f"prod.{new_name}", f"plain_{new_name.removeprefix('db.')}"
+    rows = "(1, 'd1', timestamp '2021-06-30T01:00:00Z'), (2, 'd1', timestamp '2021-06-30T02:00:00Z'), (3, 'd2', NULL), (4, NULL, NULL)"
+    spark.sql(
+        f"CREATE TABLE {table} (id INT, dep STRING, t TIMESTAMP) PARTITIONED BY (dep, hours(t)) "
+        "TBLPROPERTIES ('encryption.key-id'='alias/orders')"
+    )
+    spark.sql(f"INSERT INTO {table} VALUES {rows}")
+    spark.sql(f"SELECT * FROM VALUES {rows} AS given(id, dep, t)").createOrReplaceTempView(plain)
+    whole = [
+        "dep IS NULL",
+        "dep = 'd1'",
+        "dep <> 'd2'",
+        "dep NOT IN ('d2', NULL)",
+        "dep IN (NULL, 'd1')",
+        "dep <=> 'd1'",
+        "NOT dep <=> 'd1'",
+        "dep LIKE 'd%' AND t IS NULL",
+        "dep = 'd2' OR t < timestamp '2021-06-30T02:00:00Z'",
+    ]
+    parts = ["t < timestamp '2021-06-30T01:00:00.001Z'", "dep = 'd1' AND id = 1", "dep = 'd2' OR id = 1", "upper(dep) = 'D1'"]
+
+    for condition in (*whole, *parts):
+        found, counted = (spark.sql(f"SELECT {each} FROM {table} WHERE {condition}") for each in ("*", "count(*)"))
+        assert ("Filter" in plan_of(found)) == (condition in parts), plan_of(found)
+        assert ("BatchScan" in plan_of(counted)) == (condition in parts), condition
+        expected = spark.sql(f"SELECT * FROM {plain} WHERE {condition} ORDER BY id").collect()
+        assert found.orderBy("id").collect() == expected, condition
+        assert counted.collect()[0][0] == len(expected), condition
+    assert spark.sql(f"SELECT id FROM {table} WHERE dep = 'd1' LIMIT 1").count() == 1
+    spark.sql(f"DELETE FROM {table} WHERE id = 1")
+    assert [tuple(row) for row in spark.sql(f"SELECT count(*) FROM {table} WHERE dep = 'd1'").collect()] == [(1,)]
+    prod.catalog.load_table(new_name).update_spec().remove_field("dep").commit()
+    found = spark.sql(f"SELECT id FROM {table} WHERE dep = 'd1'")
+    assert ("Filter" in plan_of(found), [row.id for row in found.collect()]) == (True, [2])
+
+
 def test_a_join_on_partitions_needs_no_shuffle(spark: SparkSession, prod: Lake, new_name: str) -> None:
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()))
     spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "id_bucket"), PartitionField(2, 1001, IdentityTransform(), "region"))

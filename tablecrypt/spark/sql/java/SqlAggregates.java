@@ -12,11 +12,12 @@ import org.apache.spark.sql.connector.expressions.aggregate.Count;
 import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.expressions.aggregate.Max;
 import org.apache.spark.sql.connector.expressions.aggregate.Min;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** One row: counts and extremes of a whole table, which its manifests hold. */
+/** One row: counts and extremes of a whole table or of whole partitions, which its manifests hold. */
 class SqlAggregates implements LocalScan {
   private final String name;
   private final StructType schema;
@@ -28,13 +29,18 @@ class SqlAggregates implements LocalScan {
     this.row = row;
   }
 
-  /** The scan of these aggregates; null where rows have to be read for them. */
-  static SqlAggregates of(SqlTable table, Aggregation aggregation) {
+  /**
+   * The scan of these aggregates; null where rows have to be read for them.
+   *
+   * @param filters all of which partition values answer
+   */
+  static SqlAggregates of(SqlTable table, Aggregation aggregation, Predicate[] filters) {
     AggregateFunc[] functions = aggregation.aggregateExpressions();
     if (aggregation.groupByExpressions().length > 0) {
       return null;
     }
     ObjectNode request = table.request("aggregate");
+    request.set("filter", SqlFilter.json(filters));
     ArrayNode asked = request.putArray("functions");
     StructType schema = new StructType();
     for (int index = 0; index < functions.length; index++) {

@@ -50,6 +50,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
   private final CaseInsensitiveStringMap options;
   private final StructType columns;
   private final Predicate[] filters;
+  private final Predicate[] answered;
   private final Integer limit;
   private final String read = UUID.randomUUID().toString();
   private ObjectNode appends;
@@ -61,15 +62,18 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
 
   /**
    * @param change what the rows are read for; null for a query
+   * @param answered those of the filters that Spark leaves to the plan
    * @param limit so many rows are enough; null for all
    */
   SqlScan(
-      SqlTable table, SqlRowChange change, CaseInsensitiveStringMap options, StructType columns, Predicate[] filters, Integer limit) {
+      SqlTable table, SqlRowChange change, CaseInsensitiveStringMap options, StructType columns, Predicate[] filters, Predicate[] answered,
+      Integer limit) {
     this.table = table;
     this.change = change;
     this.options = options;
     this.columns = columns;
     this.filters = filters;
+    this.answered = answered;
     this.limit = limit;
   }
 
@@ -78,7 +82,8 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
   }
 
   public String description() {
-    return table.name() + " " + Arrays.toString(filters);
+    String shown = Arrays.toString(filters);
+    return table.name() + " [filters=" + shown.substring(1, shown.length() - 1) + ", limit=" + limit + "]";
   }
 
   public Batch toBatch() {
@@ -91,7 +96,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
 
   /** A scan of the same columns in what was appended in a range of snapshots, which the request plan_appends names. */
   SqlScan ofRange(ObjectNode request) {
-    SqlScan scan = new SqlScan(table, null, options, columns, filters, null);
+    SqlScan scan = new SqlScan(table, null, options, columns, filters, answered, null);
     scan.appends = request;
     return scan;
   }
@@ -141,6 +146,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
       ObjectNode request = appends != null ? appends : table.request("plan");
       request.put("columns", columns.json()).put("limit", limit);
       request.set("filter", SqlFilter.json(filters));
+      request.set("answered", SqlFilter.json(answered));
       request.put("row_level", change != null);
       request.put("grouped", change == null && appends == null && wantsGroups());
       plan = table.planner.ask(request).json;

@@ -1,5 +1,8 @@
 package tablecrypt.jvm;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
@@ -11,8 +14,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Takes columns, filters, a limit, and aggregates of the whole table. Filters prune files and row groups; Spark evaluates all of them again on
- * the rows.
+ * Takes columns, filters, a limit, and aggregates of the whole table or of whole partitions. Filters prune files and row groups; Spark
+ * evaluates those of them again on the rows that partition values do not answer.
  */
 class SqlScanBuilder implements SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit, SupportsPushDownAggregates {
   private final SqlTable table;
@@ -20,6 +23,7 @@ class SqlScanBuilder implements SupportsPushDownRequiredColumns, SupportsPushDow
   private final CaseInsensitiveStringMap options;
   private StructType columns;
   private Predicate[] filters = new Predicate[0];
+  private Predicate[] answered = new Predicate[0];
   private Integer limit;
   private SqlAggregates aggregates;
 
@@ -37,7 +41,19 @@ class SqlScanBuilder implements SupportsPushDownRequiredColumns, SupportsPushDow
 
   public Predicate[] pushPredicates(Predicate[] predicates) {
     filters = predicates;
-    return predicates;
+    if (change != null || predicates.length == 0 || table.partitioning().length == 0) {
+      return predicates;
+    }
+    ObjectNode request = table.request("answered");
+    request.set("filter", SqlFilter.json(predicates));
+    JsonNode answers = table.planner.ask(request).json.required("answered");
+    ArrayList known = new ArrayList();
+    ArrayList rest = new ArrayList();
+    for (int index = 0; index < predicates.length; index++) {
+      (answers.required(index).asBoolean() ? known : rest).add(predicates[index]);
+    }
+    answered = (Predicate[]) known.toArray(new Predicate[0]);
+    return (Predicate[]) rest.toArray(new Predicate[0]);
   }
 
   public Predicate[] pushedPredicates() {
@@ -54,9 +70,9 @@ class SqlScanBuilder implements SupportsPushDownRequiredColumns, SupportsPushDow
     return true;
   }
 
-  /** Spark asks for aggregates only where no filter is left for it to evaluate, which is so where there is none. */
+  /** Spark asks for aggregates only where no filter is left for it to evaluate. */
   public boolean supportCompletePushDown(Aggregation aggregation) {
-    aggregates = change == null && filters.length == 0 ? SqlAggregates.of(table, aggregation) : null;
+    aggregates = change == null && filters.length == answered.length ? SqlAggregates.of(table, aggregation, answered) : null;
     return aggregates != null;
   }
 
@@ -68,7 +84,7 @@ class SqlScanBuilder implements SupportsPushDownRequiredColumns, SupportsPushDow
     if (aggregates != null) {
       return aggregates;
     }
-    SqlScan scan = new SqlScan(table, change, options, columns, filters, limit);
+    SqlScan scan = new SqlScan(table, change, options, columns, filters, answered, limit);
     if (change != null) {
       change.addScan(scan);
     }

@@ -1,6 +1,7 @@
-"""count, min and max of a whole table, from what its manifests say of the files: no data file is opened.
+"""count, min and max of a whole table or of whole partitions, from what its manifests say of the files: no data file is opened.
 
-    aggregate  {table, functions: [{function: "count" | "min" | "max", column: ["id"]}]}     count without a column counts rows
+    aggregate  {table, functions: [{function: "count" | "min" | "max", column: ["id"]}]     count without a column counts rows
+                filter: [predicate] (filters.py), all of which partitions answer (whole_partitions.py)}
     response   {values: [value]} as partition_values.py draws them, or {} where the manifests do not say
 
 They do not say where rows of a file are deleted, where the catalog's server restricts what may be read, and where a file has no statistics
@@ -14,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pyiceberg.conversions import from_bytes
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -33,8 +33,10 @@ from pyiceberg.types import (
 from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
+from tablecrypt.spark.sql.scans.filters import Predicate, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.partition_values import json_value
 from tablecrypt.spark.sql.scans.plan import planned_tasks
+from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
 from tablecrypt.table.protection.names import check_names
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
@@ -47,20 +49,23 @@ class _UnknownError(Exception):
 
 
 def aggregate(planner: Planner, request: Request) -> Response:
-    """Return the values of aggregate functions over all rows of a table, if its manifests have them."""
+    """Return the values of aggregate functions over the rows of a table that match, if its manifests have them."""
     loaded = planner.tables[request.text("table")]
     try:
-        files = _whole_files(loaded)
+        files = _whole_files(loaded, request.items("filter"))
         values = [_value(each, files, loaded) for each in request.items("functions")]
     except _UnknownError:
         return Response({})
     return Response({"values": values})
 
 
-def _whole_files(loaded: LoadedTable) -> list[DataFile]:
+def _whole_files(loaded: LoadedTable, predicates: Sequence[Predicate]) -> list[DataFile]:
     if loaded.changes is not None or restrictions_of(loaded.located.table.io) is not None:
         raise _UnknownError
-    tasks = planned_tasks(loaded, AlwaysTrue())
+    metadata = loaded.located.table.metadata
+    check_names(metadata, looked_at(predicates, loaded.schema))
+    row_filter = pruning_filter(predicates, loaded.schema, metadata.schema())
+    tasks = of_whole_partitions(planned_tasks(loaded, row_filter), predicates, loaded)
     if any(task.delete_files for task in tasks):
         raise _UnknownError
     return [task.file for task in tasks]

@@ -71,7 +71,7 @@ _NULLS: Final[Mapping[str, Make]] = {"IS_NULL": ice.IsNull, "IS_NOT_NULL": ice.N
 Predicate = Mapping[str, Any]
 _FLOATING: Final = (FloatType, DoubleType)
 _NUMBERS: Final = (IntegerType, LongType, DateType, TimestampType, TimestamptzType)
-_SWAPPED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
+SWAPPED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 _COMPARISONS: Final[Mapping[str, Callable[[str, Any], BooleanExpression]]] = {
     "=": ice.EqualTo,
     "<>": ice.NotEqualTo,
@@ -90,7 +90,7 @@ def looked_at(predicates: Sequence[Predicate], schema: Schema) -> set[int]:
         found |= looked_at(predicate.get("args", ()), schema)
         if "column" in predicate:
             try:
-                found.add(_at(schema, predicate["column"]).field_id)
+                found.add(field_at(schema, predicate["column"]).field_id)
             except UntranslatedError:
                 continue
     return found
@@ -156,7 +156,7 @@ class _Translation:
 
     def _comparison(self, operator: str, left: Predicate, right: Predicate, negated: bool) -> BooleanExpression:
         if "column" not in left:
-            operator, left, right = _SWAPPED[operator], right, left
+            operator, left, right = SWAPPED[operator], right, left
         name, field_type = self._field(left)
         if isinstance(field_type, _FLOATING) and (negated or operator in (">", ">=", "<>")):
             raise UntranslatedError(f"{operator} on {name}, which may be NaN")
@@ -184,7 +184,7 @@ class _Translation:
         """Return a column's name and type in the table's current schema."""
         if "column" not in argument:
             raise UntranslatedError("a comparison without a column")
-        field = _at(self._read, argument["column"])
+        field = field_at(self._read, argument["column"])
         name = self._table.find_column_name(field.field_id)
         if name is None or self._table.find_field(name).field_id != field.field_id:
             raise UntranslatedError(f"column {field.name} is not in the table's current schema")
@@ -193,7 +193,7 @@ class _Translation:
         return name, field.field_type
 
 
-def _at(schema: Schema, path: Sequence[str]) -> NestedField:
+def field_at(schema: Schema, path: Sequence[str]) -> NestedField:
     """Return the field at a path through structs."""
     inside: IcebergType = schema.as_struct()
     field: NestedField | None = None

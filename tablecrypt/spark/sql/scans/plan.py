@@ -5,6 +5,7 @@
     open_files ──▶ keys and deletes of the files left                  when its tasks are made
 
 plan        {table, columns: Spark's JSON of the columns wanted, filter: [predicate] (filters.py), limit,
+             answered: those of them that Spark does not evaluate on rows (whole_partitions.py),
              grouped: whether files are to come partition by partition,
              row_level: whether the rows are read to be deleted, updated or merged}
 response    {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see jvm/schema.py),
@@ -28,8 +29,8 @@ evaluates by itself are looked for in its plan (conditions.py).
 A file that Spark's own Parquet reader would not give the same rows of is portable: `portable.py` reads it, in a Python process of the
 executor. Spark refuses nothing here, and no file is ever read as if a column that it lacks were null.
 
-A limit comes alone: Spark takes it back where rows are filtered afterwards. Files are planned until the rows of those without deletes
-suffice. Of a table whose rows are restricted no count says how many may be read.
+A limit comes only with predicates that partitions answer: Spark takes it back where rows are filtered afterwards. Files are planned until
+the rows of those without deletes suffice. Of a table whose rows are restricted no count says how many may be read.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ from tablecrypt.spark.sql.scans.filters import Predicate, looked_at, pruning_fil
 from tablecrypt.spark.sql.scans.grouping import Grouping
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.spark.sql.scans.portable import portable_tasks
+from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
 from tablecrypt.spark.tables import readable_columns
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
@@ -108,7 +110,7 @@ def plan(planner: Planner, request: Request) -> Response:
     """Plan a scan."""
     loaded = planner.tables[request.text("table")]
     row_filter = row_filter_of(loaded, request)
-    tasks = planned_tasks(loaded, row_filter)
+    tasks = of_whole_partitions(planned_tasks(loaded, row_filter), request.items("answered"), loaded)
     limit = request.optional_number("limit")
     if limit is not None and loaded.changes is None and restrictions_of(loaded.located.table.io) is None:
         tasks = _limited(tasks, limit)

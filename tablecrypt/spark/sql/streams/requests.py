@@ -27,6 +27,7 @@ from tablecrypt.setting_kinds import check_option_names, truth, whole_number
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.plan import planned, row_filter_of
+from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
 from tablecrypt.spark.sql.streams.history import (
     BEFORE_THE_FIRST,
     StreamRules,
@@ -93,6 +94,7 @@ def plan_appends(planner: Planner, request: Request) -> Response:
             from_snapshot_id_exclusive=snapshots[0].parent_snapshot_id, to_snapshot_id_inclusive=until
         )
         tasks = cast("list[EncryptedFileScanTask]", list(scan.tasks()))
+    tasks = of_whole_partitions(tasks, request.items("answered"), loaded)
     return planned(planner, loaded, request, row_filter_of(loaded, request), tasks)
 
 
