@@ -142,7 +142,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
       request.put("columns", columns.json()).put("limit", limit);
       request.set("filter", SqlFilter.json(filters));
       request.put("row_level", change != null);
-      request.put("grouped", change == null && appends == null && wantsGroups());
+      request.put("grouped", appends == null && wantsGroups());
       plan = table.planner.ask(request).json;
       left = new boolean[plan.required("lengths").size()];
       Arrays.fill(left, true);

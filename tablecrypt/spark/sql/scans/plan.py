@@ -160,7 +160,8 @@ def row_filter_of(loaded: LoadedTable, request: Request) -> BooleanExpression:
 def prune(planner: Planner, request: Request) -> Response:
     """Return the files that a filter which Spark found while the query ran leaves."""
     known = planner.plans[request.text("plan")]
-    return Response({"files": sorted(known.named(request.items("filter")))})
+    predicates = [_in_names_of(known.loaded.schema, predicate) for predicate in request.items("filter")]
+    return Response({"files": sorted(known.named(predicates))})
 
 
 def open_files(planner: Planner, request: Request) -> Response:
@@ -279,6 +280,19 @@ def _locations(predicate: Predicate) -> set[str] | None:
     if predicate.get("op") not in ("IN", "=") or not arguments or arguments[0].get("column") != [FILE_COLUMN]:
         return None
     return {str(each["value"]) for each in arguments[1:] if each.get("value") is not None}
+
+
+def _in_names_of(schema: Schema, predicate: Predicate) -> Predicate:
+    """Return a predicate with the schema's names of its columns: Spark finds filters under the names that the query has, in any case.
+
+    Where several columns have a name but for its case, the name has to be exact.
+    """
+    if predicate.get("column"):
+        name, *inside = predicate["column"]
+        names = {field.name for field in schema.fields}
+        alike = [each for each in names if each.casefold() == name.casefold()]
+        return {**predicate, "column": [alike[0] if len(alike) == 1 else name, *inside]}
+    return {**predicate, "args": [_in_names_of(schema, each) for each in predicate["args"]]} if "args" in predicate else predicate
 
 
 def _json(text: str) -> Mapping[str, Any]:
