@@ -45,7 +45,7 @@ from tablecrypt.table.filters import with_nanoseconds
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.partitions import partition_values
-from tablecrypt.table.planning import ScanPlanner, listed_manifests
+from tablecrypt.table.planning import PlanCounts, ScanPlanner, listed_manifests
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, checked_masked, refuse_masks_to_engine
 from tablecrypt.table.reader import TaskReader
@@ -178,10 +178,14 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         """Return where the rows lie in one data file that a delete by the filter takes. Only the filter's columns are read."""
         return _reader(self, Schema(ROW_ID), (), None).matching_positions(task)
 
-    def tasks(self) -> Iterable[FileScanTask]:
-        """Return a task for each data file that may hold matching rows. Planned here, never by the catalog."""
+    def tasks(self, counts: PlanCounts | None = None) -> Iterable[FileScanTask]:
+        """Return a task for each data file that may hold matching rows. Planned here, never by the catalog.
+
+        Args:
+            counts: takes what planning looks at.
+        """
         snapshot = self.snapshot()
-        return [] if snapshot is None else _planner(self).plan_files(listed_manifests(snapshot, self.io))
+        return [] if snapshot is None else _planner(self).plan_files(listed_manifests(snapshot, self.io), counts=counts)
 
     def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
         """Read all rows into an Arrow table.

@@ -1,4 +1,4 @@
-"""Joins on partitions: of rows that are read, and of rows that change. Neither side is shuffled, and the rows are those of a shuffled join."""
+"""Joins on partitions: of rows that are read, and of rows that change. No side is shuffled, and the rows are those of a shuffled join."""
 
 from __future__ import annotations
 
@@ -135,7 +135,9 @@ def test_tables_of_compatible_partitions_are_joined_without_a_shuffle(
     row = "id, timestamp_seconds((id - 20) * 3541) AS at"
     for side, partitioning in zip("lr", sides.split("|"), strict=True):
         name = made(shuffled, f"{new_name}{side}", columns, partitioning, "(NULL, NULL, 'none')")
-        shuffled.sql(f"INSERT INTO {name} SELECT {row}, '{side}' FROM range({40 if side == 'l' else 60}) WHERE id % 5 > 0 OR '{side}' = 'l'")
+        shuffled.sql(
+            f"INSERT INTO {name} SELECT {row}, '{side}' FROM range({40 if side == 'l' else 60}) WHERE id % 5 > 0 OR '{side}' = 'l'"
+        )
     key = "id" if "bucket" in sides else "at"
     query = f"SELECT l.id, l.at, l.side, r.side FROM prod.{new_name}l l JOIN prod.{new_name}r r ON l.{key} = r.{key}"
 
