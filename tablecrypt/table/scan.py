@@ -178,12 +178,12 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         """Return where the rows lie in one data file that a delete by the filter takes. Only the filter's columns are read."""
         return _reader(self, Schema(ROW_ID), (), None).matching_positions(task)
 
-    def tasks(self, counts: PlanCounts | None = None) -> Iterable[FileScanTask]:
-        """Return a task for each data file that may hold matching rows. Planned here, never by the catalog.
+    def tasks(self) -> Iterable[FileScanTask]:
+        """Return a task for each data file that may hold matching rows. Planned here, never by the catalog."""
+        return self.counted_tasks(PlanCounts())
 
-        Args:
-            counts: takes what planning looks at.
-        """
+    def counted_tasks(self, counts: PlanCounts) -> Iterable[FileScanTask]:
+        """Return the scan's tasks, and add to the counts what planning looked at."""
         snapshot = self.snapshot()
         return [] if snapshot is None else _planner(self).plan_files(listed_manifests(snapshot, self.io), counts=counts)
 

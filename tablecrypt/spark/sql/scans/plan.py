@@ -207,7 +207,7 @@ def planned_tasks(loaded: LoadedTable, row_filter: BooleanExpression, counts: Pl
     if loaded.snapshot_id is None:
         return []
     scan = loaded.located.table.scan(row_filter=row_filter, snapshot_id=loaded.snapshot_id)
-    return cast("list[EncryptedFileScanTask]", list(scan.tasks(counts)))
+    return cast("list[EncryptedFileScanTask]", list(scan.counted_tasks(counts or PlanCounts())))
 
 
 def _limited(tasks: list[EncryptedFileScanTask], limit: int) -> list[EncryptedFileScanTask]:
