@@ -148,6 +148,7 @@ def test_tables_of_compatible_partitions_are_joined_without_a_shuffle(
     found = rows_of(grouped, query)
     assert found == rows_of(shuffled, query)
     assert len(found) == 32
+    assert "hashpartitioning" not in plan_of(grouped.sql(f"SELECT {key}, count(DISTINCT side) FROM prod.{new_name}r GROUP BY {key}"))
     outer = query.replace("JOIN", "FULL OUTER JOIN")
     assert rows_of(grouped, outer) == rows_of(shuffled, outer)
 
