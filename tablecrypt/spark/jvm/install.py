@@ -17,7 +17,6 @@ import contextlib
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -75,62 +74,24 @@ def jvm_side(spark: SparkSession) -> JvmSide:
         return _sides[application]
 
 
-def start_planner(spark: SparkSession, python: str, path: Sequence[str]) -> None:
-    """Start the process that plans for catalogs, if it does not run. It starts while the JVM side, whose keys take a while, is made.
-
-    Args:
-        spark: the session.
-        python: the interpreter.
-        path: folders to look for modules in.
-
-    Raises:
-        ConfigurationError: this Spark cannot compile or take its classes, or the interpreter does not start.
-    """
-    with _lock, _as_configuration_errors(spark):
-        gateway: Any = spark.sparkContext._gateway
-        strings, types, arguments = (gateway.jvm.java.lang.String, gateway.jvm.java.lang.Class, gateway.jvm.java.lang.Object)
-        command = _java_array(gateway, strings, [python, *path])
-        method = _endpoint_class(spark).getMethod("startPlanner", _java_array(gateway, types, [command.getClass()]))
-        method.invoke(None, _java_array(gateway, arguments, [command]))
-
-
-def _java_array(gateway: Any, kind: Any, elements: Sequence[Any]) -> Any:
-    array = gateway.new_array(kind, len(elements))
-    for index, element in enumerate(elements):
-        array[index] = element
-    return array
-
-
 def _installed(spark: SparkSession) -> JvmSide:
-    with _as_configuration_errors(spark):
-        endpoint_class = _endpoint_class(spark)
-        for jar in _jars:
-            spark.sparkContext._jsc.addJar(str(jar))
-        endpoint = endpoint_class.getMethod("current", None).invoke(None, None)
-        return JvmSide(endpoint, str(endpoint.name()), bytes(endpoint.publicKey()))
-
-
-@contextlib.contextmanager
-def _as_configuration_errors(spark: SparkSession) -> Iterator[None]:
     from py4j.protocol import Py4JError
 
     try:
-        yield
+        loader = _extensible_loader(spark)
+        if _digest_in(loader) is None:
+            _install(spark, loader)
+        elif _digest_in(loader) != spark_digest(spark_sources().texts):
+            raise ConfigurationError(
+                "this Spark application has tablecrypt's Java classes of another version: start it with the jar that this version's "
+                "`tablecrypt spark-jar` writes, or without one"
+            )
+        for jar in _jars:
+            spark.sparkContext._jsc.addJar(str(jar))
+        endpoint = loader.loadClass(f"{PACKAGE}.DriverEndpoint").getMethod("current", None).invoke(None, None)
+        return JvmSide(endpoint, str(endpoint.name()), bytes(endpoint.publicKey()))
     except Py4JError as error:
         raise ConfigurationError(f"the JVM path does not run on Spark {spark.version}: {error}") from error
-
-
-def _endpoint_class(spark: SparkSession) -> Any:
-    """Return the class of the endpoint, from this version's classes, which the application gets if it has none."""
-    loader = _extensible_loader(spark)
-    if _digest_in(loader) is None:
-        _install(spark, loader)
-    elif _digest_in(loader) != spark_digest(spark_sources().texts):
-        raise ConfigurationError(
-            "this Spark application has tablecrypt's Java classes of another version: start it with the jar that this version's "
-            "`tablecrypt spark-jar` writes, or without one"
-        )
-    return loader.loadClass(f"{PACKAGE}.DriverEndpoint")
 
 
 _jars: list[Path] = []

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.install import jvm_side, start_planner
+from tablecrypt.spark.jvm.install import jvm_side
 from tablecrypt.spark.jvm.keys import encrypt_for_driver
 from tablecrypt.spark.jvm.sources import PACKAGE
 from tablecrypt.spark.session import check_session
@@ -50,12 +50,10 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
     setting = f"spark.sql.catalog.{name}"
     if spark.conf.get(setting, CATALOG_CLASS) != CATALOG_CLASS:
         raise ConfigurationError(f"the session has another catalog {name}: {setting}={spark.conf.get(setting)}")
-    path = [folder for folder in sys.path if folder]
-    start_planner(spark, sys.executable, path)
     side = jvm_side(spark)
     properties = dict(catalog_properties or {})
     handle = _handle(spark, name, properties)
-    settings = {"python": sys.executable, "path": path, "properties": properties}
+    settings = {"python": sys.executable, "path": [folder for folder in sys.path if folder], "properties": properties}
     side.endpoint.giveCatalog(handle, *encrypt_for_driver(json.dumps(settings).encode(), handle, side.public_key))
     spark.conf.set(f"{setting}.{_HANDLE}", handle)
     spark.conf.set(setting, CATALOG_CLASS)

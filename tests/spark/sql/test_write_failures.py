@@ -15,7 +15,6 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
-import tablecrypt.spark as tcs
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_write import SIMPLE, create, files, stored
 from tests.spark.test_failing_tasks import failing
@@ -151,20 +150,6 @@ def test_a_planner_that_is_killed_in_a_write_leaves_nothing_and_the_session_goes
     assert ids(table.refresh()) == [1]
     assert killed
     assert not set(killed) & set(planners(spark))
-
-
-@pytest.mark.first
-def test_a_planner_starts_when_a_program_names_a_catalog_and_not_with_its_first_statement(spark: SparkSession, prod: Lake) -> None:
-    for planner in (killed := planners(spark)):
-        os.kill(planner, signal.SIGKILL)
-    wait_until(lambda: not set(killed) & set(planners(spark)))
-
-    session = spark.newSession()
-    tcs.catalog(session, "prod", prod.properties)
-
-    [started] = planners(spark)
-    assert session.sql("SHOW NAMESPACES IN prod").count() == 1
-    assert planners(spark) == [started]
 
 
 def planners(spark: SparkSession) -> list[int]:

@@ -5,9 +5,6 @@ import java.lang.ref.WeakReference;
 import java.security.KeyPair;
 import java.security.KeyPairGenerator;
 import java.security.spec.MGF1ParameterSpec;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
@@ -174,18 +171,6 @@ public class DriverEndpoint implements RpcEndpoint {
    */
   public void giveCatalog(String handle, byte[] encryptedKey, byte[] encryptedSettings) throws Exception {
     CatalogSettings.give(handle, new ObjectMapper().readTree(decrypt(handle, encryptedKey, encryptedSettings)));
-  }
-
-  /**
-   * Start the process that plans for catalogs, which a statement would wait for: its imports take a second or more.
-   *
-   * An array, which SQL cannot give: Spark's function reflect lets users call static methods that take texts and numbers.
-   *
-   * @param command the interpreter, and then the folders to look for modules in
-   */
-  public static void startPlanner(String[] command) {
-    List path = Arrays.asList(command).subList(1, command.length);
-    Planner.of(command[0], new ArrayList(path));
   }
 
   /** Let a session understand Iceberg's own ALTER TABLE statements, and refuse conditions on masks. */
