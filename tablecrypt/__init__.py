@@ -14,11 +14,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt import errors
-from tablecrypt.keys.manager import EncryptionManager
-from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.factory import load_kms
 
 if TYPE_CHECKING:
+    from tablecrypt.keys.manager import EncryptionManager as EncryptionManager
+    from tablecrypt.kms.client import KeyManagementClient as KeyManagementClient
+    from tablecrypt.kms.factory import load_kms as load_kms
     from tablecrypt.table.table import EncryptedTable as EncryptedTable
     from tablecrypt.table.table import is_encrypted as is_encrypted
     from tablecrypt_catalog.configuration import load_catalog as load_catalog
@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 __version__ = version("tablecrypt")
 __all__ = ["EncryptedTable", "EncryptionManager", "KeyManagementClient", "errors", "is_encrypted", "load_catalog", "load_kms", "register"]
 
-# What lies in the upper layers is imported when it is asked for: the lower ones are used without it.
+# What a name stands for is imported when it is asked for: the lower layers are used without the upper ones.
 _ON_DEMAND: Final = {
     "EncryptedTable": "tablecrypt.table.table",
+    "EncryptionManager": "tablecrypt.keys.manager",
+    "KeyManagementClient": "tablecrypt.kms.client",
     "is_encrypted": "tablecrypt.table.table",
     "load_catalog": "tablecrypt_catalog.configuration",
+    "load_kms": "tablecrypt.kms.factory",
     "register": "tablecrypt_catalog.registration",
 }
 

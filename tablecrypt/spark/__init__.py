@@ -19,28 +19,25 @@ Raises MissingExtraError on import where PySpark is not installed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt.errors import MissingExtraError
 
-try:
-    import pyspark as _pyspark
-except ImportError as error:
-    raise MissingExtraError.named("tablecrypt.spark needs PySpark", "spark") from error
-
-from tablecrypt.spark.delete import delete_where
-from tablecrypt.spark.orc import check_orc_session, check_orc_table, orc_options, read_orc, write_orc
-from tablecrypt.spark.read import read_table
-from tablecrypt.spark.session import check_java
-from tablecrypt.spark.source.data_source import register
-from tablecrypt.spark.sql.session import catalog
-from tablecrypt.spark.stream import stream_writer
-from tablecrypt.spark.write import write_table
+if find_spec("pyspark") is None:
+    raise MissingExtraError.named("tablecrypt.spark needs PySpark", "spark")
 
 if TYPE_CHECKING:
+    from tablecrypt.spark.delete import delete_where
+    from tablecrypt.spark.orc import check_orc_session, check_orc_table, orc_options, read_orc, write_orc
+    from tablecrypt.spark.read import read_table
     from tablecrypt.spark.runner import SparkRunner, compact
-
-del _pyspark
+    from tablecrypt.spark.session import check_java
+    from tablecrypt.spark.source.data_source import register
+    from tablecrypt.spark.sql.session import catalog
+    from tablecrypt.spark.stream import stream_writer
+    from tablecrypt.spark.write import write_table
 
 __all__ = [
     "SparkRunner",
@@ -60,10 +57,26 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import what needs `tablecrypt.maintenance` at its first use: Python workers that read and write go without."""
-    if name in ("SparkRunner", "compact"):
-        from tablecrypt.spark import runner
+# A program imports what it uses, when it first does: of SQL alone that is little, and Python workers go without maintenance.
+_ON_DEMAND: Final = {
+    "SparkRunner": "runner",
+    "catalog": "sql.session",
+    "check_java": "session",
+    "check_orc_session": "orc",
+    "check_orc_table": "orc",
+    "compact": "runner",
+    "delete_where": "delete",
+    "orc_options": "orc",
+    "read_orc": "orc",
+    "read_table": "read",
+    "register": "source.data_source",
+    "stream_writer": "stream",
+    "write_orc": "orc",
+    "write_table": "write",
+}
 
-        return getattr(runner, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_ON_DEMAND[name]}"), name)

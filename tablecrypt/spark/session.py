@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from tablecrypt.engines.spreading import balanced
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.planning import EncryptedFileScanTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from tablecrypt.table.planning import EncryptedFileScanTask
 
 OLDEST_JAVA: Final = 17
 OLDEST_SPARK: Final = (4, 0)

@@ -45,7 +45,7 @@ from tablecrypt.table.filters import with_nanoseconds
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.partitions import partition_values
-from tablecrypt.table.planning import ScanPlanner, listed_manifests
+from tablecrypt.table.planning import PlanCounts, ScanPlanner, listed_manifests
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, checked_masked, refuse_masks_to_engine
 from tablecrypt.table.reader import TaskReader
@@ -180,8 +180,12 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
 
     def tasks(self) -> Iterable[FileScanTask]:
         """Return a task for each data file that may hold matching rows. Planned here, never by the catalog."""
+        return self.counted_tasks(PlanCounts())
+
+    def counted_tasks(self, counts: PlanCounts) -> Iterable[FileScanTask]:
+        """Return the scan's tasks, and add to the counts what planning looked at."""
         snapshot = self.snapshot()
-        return [] if snapshot is None else _planner(self).plan_files(listed_manifests(snapshot, self.io))
+        return [] if snapshot is None else _planner(self).plan_files(listed_manifests(snapshot, self.io), counts=counts)
 
     def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
         """Read all rows into an Arrow table.

@@ -36,7 +36,7 @@ import secrets
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -49,7 +49,9 @@ from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError
-from tablecrypt.table.deletion_vectors import DeletedPositions
+
+if TYPE_CHECKING:
+    from tablecrypt.table.deletion_vectors import DeletedPositions
 
 READ_KEY_LENGTH: Final = 32
 _COUNT: Final = struct.Struct(">i")

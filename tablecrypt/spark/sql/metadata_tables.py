@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table.metadata import TableMetadata
 
-from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.position_deletes import position_deletes
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -116,6 +115,9 @@ def _keys(table: EncryptedTable) -> pa.Table:
 
 
 def _audit(table: EncryptedTable) -> pa.Table:
+    # The planner starts without it: few of its statements need it.
+    from tablecrypt import maintenance
+
     rows = [
         {
             "severity": finding.severity.label,

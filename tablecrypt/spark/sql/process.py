@@ -21,7 +21,7 @@ from threading import Lock
 from typing import BinaryIO, Final, TypeAlias
 
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, procedures, staging, view_definitions, views
+from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, staging, view_definitions, views
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.scans import aggregates, conditions, plan, portable, whole_partitions
@@ -30,6 +30,20 @@ from tablecrypt.spark.sql.writes import commits, given_columns, layout, row_leve
 from tablecrypt.spark.sql.writes import portable as portable_writes
 
 Operation: TypeAlias = Callable[[Planner, Request], Response]
+
+
+def _of_procedures(name: str) -> Operation:
+    """Return an operation that imports the procedures when it is first asked for: with what they run they are a third of all modules."""
+
+    def operation(planner: Planner, request: Request) -> Response:
+        from tablecrypt.spark.sql import procedures
+
+        return procedures.OPERATIONS[name](planner, request)
+
+    return operation
+
+
+_PROCEDURES: Final = ("list_procedures", "load_procedure", "call_procedure", "list_source_files", "copied_rows")
 OPERATIONS: Final[Mapping[str, Operation]] = {
     **catalogs.OPERATIONS,
     **loading.OPERATIONS,
@@ -39,7 +53,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **view_definitions.OPERATIONS,
     **alterations.OPERATIONS,
     **staging.OPERATIONS,
-    **procedures.OPERATIONS,
+    **{name: _of_procedures(name) for name in _PROCEDURES},
     **plan.OPERATIONS,
     **aggregates.OPERATIONS,
     **conditions.OPERATIONS,

@@ -35,6 +35,7 @@ from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.manifest_cache import read_in_columns
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.partitions import partition_values
+from tablecrypt.table.planning.counts import PlanCounts
 from tablecrypt.table.planning.delete_index import DeleteIndex
 from tablecrypt.table.planning.file_filter import FileFilter
 from tablecrypt.table.planning.tasks import EncryptedFileScanTask
@@ -81,13 +82,17 @@ class ScanPlanner:
         return FileFilter(self._schema, self._specs, self.row_filter, self.case_sensitive, self._include_empty_files)
 
     def plan_files(
-        self, manifests: Iterable[ManifestFile], entry_filter: Callable[[Entries], Mask] | None = None
+        self,
+        manifests: Iterable[ManifestFile],
+        entry_filter: Callable[[Entries], Mask] | None = None,
+        counts: PlanCounts | None = None,
     ) -> list[EncryptedFileScanTask]:
         """Return the tasks of all data files that may hold matching rows.
 
         Args:
             manifests: data and delete manifests of one snapshot.
             entry_filter: a further condition on data files; says of each entry whether it holds.
+            counts: takes what planning looks at.
 
         Raises:
             PlaintextRefusedError: a file that is to be read has no key metadata.
@@ -97,7 +102,7 @@ class ScanPlanner:
         """
         listed = list(manifests)
         try:
-            return self._planned(listed, entry_filter)
+            return self._planned(listed, entry_filter, counts or PlanCounts())
         except (ValueError, TypeError):
             # Maybe the filter is wrong, and maybe somebody edited the schema that it is to fit.
             self._check_newest_headers(listed, set())
@@ -117,14 +122,19 @@ class ScanPlanner:
                 matches[number] = bool(matching[row])
         return matches
 
-    def _planned(self, manifests: list[ManifestFile], entry_filter: Callable[[Entries], Mask] | None) -> list[EncryptedFileScanTask]:
+    def _planned(
+        self, manifests: list[ManifestFile], entry_filter: Callable[[Entries], Mask] | None, counts: PlanCounts
+    ) -> list[EncryptedFileScanTask]:
         file_filter = self._file_filter
         matching = self._matching_manifests(manifests)
         data = [manifest for manifest in matching if manifest.content == ManifestContent.DATA]
-        index = self._delete_index(_not_older_than(data, matching))
+        deletes = _not_older_than(data, matching)
+        counts.add_manifests(manifests, [*data, *deletes])
+        index = self._delete_index(deletes, counts)
         residuals = _Residuals(self.row_filter, self._residual)
         tasks: list[EncryptedFileScanTask] = []
         for entries in read_in_columns(self.io, data):
+            counts.listed_data_files += len(entries)
             rows = file_filter.matching(entries)
             if entry_filter is not None:
                 rows = rows[entry_filter(entries)[rows]]
@@ -169,11 +179,13 @@ class ScanPlanner:
             if isinstance(manifest, EncryptedManifestFile) and manifest.manifest_path not in read_anyway:
                 manifest.check_header(self.io)
 
-    def _delete_index(self, manifests: list[EncryptedManifestFile]) -> DeleteIndex:
+    def _delete_index(self, manifests: list[EncryptedManifestFile], counts: PlanCounts) -> DeleteIndex:
         index = DeleteIndex(spec_id for spec_id, spec in self._specs.items() if spec.is_unpartitioned())
         for entries in read_in_columns(self.io, manifests):
             for row in range(len(entries)):
-                index.add(entries.entry(row))
+                entry = entries.entry(row)
+                index.add(entry)
+                counts.add_delete_file(entry.data_file)
         return index
 
     def _manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:

@@ -26,12 +26,15 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
   private static final int MAGIC_LENGTH = 4;
   private static final int END_GUESS = 64 * 1024;
   private static final int AAD_FILE_UNIQUE_LENGTH = 8;
+  /** Where streams that a thread opens count the bytes of encrypted columns that their readers take: a long[1]. */
+  private static final ThreadLocal COUNT = new ThreadLocal();
 
   private final FSDataInputStream stored;
   private final String location;
   private final long length;
   private final byte[] end;
   private final long endStart;
+  private final long[] count;
   private long position = 0;
 
   CheckedStream(FSDataInputStream stored, long length, String location) throws IOException {
@@ -40,7 +43,18 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     this.location = location;
     end = readEnd();
     endStart = length - end.length;
+    long[] given = (long[]) COUNT.get();
+    count = given == null ? new long[1] : given;
     check();
+  }
+
+  /** Have the streams that this thread opens from now on count what they read; null: nowhere. */
+  static void countIn(long[] count) {
+    if (count == null) {
+      COUNT.remove();
+    } else {
+      COUNT.set(count);
+    }
   }
 
   private byte[] readEnd() throws IOException {
@@ -101,19 +115,19 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     if (wanted == 0) {
       return 0;
     }
-    int count;
+    int found;
     if (position >= endStart) {
-      count = fromEnd(position, buffer, offset, wanted);
+      found = fromEnd(position, buffer, offset, wanted);
     } else {
       if (stored.getPos() != position) {
         stored.seek(position);
       }
-      count = stored.read(buffer, offset, (int) Math.min(wanted, endStart - position));
+      found = counted(stored.read(buffer, offset, (int) Math.min(wanted, endStart - position)));
     }
-    if (count > 0) {
-      position += count;
+    if (found > 0) {
+      position += found;
     }
-    return count;
+    return found;
   }
 
   public int read(long from, byte[] buffer, int offset, int wanted) throws IOException {
@@ -123,7 +137,12 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     if (from >= endStart) {
       return fromEnd(from, buffer, offset, wanted);
     }
-    return stored.read(from, buffer, offset, (int) Math.min(wanted, endStart - from));
+    return counted(stored.read(from, buffer, offset, (int) Math.min(wanted, endStart - from)));
+  }
+
+  private int counted(int found) {
+    count[0] += Math.max(0, found);
+    return found;
   }
 
   private int fromEnd(long from, byte[] buffer, int offset, int wanted) {
@@ -141,6 +160,7 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
       if (range.getOffset() + range.getLength() > endStart) {
         throw new EOFException(location + ": its columns reach into the footer");
       }
+      count[0] += range.getLength();
     }
     stored.readVectored(ranges, allocate);
   }

@@ -20,6 +20,7 @@ class FileRows {
   private final BitSet deleted;
   private final boolean marksDeleted;
   private final UTF8String location;
+  private long dropped = 0;
 
   /**
    * @param deleted positions of rows that are gone; null where there are none
@@ -32,12 +33,18 @@ class FileRows {
     this.location = UTF8String.fromString(file.location);
   }
 
+  /** How many rows of the file were left out so far, because they are deleted. */
+  long dropped() {
+    return dropped;
+  }
+
   // Batches
 
   /** The scan's columns of a stored batch; null where none of its rows is left. */
   ColumnarBatch batch(ColumnarBatch stored) {
     int[] live = deleted == null || marksDeleted ? null : live(stored);
     int count = live == null ? stored.numRows() : live.length;
+    dropped += stored.numRows() - count;
     if (count == 0) {
       return null;
     }
@@ -125,6 +132,7 @@ class FileRows {
     long position = layout.position < 0 ? -1 : stored.getLong(layout.position);
     boolean isDeleted = deleted != null && deleted.get((int) position);
     if (isDeleted && !marksDeleted) {
+      dropped++;
       return null;
     }
     Object[] values = new Object[layout.kinds.length];

@@ -7,6 +7,7 @@ import java.util.Collections;
 import java.util.Iterator;
 import org.apache.spark.rdd.InputFileBlockHolder;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import scala.jdk.javaapi.CollectionConverters;
@@ -22,6 +23,7 @@ class SqlReader implements PartitionReader {
   private Iterator rows = Collections.emptyIterator();
   private Closeable opened;
   private FileRows shaped;
+  private final ScanMetrics.OfTask metrics = new ScanMetrics.OfTask();
   private Object current;
 
   SqlReader(SqlReaderFactory factory, ScanPart part) {
@@ -31,12 +33,18 @@ class SqlReader implements PartitionReader {
 
   public boolean next() {
     current = null;
+    long start = System.nanoTime();
+    // A task may read several scans by turns.
+    CheckedStream.countIn(metrics.decrypted);
     try {
       while (current == null && advance()) {
         continue;
       }
     } catch (Throwable error) {
       throw TaskErrors.reading(files[Math.max(0, next - 1)].location, error);
+    } finally {
+      CheckedStream.countIn(null);
+      metrics.nanos += System.nanoTime() - start;
     }
     return current != null;
   }
@@ -74,7 +82,9 @@ class SqlReader implements PartitionReader {
     BitSet deleted = file.hasDeletes ? LiveRows.bits(DriverClient.deletedPositions(factory.endpoint, factory.read, file.number)) : null;
     InputFileBlockHolder.set(file.location, file.part.start(), file.part.length());
     shaped = new FileRows(factory.layout, file, deleted);
+    metrics.splits++;
     if (file.portable != null) {
+      metrics.byPython++;
       PythonRows python = new PythonRows(factory, file);
       opened = python;
       stored = python;
@@ -89,12 +99,18 @@ class SqlReader implements PartitionReader {
     return current;
   }
 
+  public CustomTaskMetric[] currentMetricsValues() {
+    return metrics.values(shaped == null ? 0 : shaped.dropped());
+  }
+
   public void close() throws IOException {
     InputFileBlockHolder.unset();
     if (opened != null) {
       opened.close();
     }
     opened = null;
+    metrics.deletes += shaped == null ? 0 : shaped.dropped();
+    shaped = null;
     rows = Collections.emptyIterator();
     stored = Collections.emptyIterator();
   }

@@ -14,6 +14,8 @@ import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -59,6 +61,8 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
   private boolean[] left;
   private String[] portable;
   private PlannedFiles files;
+  private long planningNanos;
+  private long keysNanos;
 
   /**
    * @param change what the rows are read for; null for a query
@@ -148,8 +152,10 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
       request.set("filter", SqlFilter.json(filters));
       request.set("answered", SqlFilter.json(answered));
       request.put("row_level", change != null);
-      request.put("grouped", change == null && appends == null && wantsGroups());
+      request.put("grouped", appends == null && wantsGroups());
+      long start = System.nanoTime();
       plan = table.planner.ask(request).json;
+      planningNanos = System.nanoTime() - start;
       left = new boolean[plan.required("lengths").size()];
       Arrays.fill(left, true);
       layout = new ScanColumns(columns, table.schema(), (StructType) DataType.fromJson(plan.required("stored").asText()), hasDeletes());
@@ -183,6 +189,14 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
       return new UnknownPartitioning(0);
     }
     return new KeyGroupedPartitioning(SqlTable.transforms(grouping.required("transforms")), grouping.required("groups").asInt());
+  }
+
+  public CustomMetric[] supportedCustomMetrics() {
+    return ScanMetrics.all();
+  }
+
+  public CustomTaskMetric[] reportDriverMetrics() {
+    return ScanMetrics.ofDriver(plan().required("metrics"), planningNanos, keysNanos);
   }
 
   // Filters that Spark knows only while the query runs
@@ -253,7 +267,9 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
       }
     }
     try {
+      long start = System.nanoTime();
       PlannedFiles opened = new PlannedFiles("number", table.planner.ask(request).bytes);
+      keysNanos = System.nanoTime() - start;
       endpoint().hold(read, opened);
       files = opened;
     } catch (IOException error) {

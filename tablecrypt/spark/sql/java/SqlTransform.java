@@ -7,6 +7,8 @@ import java.time.LocalDate;
 import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.catalog.functions.BoundFunction;
+import org.apache.spark.sql.connector.catalog.functions.Reducer;
+import org.apache.spark.sql.connector.catalog.functions.ReducibleFunction;
 import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.types.BinaryType;
@@ -26,7 +28,7 @@ import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** Iceberg's partition transforms on Spark's values: for writers, and as functions by which Spark distributes and sorts rows. */
-public class SqlTransform implements UnboundFunction, ScalarFunction, Serializable {
+public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleFunction, Serializable {
   private static final String IDENTITY = "identity";
   private static final String BUCKET = "bucket";
   private static final String TRUNCATE = "truncate";
@@ -108,6 +110,17 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, Serializab
       throw new IllegalArgumentException(name + " takes a number above 0 first, not " + number);
     }
     return apply(name, number, arguments.get(source, inputs[source]), inputs[source]);
+  }
+
+  /** What makes buckets of a table those of another that has other ones; null where nothing does. */
+  public Reducer reducer(int buckets, ReducibleFunction other, int otherBuckets) {
+    boolean areBuckets = name.equals(BUCKET) && other instanceof SqlTransform && ((SqlTransform) other).name.equals(BUCKET);
+    return areBuckets ? PartitionReducer.ofBuckets(buckets, otherBuckets) : null;
+  }
+
+  /** What makes partitions of a table those of another that are larger; null where nothing does. */
+  public Reducer reducer(ReducibleFunction other) {
+    return other instanceof SqlTransform ? PartitionReducer.ofTime(name, ((SqlTransform) other).name) : null;
   }
 
   private DataType source() {

@@ -11,7 +11,7 @@ plan        {table, columns: Spark's JSON of the columns wanted, filter: [predic
 response    {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see jvm/schema.py),
              steady: names of the columns that Parquet may be filtered by, options: of Spark's Parquet reader, rows,
              stored_bytes: of each of the table's columns that are read, how many bytes it takes up in the files,
-             distinct: [{column, count}], grouping (grouping.py) or null, and of each file by number:
+             distinct: [{column, count}], metrics: numbers by name (metrics.py), grouping (grouping.py) or null, and of each file by number:
              locations, paths (locations as Hadoop takes them), lengths, records, first_row_ids, sequences, specs,
              partitions (partition_values.py, where asked for),
              deletes: whether some of its rows are deleted, portable: why Python reads it, else null}
@@ -61,12 +61,13 @@ from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.changes import ChangeTask, change_tasks
 from tablecrypt.spark.sql.scans.filters import Predicate, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.grouping import Grouping
+from tablecrypt.spark.sql.scans.metrics import planning_metrics
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.spark.sql.scans.portable import portable_tasks
 from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
 from tablecrypt.spark.tables import readable_columns
 from tablecrypt.table.deletes import DeleteReader
-from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
+from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner
 from tablecrypt.table.protection.visible_columns import ERROR, MASK
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 from tablecrypt.table.table_files import key_metadata_of
@@ -110,17 +111,26 @@ def plan(planner: Planner, request: Request) -> Response:
     """Plan a scan."""
     loaded = planner.tables[request.text("table")]
     row_filter = row_filter_of(loaded, request)
-    tasks = of_whole_partitions(planned_tasks(loaded, row_filter), request.items("answered"), loaded)
+    counts = None if loaded.changes is not None else PlanCounts()
+    tasks = of_whole_partitions(planned_tasks(loaded, row_filter, counts), request.items("answered"), loaded)
     limit = request.optional_number("limit")
     if limit is not None and loaded.changes is None and restrictions_of(loaded.located.table.io) is None:
         tasks = _limited(tasks, limit)
-    return planned(planner, loaded, request, row_filter, tasks)
+    return planned(planner, loaded, request, row_filter, tasks, counts)
 
 
 def planned(
-    planner: Planner, loaded: LoadedTable, request: Request, row_filter: BooleanExpression, tasks: list[EncryptedFileScanTask]
+    planner: Planner,
+    loaded: LoadedTable,
+    request: Request,
+    row_filter: BooleanExpression,
+    tasks: list[EncryptedFileScanTask],
+    counts: PlanCounts | None = None,
 ) -> Response:
     """Keep the plan of a request's columns in these files, and return what Spark knows of it.
+
+    Args:
+        counts: what planning looked at, where one snapshot was planned.
 
     Raises:
         ColumnKeyDeniedError: values of a protected column are needed that this user may not see.
@@ -147,6 +157,7 @@ def planned(
             "options": READ_OPTIONS,
             "grouping": None if grouping is None else grouping.described(tasks),
             "distinct": _distinct_counts(loaded, projected),
+            "metrics": planning_metrics(tasks, counts),
             **_columns_of(tasks),
             "partitions": _partitions(tasks, metadata, wanted),
             "portable": [reason or _unsupported_file(task, projected, metadata) for task in tasks],
@@ -162,7 +173,8 @@ def row_filter_of(loaded: LoadedTable, request: Request) -> BooleanExpression:
 def prune(planner: Planner, request: Request) -> Response:
     """Return the files that a filter which Spark found while the query ran leaves."""
     known = planner.plans[request.text("plan")]
-    return Response({"files": sorted(known.named(request.items("filter")))})
+    predicates = [_in_names_of(known.loaded.schema, predicate) for predicate in request.items("filter")]
+    return Response({"files": sorted(known.named(predicates))})
 
 
 def open_files(planner: Planner, request: Request) -> Response:
@@ -186,14 +198,18 @@ def open_files(planner: Planner, request: Request) -> Response:
     return Response({}, encode_planned_files(files))
 
 
-def planned_tasks(loaded: LoadedTable, row_filter: BooleanExpression) -> list[EncryptedFileScanTask]:
-    """Return the tasks of all files of the snapshot that is read that may match, bound to the table's current schema."""
+def planned_tasks(loaded: LoadedTable, row_filter: BooleanExpression, counts: PlanCounts | None = None) -> list[EncryptedFileScanTask]:
+    """Return the tasks of all files of the snapshot that is read that may match, bound to the table's current schema.
+
+    Args:
+        counts: takes what planning looks at, where a snapshot is read and not changes.
+    """
     if loaded.changes is not None:
         return change_tasks(loaded.located.table, loaded.changes, row_filter)
     if loaded.snapshot_id is None:
         return []
     scan = loaded.located.table.scan(row_filter=row_filter, snapshot_id=loaded.snapshot_id)
-    return cast("list[EncryptedFileScanTask]", list(scan.tasks()))
+    return cast("list[EncryptedFileScanTask]", list(scan.counted_tasks(counts or PlanCounts())))
 
 
 def _limited(tasks: list[EncryptedFileScanTask], limit: int) -> list[EncryptedFileScanTask]:
@@ -281,6 +297,19 @@ def _locations(predicate: Predicate) -> set[str] | None:
     if predicate.get("op") not in ("IN", "=") or not arguments or arguments[0].get("column") != [FILE_COLUMN]:
         return None
     return {str(each["value"]) for each in arguments[1:] if each.get("value") is not None}
+
+
+def _in_names_of(schema: Schema, predicate: Predicate) -> Predicate:
+    """Return a predicate with the schema's names of its columns: Spark finds filters under the names that the query has, in any case.
+
+    Where several columns have a name but for its case, the name has to be exact.
+    """
+    if predicate.get("column"):
+        name, *inside = predicate["column"]
+        names = {field.name for field in schema.fields}
+        alike = [each for each in names if each.casefold() == name.casefold()]
+        return {**predicate, "column": [alike[0] if len(alike) == 1 else name, *inside]}
+    return {**predicate, "args": [_in_names_of(schema, each) for each in predicate["args"]]} if "args" in predicate else predicate
 
 
 def _json(text: str) -> Mapping[str, Any]:

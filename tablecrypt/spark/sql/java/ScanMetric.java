@@ -1,0 +1,26 @@
+package tablecrypt.jvm;
+
+import org.apache.spark.sql.connector.metric.CustomSumMetric;
+
+/** A number that Spark's UI shows of a scan, summed up over its tasks. The UI makes one without a name, to sum up. */
+public class ScanMetric extends CustomSumMetric {
+  private final String name;
+  private final String description;
+
+  public ScanMetric() {
+    this("", "");
+  }
+
+  ScanMetric(String name, String description) {
+    this.name = name;
+    this.description = description;
+  }
+
+  public String name() {
+    return name;
+  }
+
+  public String description() {
+    return description;
+  }
+}
