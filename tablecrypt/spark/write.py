@@ -37,6 +37,7 @@ from tablecrypt.spark.columns import arrow_schema, batch_for_table, schema_for_t
 from tablecrypt.spark.commit import BatchMarker, begin, check_can_replace_partitions, replaced_partitions
 from tablecrypt.spark.delete import located_change, rewrite_unless_merge_on_read
 from tablecrypt.spark.executor_job import filled_batches, open_task, result_batch, results_of
+from tablecrypt.spark.jvm.schema import path_of
 from tablecrypt.spark.layout import Distribution, laid_out
 from tablecrypt.spark.masked_columns import check_values
 from tablecrypt.spark.merge import checked_keys, merged_change
@@ -189,8 +190,9 @@ def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) ->
     columns = arrow_schema(schema)
     schema_for_table(columns, table.schema())
     for partition_field in table.spec().fields:
-        name = str(table.schema().find_column_name(partition_field.source_id))
-        if name.split(".", maxsplit=1)[0] not in columns.names:
+        path = path_of(table.schema(), partition_field.source_id)
+        if path and path[0].name not in columns.names:
+            name = table.schema().find_column_name(partition_field.source_id)
             raise ConfigurationError(f"column {name!r} is missing from the DataFrame, and the table is partitioned by it")
     parquet_writer_options(table.metadata.properties)
     target_file_size(table.metadata.properties)

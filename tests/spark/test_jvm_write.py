@@ -259,7 +259,7 @@ def test_a_write_leaves_nothing_in_the_session_and_takes_nothing_from_it(spark: 
     found = [] if fails else [{"a.b": number, "Name": "x", "`c`": number} for number in range(8)]
     assert sorted(table.refresh().scan().to_arrow().to_pylist(), key=lambda row: row["`c`"]) == found
     if not fails:
-        assert "wap.id" not in summary_of(table)
+        assert "wap.id" not in summary_of(table).additional_properties
         assert len(data_files(table)) == 2
 
 
