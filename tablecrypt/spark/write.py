@@ -38,7 +38,7 @@ from tablecrypt.spark.columns import arrow_schema, batch_for_table, schema_for_t
 from tablecrypt.spark.commit import BatchMarker, begin, check_can_replace_partitions, replaced_partitions
 from tablecrypt.spark.delete import located_change, rewrite_unless_merge_on_read
 from tablecrypt.spark.executor_job import filled_batches, open_task, result_batch, results_of
-from tablecrypt.spark.jvm.writer import planned_write, write_planned
+from tablecrypt.spark.jvm.schema import path_of
 from tablecrypt.spark.layout import Distribution, laid_out
 from tablecrypt.spark.masked_columns import check_values
 from tablecrypt.spark.merge import checked_keys, merged_change
@@ -193,8 +193,9 @@ def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) ->
     columns = arrow_schema(schema)
     schema_for_table(columns, table.schema())
     for partition_field in table.spec().fields:
-        name = str(table.schema().find_column_name(partition_field.source_id))
-        if name.split(".", maxsplit=1)[0] not in columns.names:
+        path = path_of(table.schema(), partition_field.source_id)
+        if path and path[0].name not in columns.names:
+            name = table.schema().find_column_name(partition_field.source_id)
             raise ConfigurationError(f"column {name!r} is missing from the DataFrame, and the table is partitioned by it")
     parquet_writer_options(table.metadata.properties)
     target_file_size(table.metadata.properties)
@@ -247,6 +248,9 @@ def commit_written(located: LocatedTable, files: list[DataFile], options: WriteO
 
 def _written(df: DataFrame, located: LocatedTable, options: WriteOptions) -> list[DataFile]:
     if options.path != "python":
+        # Imported here: Python workers use this module too, and need nothing of the connector. It is also built on this module.
+        from tablecrypt.spark.sql.writes.programs import planned_write, write_planned
+
         planned = planned_write(df, located, options.distribute_by, options.sort_by, forced=options.path == "jvm")
         if planned is not None:
             return write_planned(planned)

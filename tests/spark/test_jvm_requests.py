@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +22,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
-from tablecrypt.spark.jvm.coordinator import KIND, REQUESTS, FileLocations, LocationRequest, responding
+from tablecrypt.spark.jvm.coordinator import KIND, REQUESTS, FileLocations, LocationRequest
 from tablecrypt.spark.jvm.install import jvm_side
 from tablecrypt.spark.jvm.sources import PACKAGE, spark_sources
 
@@ -151,7 +153,7 @@ def test_java_reads_the_settings_that_python_gives() -> None:
     of_java = {name for text in spark_sources().texts.values() for name in setting.findall(text)}
     of_python = {
         name
-        for each in ("jvm/reader", "jvm/writer", "masked_columns")
+        for each in ("jvm/reader", "jvm/parquet_settings", "masked_columns", "sql/writes/commits")
         for name in setting.findall((package / f"{each}.py").read_text(encoding="utf-8"))
     }
 
@@ -200,12 +202,36 @@ def test_java_refuses_a_malformed_request_without_showing_it(requests: Callable[
     assert (cause.getClass().getName(), cause.getMessage(), cause.getCause()) == ("java.io.IOException", "malformed request", None)
 
 
+@contextmanager
+def responding(coordinator: Any, locations: FileLocations) -> Iterator[None]:
+    """Respond to what a coordinator hands on for as long as the block runs."""
+    thread = threading.Thread(target=_respond_to_all, args=(coordinator, locations), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        coordinator.close()
+        thread.join()
+
+
+def _respond_to_all(coordinator: Any, locations: FileLocations) -> None:
+    while (request := coordinator.next()) is not None:
+        try:
+            request.respond(locations.respond(request.text()).encode())
+        except FormatError as error:
+            request.refuse(f"{type(error).__name__}: {error}")
+
+
 @pytest.mark.java
 def test_an_executor_that_sends_something_else_gets_no_location_and_no_key(spark: SparkSession) -> None:
     from py4j.protocol import Py4JJavaError
 
     side, locations = jvm_side(spark), FileLocations(metadata())
-    coordinator = side.endpoint.openCoordinator("tablecrypt-write-attacked")
+    gateway: Any = spark.sparkContext._gateway
+    arguments = gateway.new_array(gateway.jvm.java.lang.Object, 1)
+    arguments[0] = "tablecrypt-write-attacked"
+    loader = side.endpoint.getClass().getClassLoader()
+    coordinator = loader.loadClass(f"{PACKAGE}.WriteCoordinator").getConstructors()[0].newInstance(arguments)
 
     def ask(endpoint: str, text: str) -> bytes:
         jvm: Any = spark.sparkContext._jvm

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -232,6 +233,43 @@ def test_the_sessions_own_settings_do_not_reach_the_files(spark: SparkSession, l
     assert {parquet(table, file).metadata.row_group(0).column(0).compression for file in data_files(table.refresh())} == {"ZSTD"}
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["written", "failed"])
+def test_a_write_leaves_nothing_in_the_session_and_takes_nothing_from_it(spark: SparkSession, lake: Lake, fails: bool) -> None:
+    schema = Schema(NestedField(1, "a.b", LongType()), NestedField(2, "Name", StringType()), NestedField(3, "`c`", IntegerType()))
+    spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "bucket"), PartitionField(2, 1001, IdentityTransform(), "name"))
+    table = create(lake, "db.rows", schema, spec)
+    session = spark.newSession()
+    for name, value in {
+        # Another catalog of the name that the table's has here, write-audit-publish, and casts that make nulls of what does not fit.
+        "spark.sql.catalog.sparktest": "of.no.Class",
+        "spark.wap.id": "another load",
+        "spark.sql.storeAssignmentPolicy": "LEGACY",
+        "spark.sql.defaultCatalog": "spark_catalog",
+    }.items():
+        session.conf.set(name, value)
+    before = state_of(session)
+    rows = session.range(8).selectExpr("'x' as Name", "cast(id as short) as ```c```", "id as `a.b`").repartition(2)
+    if fails:
+        rows = rows.selectExpr("if(`a.b` = 7, raise_error('it fails on purpose'), Name) as Name", "```c```", "`a.b`")
+
+    with pytest.raises(Exception, match="it fails on purpose") if fails else nullcontext():
+        write(rows, lake, "db.rows", distribute_by="partition", sort_by=["`c`", "a.b"])
+
+    assert state_of(session) == before
+    found = [] if fails else [{"a.b": number, "Name": "x", "`c`": number} for number in range(8)]
+    assert sorted(table.refresh().scan().to_arrow().to_pylist(), key=lambda row: row["`c`"]) == found
+    if not fails:
+        assert "wap.id" not in summary_of(table).additional_properties
+        assert len(data_files(table)) == 2
+
+
+def state_of(session: SparkSession) -> tuple[dict[str, str], list[str], list[str]]:
+    """A session's settings, the catalogs that it has opened, and its views."""
+    settings = {row["key"]: row["value"] for row in session.sql("SET").collect()}
+    opened = [row[0] for row in session.sql("SHOW CATALOGS").collect()]
+    return settings, opened, [view.name for view in session.catalog.listTables()]
+
+
 def test_a_session_with_artifacts_of_its_own_is_supported_too(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     note = tmp_path / "note.txt"
     note.write_text("not a class")
@@ -277,7 +315,7 @@ SOURCES: Final[dict[str, tuple[IcebergType, str]]] = {
 TRANSFORMS: Final[list[tuple[str, Transform[Any, Any]]]] = [
     *((source, IdentityTransform()) for source in SOURCES),
     *((source, BucketTransform(3)) for source in SOURCES if source != "flag"),
-    *((source, TruncateTransform(10)) for source in ("whole", "long")),
+    *((source, TruncateTransform(10)) for source in ("whole", "long", "price", "wide")),
     *((source, TruncateTransform(2)) for source in ("text", "raw")),
     *((source, unit()) for source in ("day", "local", "instant") for unit in (YearTransform, MonthTransform, DayTransform)),
     *((source, HourTransform()) for source in ("local", "instant")),

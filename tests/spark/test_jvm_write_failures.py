@@ -19,12 +19,13 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import AuthenticationError, ConfigurationError
-from tablecrypt.spark.jvm.writer import PlannedWrite, planned_write, write_planned
 from tablecrypt.spark.jvm.written_files import split_results
+from tablecrypt.spark.sql.writes.programs import PlannedWrite, planned_write, write_planned
 from tablecrypt.spark.tables import LocatedTable
 from tests.spark.conftest import Lake
 from tests.spark.test_failing_tasks import changing, failing
 from tests.spark.test_jvm_path import lake_in
+from tests.spark.test_jvm_written_files import sized
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
 from tests.support.tables import data_files, path_of
@@ -121,7 +122,7 @@ def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
 
 
 class AttackedEndpoint:
-    """The endpoint in the driver's JVM, and its coordinators, but for the results of tasks, which are changed on their way."""
+    """The endpoint in the driver's JVM, its programs and their requests, but for the results of tasks, which are changed on their way."""
 
     def __init__(self, inner: Any, attack: Callable[[list[bytes]], list[bytes]]) -> None:
         self._inner = inner
@@ -130,12 +131,16 @@ class AttackedEndpoint:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def openCoordinator(self, name: str) -> AttackedEndpoint:
-        return AttackedEndpoint(self._inner.openCoordinator(name), self._attack)
+    def newProgram(self) -> AttackedEndpoint:
+        return AttackedEndpoint(self._inner.newProgram(), self._attack)
 
-    def write(self, *arguments: Any) -> bytes:
-        results = self._attack(split_results(bytes(self._inner.write(*arguments))))
-        return b"".join(len(result).to_bytes(4, "big") + result for result in results)
+    def next(self) -> AttackedEndpoint | None:
+        request = self._inner.next()
+        return None if request is None else AttackedEndpoint(request, self._attack)
+
+    def bytes(self) -> bytes:
+        content = bytes(self._inner.bytes())
+        return b"".join(map(sized, self._attack(split_results(content)))) if content else content
 
 
 ATTACKS: Final[dict[str, Callable[[list[bytes], list[bytes]], list[bytes]]]] = {

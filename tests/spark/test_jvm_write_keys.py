@@ -52,7 +52,7 @@ def test_no_key_is_in_plan_event_log_local_file_or_debug_log(spark_run: SparkRun
     assert found(keys, {"results": b"".join(opened)}) == ["results"], "the search would not see what is not encrypted"
     assert any(b"Range (0, 20000, step=1, splits=3)" in content for content in events.values()), "the write's plan is in the event log"
     assert any(path.endswith(".data") for path in haystacks), "no shuffle file was searched"
-    assert b"openCoordinator" in haystacks["the logs"]
+    assert b"newProgram" in haystacks["the logs"]
     assert found(keys, haystacks) == []
 
 

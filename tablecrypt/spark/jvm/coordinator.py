@@ -1,6 +1,6 @@
 """The coordinator of a write: tasks ask where each new file goes while the Spark job runs, and Python responds.
 
-    executor  ──location──▶ RPC endpoint in the driver's JVM ──Py4J──▶ the table's own location provider ──▶ location, in UTF-8
+    executor  ──location──▶ RPC endpoint in the driver's JVM ─────────▶ the table's own location provider ──▶ location, in UTF-8
               ──finish────▶ RPC endpoint, before the task returns
 
 A location without a scheme goes to the task with one, since an executor has another working directory; the table keeps its own form.
@@ -33,8 +33,7 @@ import base64
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, NamedTuple
@@ -167,30 +166,3 @@ class FileLocations:
                 logger.debug("%s was removed by its task, or never written", location)
             except Exception as error:  # noqa: BLE001  what made the write fail is the error to raise, and ciphertext may stay
                 logger.warning("could not delete %s of an attempt that was not committed: %s", location, type(error).__name__)
-
-
-@contextmanager
-def responding(coordinator: Any, locations: FileLocations) -> Iterator[None]:
-    """Respond to requests for as long as the block runs; then close the endpoint, and let the last response be given.
-
-    Args:
-        coordinator: a WriteCoordinator, through Py4J.
-        locations: responds.
-    """
-    from pyspark import InheritableThread
-
-    thread = InheritableThread(target=_respond_to_all, args=(coordinator, locations.respond), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        coordinator.close()
-        thread.join()
-
-
-def _respond_to_all(coordinator: Any, respond: Callable[[str], str]) -> None:
-    while (request := coordinator.next()) is not None:
-        try:
-            request.respond(respond(request.text()).encode())
-        except Exception as error:  # noqa: BLE001  of a location provider that may be anybody's; the task that asked fails with it
-            request.refuse(f"{type(error).__name__}: {error}")

@@ -20,7 +20,7 @@ A write is not supported where
 - names of columns differ in case alone;
 - a partition value is worked out in a way that is not translated (columns.py);
 - columns of the table are protected by keys of their own;
-- the compression codec is one that Parquet's Java writer does not have (writer.py).
+- the compression codec is one that Parquet's Java writer does not have (parquet_settings.py).
 """
 
 from __future__ import annotations

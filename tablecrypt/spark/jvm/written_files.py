@@ -25,9 +25,10 @@ from __future__ import annotations
 import io
 import math
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,6 +53,11 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage, without_lineage_ids
 from tablecrypt.table.parquet_options import data_file_statistics
 from tablecrypt.table.partitions import StoredPartitionKey
+
+if TYPE_CHECKING:
+    from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+    from tablecrypt.spark.jvm.coordinator import FileLocations
+    from tablecrypt.spark.jvm.keys import ResultKey
 
 _OF_SPARK: Final = 0
 _OF_PYTHON: Final = 1
@@ -179,6 +185,41 @@ def split_results(content: bytes) -> list[bytes]:
     while parts.left:
         results.append(parts.sized())
     return results
+
+
+def opened_results(key: ResultKey, locations: FileLocations, encrypted: bytes) -> list[TaskResult]:
+    """Return the results of a write's tasks, with the locations of files as the table writes them.
+
+    Args:
+        key: the write's.
+        locations: those that were given in it.
+        encrypted: for each task, in their order, the length of its result (4) and the result.
+
+    Raises:
+        AuthenticationError: a result was changed on its way, or names a file that its task was not given.
+        FormatError: a result does not hold what it should.
+    """
+    results = []
+    for task, message in enumerate(split_results(encrypted)):
+        result = decode_result(key.decrypt(task, message))
+        files = [replace(file, location=locations.as_table_has_it(file.location, task, result.attempt)) for file in result.files]
+        results.append(replace(result, files=files))
+    return results
+
+
+def check_found(io: EncryptingFileIO, files: Sequence[DataFile]) -> None:
+    """Look for one file of each bucket: Hadoop may know another store by the same name.
+
+    Raises:
+        ConfigurationError: PyIceberg does not find the file, or finds another one.
+    """
+    for file in {urlsplit(file.file_path)[:2]: file for file in files}.values():
+        try:
+            length = len(io.raw_input(file.file_path))
+        except OSError as error:
+            raise ConfigurationError(f"{file.file_path}: Hadoop wrote it, and PyIceberg does not find it") from error
+        if length != file.file_size_in_bytes:
+            raise ConfigurationError(f"{file.file_path}: Hadoop wrote {file.file_size_in_bytes} bytes, PyIceberg finds {length}")
 
 
 class _Parts(ByteReader):

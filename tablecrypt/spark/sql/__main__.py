@@ -1,4 +1,4 @@
-"""`python -m tablecrypt.spark.sql`: the planner. Spark's driver starts it, see java/Planner.java."""
+"""`python -m tablecrypt.spark.sql`: the planner. Spark's driver starts it, see java/PlannerProcess.java."""
 
 from tablecrypt.spark.sql.process import main
 

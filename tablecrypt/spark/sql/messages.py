@@ -76,3 +76,9 @@ class Response:
 
     fields: Mapping[str, Any]
     content: bytes = b""
+
+
+def described_error(error: Exception) -> dict[str, object]:
+    """Return what Java is told of an error: its message, and the names of its class and of those above."""
+    kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, Exception)]
+    return {"kinds": kinds, "message": f"{type(error).__name__}: {error}"}

@@ -22,7 +22,7 @@ from typing import BinaryIO, Final, TypeAlias
 
 from tablecrypt.errors import FormatError
 from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, staging, view_definitions, views
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import Request, Response, described_error
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.scans import aggregates, conditions, plan, portable, whole_partitions
 from tablecrypt.spark.sql.streams import requests as streams
@@ -107,7 +107,7 @@ def respond(planner: Planner, content: bytes) -> bytes:
         response = _responded(planner, content)
     except Exception as error:
         logger.debug("a request failed", exc_info=True)
-        response = Response({"error": _described(error)})
+        response = Response({"error": described_error(error)})
     encoded = json.dumps(response.fields).encode()
     return _LENGTH.pack(len(encoded)) + encoded + response.content
 
@@ -120,8 +120,3 @@ def _responded(planner: Planner, content: bytes) -> Response:
     if operation is None:
         raise FormatError(f"the planner has no operation {request.text('operation')!r}: the jar belongs to another version of tablecrypt")
     return operation(planner, request)
-
-
-def _described(error: Exception) -> dict[str, object]:
-    kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, Exception)]
-    return {"kinds": kinds, "message": f"{type(error).__name__}: {error}"}

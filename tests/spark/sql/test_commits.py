@@ -22,6 +22,7 @@ from tablecrypt.spark.jvm.keys import ResultKey
 from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.writes.commits import abort_write, begin_write, commit_write, file_location
+from tablecrypt.spark.sql.writes.programs import PlannedWrite, Statement
 from tablecrypt.spark.sql.writes.row_level import can_delete_where, delete_where, row_change
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.table import EncryptedTable
@@ -246,3 +247,17 @@ def asked(planner: subprocess.Popen[bytes], fields: dict[str, Any]) -> dict[str,
     found: dict[str, Any] = json.loads(planner.stdout.read(length - 8)[:size])
     assert "error" not in found, found
     return found
+
+
+def test_the_write_of_a_program_gives_what_a_write_asks_for_and_nothing_else(table: Table) -> None:
+    assert isinstance(table, EncryptedTable)
+    nothing: Any = None
+    statement = Statement(PlannedWrite(nothing, LocatedTable.of_table(table), nothing, by_partition=False, sort_by=("id",)))
+    asked = {"operation": "write_layout", "table": statement.table["table"], "mode": "append", "filter": [], "options": {}}
+
+    ordering = statement.respond(Request(asked)).fields["ordering"]
+
+    assert [(each["column"], each["nulls_first"]) for each in ordering] == [(["id"], True)]
+    with pytest.raises(FormatError, match="a write asks for 'drop_table'"):
+        statement.respond(Request({"operation": "drop_table"}))
+    assert statement.refusal is None

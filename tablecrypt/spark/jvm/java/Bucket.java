@@ -2,22 +2,11 @@ package tablecrypt.jvm;
 
 import java.math.BigDecimal;
 import java.nio.charset.StandardCharsets;
-import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 
 /** Iceberg's bucket transform: the spec's 32-bit hash, without its sign, modulo the number of buckets. Dates and times come as numbers. */
-public class Bucket implements UDF1 {
-  private final int count;
-
-  Bucket(int count) {
-    this.count = count;
-  }
-
-  public Object call(Object value) {
-    return value == null ? null : Integer.valueOf(of(count, value));
-  }
-
+class Bucket {
   /** The bucket of a number, a decimal, a text or its bytes. */
   static int of(int count, Object value) {
     return (hash(value) & Integer.MAX_VALUE) % count;

@@ -33,7 +33,6 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * The driver's side of all reads of one SparkContext: takes in what Python planned, hands out keys to executors, and makes Datasets.
- * For a write it opens a coordinator.
  *
  * Python encrypts what it hands over to this process's public key: Py4J writes its commands to debug logs.
  */
@@ -82,14 +81,9 @@ public class DriverEndpoint implements RpcEndpoint {
     return keyPair.getPublic().getEncoded();
   }
 
-  /** Open the coordinator of one write. */
-  public WriteCoordinator openCoordinator(String name) {
-    return new WriteCoordinator(name);
-  }
-
-  /** Iceberg's bucket of a column of int, long, decimal, string or binary. */
-  public Column bucket(int count, Column column) {
-    return called(functions.udf(new Bucket(count), DataTypes.IntegerType).withName("bucket"), new Column[] {column});
+  /** What a program writes a DataFrame of its own with. */
+  public ProgramPlanner newProgram() {
+    return new ProgramPlanner();
   }
 
   /** How many reads are held by a plan or an RDD. */

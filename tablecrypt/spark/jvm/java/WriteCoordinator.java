@@ -2,7 +2,6 @@ package tablecrypt.jvm;
 
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.Map;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.Job;
@@ -10,30 +9,24 @@ import org.apache.spark.rpc.RpcCallContext;
 import org.apache.spark.rpc.RpcEndpoint;
 import org.apache.spark.rpc.RpcEndpointRef;
 import org.apache.spark.rpc.RpcEnv;
-import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.execution.QueryExecution;
-import org.apache.spark.sql.execution.SQLExecution$;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.StructType;
-import scala.Option;
 import scala.PartialFunction;
 
 /**
- * The driver's side of one write: runs the Spark job, and hands on to Python what the tasks request meanwhile, the locations of files.
+ * The driver's side of one write: hands on to Python what the tasks request while the Spark job runs, the locations of files.
  *
  * Only while this endpoint is open can a task put a file anywhere or finish; so when it is closed, all files that there will be are known.
  */
 public class WriteCoordinator implements RpcEndpoint {
   private static final String END = "";
 
-  private final String name;
   private final RpcEnv env;
   private final RpcEndpointRef self;
   private final LinkedBlockingQueue waiting = new LinkedBlockingQueue();
 
   public WriteCoordinator(String name) {
-    this.name = name;
     this.env = SparkProcess.rpcEnv();
     this.self = env.setupEndpoint(name, this);
   }
@@ -63,18 +56,6 @@ public class WriteCoordinator implements RpcEndpoint {
       ((PendingRequest) pending.get(index)).refuse("the write has ended");
     }
     waiting.add(END);
-  }
-
-  /** Write a Dataset's rows, and return the tasks' encrypted results: for each its length (4) and its bytes, in the order of the tasks. */
-  public byte[] write(
-      Dataset rows, byte[] id, byte[] publicKey, String schema, String partitionSchema, Map innerIds, Map settings) throws IOException {
-    QueryExecution execution = (QueryExecution) rows.queryExecution();
-    SparkSession session = (SparkSession) rows.sparkSession();
-    WriteJob job = new WriteJob(name, id, publicKey, schema, partitionSchema, innerIds, settings, configuration(session));
-    TaskResults results = new TaskResults();
-    WriteRun run = new WriteRun(session.sparkContext(), execution, new WriteTask(job), results);
-    SQLExecution$.MODULE$.withNewExecutionId(execution, Option.apply("write into an encrypted table"), run);
-    return results.toBytes();
   }
 
   /** Hadoop's configuration of the session, with what this Spark's Parquet writer expects to find in it. */

@@ -18,7 +18,6 @@ public class WriteJob implements Serializable {
   public final byte[] id;
   public final byte[] publicKey;
   private final String schema;
-  private final String partitionSchema;
   private final HashMap innerIds;
   private final HashMap settings;
   private final SerializableConfiguration hadoop;
@@ -28,17 +27,15 @@ public class WriteJob implements Serializable {
    * @param id 16 bytes, which bind a task's result to this write
    * @param publicKey what results are encrypted to; see EncryptedResult
    * @param schema Spark's JSON of the columns in the file, with a field id on every field of a struct; what is not nullable is required
-   * @param partitionSchema the columns that follow in each row and are not stored: the values of its table partition
    * @param innerIds field ids of list elements, map keys and map values, by their Parquet path
    * @param settings "parquet.*", and the sizes named here
    */
   WriteJob(
-      String coordinator, byte[] id, byte[] publicKey, String schema, String partitionSchema, Map innerIds, Map settings, Configuration hadoop) {
+      String coordinator, byte[] id, byte[] publicKey, String schema, Map innerIds, Map settings, Configuration hadoop) {
     this.coordinator = coordinator;
     this.id = id;
     this.publicKey = publicKey;
     this.schema = schema;
-    this.partitionSchema = partitionSchema;
     this.innerIds = new HashMap(innerIds);
     this.settings = new HashMap(settings);
     this.hadoop = new SerializableConfiguration(hadoop);
@@ -46,10 +43,6 @@ public class WriteJob implements Serializable {
 
   StructType schema() {
     return (StructType) DataType.fromJson(schema);
-  }
-
-  StructType partitionSchema() {
-    return (StructType) DataType.fromJson(partitionSchema);
   }
 
   Integer innerId(String parquetPath) {

@@ -22,7 +22,7 @@ class JobProcess {
     String tag = "tablecrypt-" + UUID.randomUUID();
     Py4JServer server = new Py4JServer(SparkProcess.conf());
     server.start();
-    Planner process = catalog.newPlanner();
+    PlannerProcess process = catalog.newPlanner();
     boolean isDone = false;
     try {
       request.putObject("gateway").put("port", server.getListeningPort()).put("secret", server.secret()).put("tag", tag);

@@ -54,7 +54,6 @@ class OpenWrite {
               told.required("id").binaryValue(),
               told.required("public_key").binaryValue(),
               told.required("schema").asText(),
-              new StructType().json(),
               (HashMap) Planner.JSON.convertValue(told.required("inner_ids"), HashMap.class),
               (HashMap) Planner.JSON.convertValue(told.required("settings"), HashMap.class),
               conf);

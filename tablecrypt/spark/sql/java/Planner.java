@@ -3,87 +3,13 @@ package tablecrypt.jvm;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.BufferedInputStream;
-import java.io.BufferedOutputStream;
-import java.io.DataInputStream;
-import java.io.DataOutputStream;
-import java.io.EOFException;
-import java.io.File;
 import java.io.IOException;
-import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 
-/**
- * The Python process beside this driver that knows catalogs, plans scans and commits. Requests and responses travel over its stdin and stdout,
- * which no other process can read; many may be under way at once. The process ends when this JVM does. The frames and operations are
- * documented in tablecrypt/spark/sql/process.py.
- */
-class Planner extends Thread {
+/** The Python that plans and commits: a process beside the driver, or the program that runs a statement. */
+abstract class Planner {
   static final ObjectMapper JSON = new ObjectMapper();
-  private static final int BUFFER = 65536;
-  private static final int HEAD_AFTER_LENGTH = 8;
-  private static final Map RUNNING = new HashMap();
-
-  private final Process process;
-  private final DataOutputStream out;
-  private final Map waiting = new ConcurrentHashMap();
-  private int lastId = 0;
-  private Throwable end;
-
-  private Planner(String python, List path) throws IOException {
-    super("tablecrypt-planner");
-    // -P: a module in the driver's working directory must not take the place of an installed one.
-    ProcessBuilder builder = new ProcessBuilder(new String[] {python, "-P", "-m", "tablecrypt.spark.sql"});
-    builder.redirectError(ProcessBuilder.Redirect.INHERIT);
-    if (!path.isEmpty()) {
-      builder.environment().put("PYTHONPATH", String.join(File.pathSeparator, path));
-    }
-    process = builder.start();
-    out = new DataOutputStream(new BufferedOutputStream(process.getOutputStream(), BUFFER));
-    setDaemon(true);
-    start();
-  }
-
-  static Planner of(CatalogSettings settings) {
-    return of(settings.python, settings.path);
-  }
-
-  /** The process with this interpreter, started when it is first needed and after it died. */
-  static Planner of(String python, List path) {
-    synchronized (RUNNING) {
-      ArrayList key = new ArrayList(path);
-      key.add(python);
-      Planner planner = (Planner) RUNNING.get(key);
-      if (planner == null || !planner.process.isAlive()) {
-        planner = start(python, path);
-        RUNNING.put(key, planner);
-      }
-      return planner;
-    }
-  }
-
-  /** A process beside the others. */
-  static Planner start(CatalogSettings settings) {
-    return start(settings.python, settings.path);
-  }
-
-  private static Planner start(String python, List path) {
-    try {
-      return new Planner(python, path);
-    } catch (IOException error) {
-      throw new IllegalStateException("Python for the catalog does not start: " + error.getMessage(), error);
-    }
-  }
-
-  /** End the process. Requests that wait for it fail. */
-  void close() {
-    process.destroy();
-  }
 
   static ObjectNode request(String operation) {
     return JSON.createObjectNode().put("operation", operation);
@@ -104,6 +30,19 @@ class Planner extends Thread {
     }
   }
 
+  /** Hand a request on; what becomes of it completes the response. */
+  abstract void send(byte[] json, byte[] bytes, CompletableFuture response) throws IOException;
+
+  /** Complete a response with what Python said, or with the error that it raised. */
+  static void complete(CompletableFuture response, JsonNode json, byte[] bytes) {
+    if (json.has("error")) {
+      JsonNode error = json.required("error");
+      response.completeExceptionally(new PlannerError(error.required("kinds"), error.required("message").asText(), null));
+      return;
+    }
+    response.complete(new PlannerResponse(json, bytes));
+  }
+
   private static RuntimeException unchecked(Throwable error) {
     if (error instanceof InterruptedException) {
       Thread.currentThread().interrupt();
@@ -113,59 +52,5 @@ class Planner extends Thread {
       return ((PlannerError) cause).here();
     }
     return new IllegalStateException("the catalog's Python process does not respond: " + cause.getMessage(), cause);
-  }
-
-  private synchronized void send(byte[] json, byte[] bytes, CompletableFuture response) throws IOException {
-    if (end != null) {
-      throw new IOException(end.getMessage(), end);
-    }
-    lastId++;
-    waiting.put(Integer.valueOf(lastId), response);
-    out.writeInt(HEAD_AFTER_LENGTH + json.length + bytes.length);
-    out.writeInt(lastId);
-    out.writeInt(json.length);
-    out.write(json);
-    out.write(bytes);
-    out.flush();
-  }
-
-  /** Hands out responses until the process ends. */
-  public void run() {
-    Throwable reason = null;
-    try {
-      DataInputStream in = new DataInputStream(new BufferedInputStream(process.getInputStream(), BUFFER));
-      while (true) {
-        receive(in);
-      }
-    } catch (Throwable error) {
-      reason = error instanceof EOFException ? new IllegalStateException("it has ended; the driver's stderr says why") : error;
-    }
-    process.destroy();
-    endAll(reason);
-  }
-
-  private void receive(DataInputStream in) throws IOException {
-    byte[] frame = new byte[in.readInt() - HEAD_AFTER_LENGTH];
-    CompletableFuture response = (CompletableFuture) waiting.remove(Integer.valueOf(in.readInt()));
-    int length = in.readInt();
-    in.readFully(frame);
-    JsonNode json = JSON.readTree(frame, 0, length);
-    if (json.has("error")) {
-      JsonNode error = json.required("error");
-      response.completeExceptionally(new PlannerError(error.required("kinds"), error.required("message").asText(), null));
-      return;
-    }
-    byte[] bytes = new byte[frame.length - length];
-    System.arraycopy(frame, length, bytes, 0, bytes.length);
-    response.complete(new PlannerResponse(json, bytes));
-  }
-
-  /** After this no request waits, and none is sent. */
-  private synchronized void endAll(Throwable reason) {
-    end = reason;
-    Object[] left = waiting.values().toArray();
-    for (int index = 0; index < left.length; index++) {
-      ((CompletableFuture) left[index]).completeExceptionally(reason);
-    }
   }
 }

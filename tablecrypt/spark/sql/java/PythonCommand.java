@@ -28,6 +28,6 @@ class PythonCommand implements Serializable {
   }
 
   Planner process() {
-    return SparkProcess.isDriver() ? Planner.of(ofPlanner, path) : Planner.of(ofWorkers, Collections.emptyList());
+    return SparkProcess.isDriver() ? PlannerProcess.of(ofPlanner, path) : PlannerProcess.of(ofWorkers, Collections.emptyList());
   }
 }

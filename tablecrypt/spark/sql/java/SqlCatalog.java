@@ -2,9 +2,9 @@ package tablecrypt.jvm;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
-import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.RuntimeConfig;
@@ -16,7 +16,6 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Column;
-import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
@@ -34,7 +33,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A catalog of encrypted tables in Spark SQL: spark.sql.catalog.prod=tablecrypt.jvm.SqlCatalog. All that it knows Python tells it. */
-public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
+public class SqlCatalog extends TransformCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
   private String name;
   private CatalogSettings settings;
   private Planner planner;
@@ -44,7 +43,7 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
     this.name = name;
     this.settings = CatalogSettings.of(name, options);
     // Python's imports take a second or more, and Spark has other things to do meanwhile.
-    Planner.of(settings);
+    PlannerProcess.of(settings);
   }
 
   public String name() {
@@ -58,7 +57,7 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
 
   /** The process, in which this catalog is open. */
   synchronized Planner planner() {
-    Planner running = Planner.of(settings);
+    Planner running = PlannerProcess.of(settings);
     if (running != planner) {
       handle = open(running);
       planner = running;
@@ -77,8 +76,8 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
   }
 
   /** A process of its own, which its user closes. */
-  Planner newPlanner() {
-    return Planner.start(settings);
+  PlannerProcess newPlanner() {
+    return PlannerProcess.start(settings);
   }
 
   /** The settings that say whether Spark's messages, in which keys of files travel to executors, are private. */
@@ -355,33 +354,22 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
     return procedures;
   }
 
-  // Functions: the version, and the partition transforms, which Spark looks for in no namespace when it lays out rows
+  // Functions: the version, and the partition transforms
 
   public Identifier[] listFunctions(String[] namespace) {
-    String[] names = hasFunctions(namespace) ? SqlTransform.names() : new String[0];
-    Identifier[] functions = new Identifier[names.length == 0 ? 0 : names.length + 1];
-    for (int index = 0; index < names.length; index++) {
-      functions[index] = Identifier.of(namespace, names[index]);
+    Identifier[] transforms = super.listFunctions(namespace);
+    if (transforms.length == 0) {
+      return transforms;
     }
-    if (functions.length > 0) {
-      functions[names.length] = Identifier.of(namespace, SqlVersion.NAME);
-    }
+    Identifier[] functions = (Identifier[]) Arrays.copyOf(transforms, transforms.length + 1);
+    functions[transforms.length] = Identifier.of(namespace, SqlVersion.NAME);
     return functions;
   }
 
   public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
-    String known = hasFunctions(function.namespace()) ? function.name().toLowerCase(Locale.ROOT) : "";
-    if (known.equals(SqlVersion.NAME)) {
+    if (known(function).equals(SqlVersion.NAME)) {
       return new SqlVersion(planner().ask(request("version")).json.required("version").asText());
     }
-    SqlTransform transform = SqlTransform.named(known);
-    if (transform == null) {
-      throw new NoSuchFunctionException(function);
-    }
-    return transform;
-  }
-
-  private static boolean hasFunctions(String[] namespace) {
-    return namespace.length == 0 || (namespace.length == 1 && namespace[0].equals("system"));
+    return super.loadFunction(function);
   }
 }

@@ -127,7 +127,7 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
   }
 
   public boolean distributionStrictlyRequired() {
-    return false;
+    return layout().has("strict") && layout().required("strict").asBoolean();
   }
 
   public long advisoryPartitionSizeInBytes() {

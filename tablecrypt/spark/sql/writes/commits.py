@@ -45,12 +45,12 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatEr
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, check_can_replace_partitions
-from tablecrypt.spark.jvm.columns import unsupported_partitioning_of_rows
+from tablecrypt.spark.jvm.columns import unsupported_partitioning
 from tablecrypt.spark.jvm.coordinator import FileLocations
 from tablecrypt.spark.jvm.keys import ResultKey
+from tablecrypt.spark.jvm.parquet_settings import TARGET_FILE_SIZE, unsupported_codec, write_settings
 from tablecrypt.spark.jvm.schema import inner_ids, names_that_spark_confuses, stored_json, unread_type
-from tablecrypt.spark.jvm.writer import TARGET_FILE_SIZE, check_found, opened_results, unsupported_codec, write_settings
-from tablecrypt.spark.jvm.written_files import FileOfPython
+from tablecrypt.spark.jvm.written_files import FileOfPython, check_found, opened_results
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.conflicts import ConflictCheck, checked_since, in_partitions_of, may_match
@@ -217,7 +217,7 @@ def _writer(loaded: LoadedTable, metadata: TableMetadata, options: SqlWriteOptio
         marks_for: delete, update or merge, of a change that marks the rows which it deletes, and may have none to write.
         masks: why rows may hold masks; empty where none does.
     """
-    if reason := _unsupported(metadata.schema()) or unsupported_partitioning_of_rows(metadata.spec(), metadata.schema()):
+    if reason := _unsupported(metadata.schema()) or unsupported_partitioning(metadata.spec(), metadata.schema()):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     properties = options.over(metadata.properties)
     if policy_of(metadata):
@@ -266,15 +266,7 @@ def file_location(planner: Planner, request: Request) -> Response:
 
 def commit_write(planner: Planner, request: Request) -> Response:
     """Commit the results of the attempts that won, in the order of their tasks."""
-    write = planner.writes.pop(request.text("write"))
-    try:
-        files, deleted = _reported(write, request.content)
-        check_found(write.io, files)
-        change = _change(planner, write, request, files, deleted)
-    except BaseException:
-        write.remove_files_except(())
-        raise
-    write.remove_files_except(files)
+    write, files, change = ended_write(planner, request)
     if write.copy is not None:
         write.copy.count(files)
     if write.loaded.staged is not None:
@@ -292,6 +284,20 @@ def commit_write(planner: Planner, request: Request) -> Response:
     except BatchAlreadyCommittedError:
         logger.info("%s already contains the batch: %s", write.located.name, marker)
     return Response({"files": len(files)})
+
+
+def ended_write(planner: Planner, request: Request) -> tuple[OpenWrite, list[DataFile], RowChange | None]:
+    """End a write whose tasks are done. Return it, the files of the attempts that won, which alone remain, and what they change."""
+    write = planner.writes.pop(request.text("write"))
+    try:
+        files, deleted = _reported(write, request.content)
+        check_found(write.io, files)
+        change = _change(planner, write, request, files, deleted)
+    except BaseException:
+        write.remove_files_except(())
+        raise
+    write.remove_files_except(files)
+    return write, files, change
 
 
 def abort_write(planner: Planner, request: Request) -> Response:

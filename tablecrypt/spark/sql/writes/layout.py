@@ -20,7 +20,7 @@ Iceberg table spec, "Sorting".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,6 +98,25 @@ def sort_order_of(metadata: TableMetadata, given: GivenColumns | None = None) ->
     order = described_order(metadata)
     is_whole = bool(order) and len(order) == len(metadata.sort_order().fields)
     return metadata.default_sort_order_id if is_whole and all(given is None or given.has(tuple(each["column"])) for each in order) else None
+
+
+def layout_asked_for(metadata: TableMetadata, *, by_partition: bool, sort_by: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of the response where a program says how rows are laid out, and not the table.
+
+    Args:
+        metadata: of the table.
+        by_partition: whether one task gets all rows of a table partition; otherwise rows stay in the tasks they are in.
+        sort_by: columns to order each task's rows by, within a table partition.
+    """
+    partition = [_sorted(field) for field in described_partitioning(metadata.spec(), metadata.schema())]
+    order = [_sorted({"column": [name], "name": "identity", "parameter": 0}) for name in sort_by]
+    return {
+        "distribution": HASH if by_partition else NONE,
+        "clustering": partition if by_partition else [],
+        "ordering": partition + order,
+        "advisory_bytes": 0,
+        "strict": by_partition,
+    }
 
 
 def described_order(metadata: TableMetadata) -> list[dict[str, Any]]:

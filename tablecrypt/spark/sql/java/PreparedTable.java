@@ -1,0 +1,18 @@
+package tablecrypt.jvm;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+
+/** The table of a write whose rows have the table's columns and types already: Spark must not bring them there once more. */
+class PreparedTable extends SqlTable {
+  PreparedTable(Planner planner, JsonNode told) {
+    super(null, planner, told);
+  }
+
+  public Set capabilities() {
+    Set known = super.capabilities();
+    known.add(TableCapability.ACCEPT_ANY_SCHEMA);
+    return known;
+  }
+}

@@ -1,0 +1,200 @@
+"""A program's write of a DataFrame (`tcs.write_table`) as a statement of the connector, which the program itself plans and commits.
+
+    program    the table's columns of the DataFrame ─▶ AppendData on the connector's table, in the DataFrame's own session
+               ◀─ write_layout, begin_write, file_location, commit_write: java/ProgramPlanner.java asks the program, through Py4J
+               ─▶ the files of the attempts that won, for the one commit of write.py
+    executor   as for every other write of the connector (commits.py)
+
+Where a statement of SQL asks the planner's process, this one asks the program: its catalog, credentials and configuration hold, its errors
+are raised as they are, and no process has to start. The table is in no catalog of the session, and no setting of the session is read or
+changed for it. Nothing secret crosses Py4J, whose commands may be in debug logs: tasks' results are encrypted to the write's public key.
+
+Rows of a partitioned table are sorted by partition within each task, so a task has one file open at a time.
+
+Raises ConfigurationError where path="jvm" was asked for and does not support the write. What fails on an executor fails the statement with
+Spark's error, and no file is left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pyiceberg.manifest import DataFile
+
+from tablecrypt.engines.tasks import removing_on_error
+from tablecrypt.errors import FormatError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.spark.jvm.columns import table_columns
+from tablecrypt.spark.jvm.install import JvmSide, jvm_side, length_in_hadoop
+from tablecrypt.spark.jvm.parquet_settings import unsupported_codec
+from tablecrypt.spark.jvm.support import (
+    check_messages,
+    check_supported,
+    if_supported,
+    unsupported_rows,
+    unsupported_session,
+    unsupported_store,
+)
+from tablecrypt.spark.layout import Distribution, check_distribution, check_sort_columns
+from tablecrypt.spark.sql.catalogs import described
+from tablecrypt.spark.sql.messages import Request, Response, described_error
+from tablecrypt.spark.sql.planner import LoadedTable, Planner
+from tablecrypt.spark.sql.writes.commits import abort_write, begin_write, ended_write, file_location
+from tablecrypt.spark.sql.writes.layout import layout_asked_for
+from tablecrypt.spark.tables import LocatedTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_IN_THE_CLEAR: Final = (
+    "rows would be committed that anyone who reaches the driver may have sent: set spark.authenticate and spark.network.crypto.enabled"
+)
+_OF_TASKS: Final = "file_location"
+"""What tasks ask for: its error is the task's, and Spark's error names it."""
+
+
+@dataclass(frozen=True)
+class PlannedWrite:
+    """Rows that have the table's columns, and how they are laid out."""
+
+    rows: DataFrame
+    located: LocatedTable
+    side: JvmSide
+    by_partition: bool
+    sort_by: tuple[str, ...]
+
+
+def planned_write(
+    df: DataFrame, located: LocatedTable, distribute_by: Distribution | None, sort_by: Sequence[str] | None, *, forced: bool
+) -> PlannedWrite | None:
+    """Return how rows will be written; None if the Python path has to write them.
+
+    Args:
+        df: rows that fit the table.
+        located: the table.
+        distribute_by: see spark/layout.py.
+        sort_by: columns of `df`, likewise.
+        forced: raise instead of returning None, and go on, with a warning, where Spark's messages are not authenticated and encrypted.
+
+    Raises:
+        ConfigurationError: `forced`, and the write is not supported; or a layout that cannot be.
+    """
+    return if_supported(lambda: _planned(df, located, distribute_by, sort_by, forced), located.name, "written", forced=forced)
+
+
+def _planned(
+    df: DataFrame, located: LocatedTable, distribute_by: Distribution | None, sort_by: Sequence[str] | None, forced: bool
+) -> PlannedWrite:
+    spark, table = df.sparkSession, located.table
+    check_supported(unsupported_session(spark))
+    check_messages(spark, located, _IN_THE_CLEAR, forced=forced)
+    check_supported(unsupported_rows(df.schema, located))
+    check_supported(unsupported_codec(table.metadata.properties))
+    check_supported(unsupported_store(located, lambda location: length_in_hadoop(spark, location)))
+    check_sort_columns(list(sort_by or ()), df.columns)
+    check_distribution(distribute_by, table.spec())
+    rows = df.select(table_columns(df, table.schema()))
+    return PlannedWrite(rows, located, jvm_side(spark), distribute_by is not None, tuple(sort_by or ()))
+
+
+def write_planned(write: PlannedWrite) -> list[DataFile]:
+    """Write the rows, and return the manifest entries of the files. If anything fails, no file is left.
+
+    Raises:
+        AuthenticationError: a result was changed on its way.
+        FormatError: a result does not hold what it should.
+        ConfigurationError: Hadoop put the files elsewhere than PyIceberg looks for them.
+    """
+    statement = Statement(write)
+    program, rows = write.side.endpoint.newProgram(), cast("Any", write.rows)
+    with removing_on_error(cast("EncryptingFileIO", write.located.table.io), statement.files):
+        try:
+            with responding(program, statement.respond):
+                program.append(rows._jdf, json.dumps(statement.table))
+        except Exception:
+            if statement.refusal is not None:
+                raise statement.refusal from None
+            raise
+        finally:
+            statement.planner.abandon_writes()
+    return statement.files
+
+
+class Statement:
+    """What responds to the statement of one write.
+
+    Attributes:
+        table: what the connector's table is made of.
+        files: those of the attempts that won, once the statement has run.
+        refusal: why it failed where its own plan or end is the reason, and no task.
+    """
+
+    def __init__(self, write: PlannedWrite) -> None:
+        located = write.located
+        self.planner = Planner()
+        self.files: list[DataFile] = []
+        self.refusal: Exception | None = None
+        # Which branch the rows are for, the one commit of write.py says.
+        loaded = LoadedTable(located, "", "main", None, is_writable=True)
+        self.table = {**described(self.planner, loaded), "name": located.name}
+        self._write = write
+        self._operations: dict[str, Callable[[Planner, Request], Response]] = {
+            "write_layout": self._layout,
+            "begin_write": begin_write,
+            _OF_TASKS: file_location,
+            "commit_write": self._end,
+            "abort_write": abort_write,
+        }
+
+    def respond(self, request: Request) -> Response:
+        """Return the response to one request. FormatError for one that no write has."""
+        name = request.text("operation")
+        if name not in self._operations:
+            raise FormatError(f"a write asks for {name!r}")
+        try:
+            return self._operations[name](self.planner, request)
+        except Exception as error:
+            if name != _OF_TASKS:
+                self.refusal = self.refusal or error
+            raise
+
+    def _layout(self, planner: Planner, request: Request) -> Response:
+        metadata = self._write.located.table.metadata
+        return Response(layout_asked_for(metadata, by_partition=self._write.by_partition, sort_by=self._write.sort_by))
+
+    def _end(self, planner: Planner, request: Request) -> Response:
+        _, files, _ = ended_write(planner, request)
+        self.files += files
+        return Response({"files": len(files)})
+
+
+@contextmanager
+def responding(program: Any, respond: Callable[[Request], Response]) -> Iterator[None]:
+    """Respond to requests for as long as the block runs; then let the last response be given.
+
+    Args:
+        program: a ProgramPlanner, through Py4J.
+        respond: gives the responses.
+    """
+    from pyspark import InheritableThread
+
+    thread = InheritableThread(target=_respond_to_all, args=(program, respond), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        program.close()
+        thread.join()
+
+
+def _respond_to_all(program: Any, respond: Callable[[Request], Response]) -> None:
+    while (request := program.next()) is not None:
+        try:
+            response = respond(Request(json.loads(bytes(request.json())), bytes(request.bytes())))
+        except Exception as error:  # noqa: BLE001  whatever it is, also of a location provider that may be anybody's, the statement fails with it
+            response = Response({"error": described_error(error)})
+        request.respond(json.dumps(response.fields).encode(), response.content)
