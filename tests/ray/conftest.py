@@ -19,6 +19,7 @@ from tests.support.tables import encrypted_sql_catalog
 
 T = TypeVar("T")
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # nobody else reaches the cluster, and Ray would leave a token in the home folder
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
 
 
 def started(start: Callable[[], T]) -> T:

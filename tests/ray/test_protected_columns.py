@@ -17,7 +17,8 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError
 from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
-from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY
+from tests.support.plaintext import CANARY
+from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, TABLE_KEY
 from tests.support.tables import TEAM_SCHEMA, encrypted_sql_catalog, ids, key_file_kms, memory_catalog, new_table, rows
 
 FILE = "kms.local.key-file"
@@ -25,33 +26,44 @@ FILE = "kms.local.key-file"
 
 @dataclass(frozen=True)
 class People:
-    """A table with the protected column team, as two clients see it: the analyst may not use the column's key."""
+    """A table with the protected column team, as three clients see it: the analyst may use no column's key, the clerk another one's."""
 
     folder: Path
     payroll: Any
     analyst: Any
+    clerk: Any
 
     def as_seen_by(self, catalog: Any) -> EncryptedTable:
         table: EncryptedTable = catalog.load_table("db.people")
         return table
 
 
-@pytest.fixture
-def people(tmp_path: Path, cluster: Any) -> People:
-    kms = key_file_kms(tmp_path / "payroll.json", TABLE_KEY, COLUMN_KEY)
-    held = json.loads((tmp_path / "payroll.json").read_text())
-    del held["keys"][COLUMN_KEY]
-    lesser = tmp_path / "analyst.json"
+def without_keys(key_file: Path, who: str, *lacking: str) -> Path:
+    """The same key file with fewer keys."""
+    held = json.loads(key_file.read_text())
+    for key in lacking:
+        del held["keys"][key]
+    lesser = key_file.with_name(f"{who}.json")
     lesser.touch(0o600)
     lesser.write_text(json.dumps(held))
+    return lesser
+
+
+@pytest.fixture
+def people(tmp_path: Path, cluster: Any) -> People:
+    kms = key_file_kms(tmp_path / "payroll.json", TABLE_KEY, COLUMN_KEY, OTHER_COLUMN_KEY)
     place = {"type": "tablecrypt", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
-    payroll, analyst = (
-        load_catalog("prod", **{**place, **kms, "kms.local.key-file": str(path)}) for path in (tmp_path / "payroll.json", lesser)
-    )
+    files = {
+        "payroll": tmp_path / "payroll.json",
+        "analyst": without_keys(tmp_path / "payroll.json", "analyst", COLUMN_KEY, OTHER_COLUMN_KEY),
+        "clerk": without_keys(tmp_path / "payroll.json", "clerk", COLUMN_KEY),
+    }
+    catalogs = {who: load_catalog("prod", **{**place, **kms, "kms.local.key-file": str(file)}) for who, file in files.items()}
+    payroll = catalogs["payroll"]
     payroll.create_namespace("db")
     properties = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": f"{COLUMN_KEY}: team"}
     new_table(payroll, "db.people", schema=TEAM_SCHEMA, appends=[rows(0, 20, TEAM_SCHEMA)], properties=properties)
-    return People(tmp_path, payroll, analyst)
+    return People(tmp_path, **catalogs)
 
 
 def by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -81,17 +93,36 @@ def test_who_may_not_read_a_column_does_not_write_it(people: People) -> None:
     assert set(people.as_seen_by(people.analyst).scan(masked="mask").to_arrow().column("team").to_pylist()) == {None}
 
 
-def test_rows_written_before_a_column_was_protected_are_not_committed_after(people: People) -> None:
-    sink = tcr.datasink(people.as_seen_by(people.payroll))
+@pytest.mark.parametrize(
+    "options", [{"mode": "append"}, {"mode": "overwrite"}, {"mode": "upsert", "keys": ["id"]}], ids=lambda each: each["mode"]
+)
+def test_rows_written_before_a_column_was_protected_are_not_committed_after(people: People, options: dict[str, Any]) -> None:
+    sink = tcr.datasink(people.as_seen_by(people.payroll), **options)
     now = people.as_seen_by(people.payroll)
     with now.transaction() as transaction:
         transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: team, note"})
 
     with pytest.raises(StaleWriteError, match="'note'"):
-        ray.data.from_arrow(rows(20, 20, TEAM_SCHEMA)).write_datasink(sink)
+        ray.data.from_arrow(rows(10, 20, TEAM_SCHEMA)).write_datasink(sink)
 
     assert ids(people.as_seen_by(people.payroll)) == list(range(20))
     assert len(list(people.folder.rglob("*.parquet"))) == 1
+
+
+def test_a_clerk_with_another_columns_key_sees_and_writes_no_column_of_payrolls(people: People) -> None:
+    now = people.as_seen_by(people.payroll)
+    with now.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: team; {OTHER_COLUMN_KEY}: note"})
+    ray.data.from_arrow(rows(20, 20, TEAM_SCHEMA)).write_datasink(tcr.datasink(people.as_seen_by(people.payroll)))
+    seen = people.as_seen_by(people.clerk)
+
+    with pytest.raises(ColumnKeyDeniedError, match="'team'"):
+        tcr.read_table(seen)
+    with pytest.raises(ColumnKeyDeniedError):
+        tcr.datasink(seen)
+    own = tcr.read_table(seen.scan(selected_fields=("id", "note"))).take_all()
+    assert by_id(own) == [{"id": each, "note": f"{CANARY} {each}"} for each in range(40)]
+    assert {row["team"] for row in tcr.read_table(seen.scan(masked="mask")).take_all()} == {None}
 
 
 def test_two_writers_that_commit_together_are_both_in_the_table(people: People) -> None:
