@@ -249,7 +249,8 @@ def test_a_column_by_which_others_delete_rows_is_declared_once_these_deletes_are
         _declare(table)
     assert _state(table) == before
     m.compact(table, apply_deletes=True, branch=branch)
-    _declare(table.refresh())
+    table.refresh()
+    _declare(table)
 
     assert _state(table) == before
     m.reencrypt(table, out_of_line=True)
