@@ -311,7 +311,7 @@ lock: setup
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/demo.txt --extra demo
 	$(LOCK_DOCS) --output-file requirements/docs.txt --group docs
 	$(LOCK) --output-file requirements/daft.txt --extra daft
-	$(LOCK) --constraint requirements/dev.txt --output-file requirements/ray.txt --extra ray --extra aws --extra tests
+	$(LOCK) --constraint requirements/dev.txt --output-file requirements/ray.txt --extra ray --extra aws --extra tests --group ray-dashboard
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/bench.txt --extra bench
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/mutation.txt --extra mutation
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/packages.txt --extra packages

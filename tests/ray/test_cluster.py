@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,11 @@ from tests.support.tables import MASTER_KEY, data_paths, ids, key_file_kms, new_
 ROOT = Path(__file__).parents[2]
 GOOD = {"resources": {"good": 0.001}}
 """For tasks that run on nodes with rights alone."""
+DASHBOARD = (
+    *(f"api/v0/{what}?detail=true" for what in ("tasks", "objects", "actors", "workers", "nodes", "runtime_envs", "cluster_events")),
+    *("api/jobs/", "api/cluster_status", "nodes?view=summary", "logical/actors", "events", "api/v0/tasks/summarize"),
+)
+"""What the dashboard shows of tasks, objects, processes and events."""
 EVERYTHING_IS_STORED_AND_SPILLED = {"max_direct_call_object_size": 64, "object_spilling_threshold": 0.001, "min_spilling_size": 1}
 
 
@@ -63,7 +71,7 @@ def server() -> Iterator[AwsServer]:
 def nodes(server: AwsServer) -> Iterator[Cluster]:
     """Two nodes whose workers have the driver's rights, and one whose workers have none; everything that tasks exchange is spilled."""
     head = {"num_cpus": 1, "resources": {"good": 1}, "object_store_memory": 80_000_000, "_system_config": EVERYTHING_IS_STORED_AND_SPILLED}
-    cluster = started(lambda: Cluster(initialize_head=True, head_node_args={**head, "include_dashboard": False}))
+    cluster = started(lambda: Cluster(initialize_head=True, head_node_args={**head, "include_dashboard": True, "dashboard_port": 0}))
     started(lambda: cluster.add_node(num_cpus=1, resources={"good": 1}, object_store_memory=80_000_000))
     outsider = {**server.outsider, "AWS_SESSION_TOKEN": ""}  # type: ignore[attr-defined]
     started(lambda: cluster.add_node(num_cpus=1, resources={"outside": 1}, object_store_memory=80_000_000, env_vars=outsider))
@@ -117,6 +125,41 @@ def files_of(cluster: Cluster) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@contextmanager
+def answers_of_dashboard(cluster: Cluster) -> Iterator[dict[str, bytes]]:
+    """What the dashboard answers while the block runs, asked again and again."""
+    answers: dict[str, bytes] = {}
+    is_over = threading.Event()
+
+    def ask() -> None:
+        number = 0
+        while not is_over.wait(0.2):
+            number += 1
+            for path in DASHBOARD:
+                with urllib.request.urlopen(f"http://{cluster.webui_url}/{path}", timeout=60) as answer:
+                    answers[f"{path} {number}"] = answer.read()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield answers
+    finally:
+        is_over.set()
+        asking.join()
+
+
+def spilled_of(cluster: Cluster) -> dict[str, bytes]:
+    return {name: content for name, content in files_of(cluster).items() if "spill" in name}
+
+
+def spilled_with(cluster: Cluster, planted: bytes) -> list[str]:
+    """The spilled objects in which the search finds these bytes, once they are there."""
+    until = time.monotonic() + 60
+    while not (names := found([planted], spilled_of(cluster))) and time.monotonic() < until:
+        time.sleep(0.5)
+    return names
+
+
 @pytest.fixture
 def secrets() -> Iterator[set[bytes]]:
     """Every key that this process makes or opens."""
@@ -125,32 +168,39 @@ def secrets() -> Iterator[set[bytes]]:
         yield seen
 
 
-def test_no_key_is_in_object_stores_spilled_objects_or_logs(nodes: Cluster, tmp_path: Path, secrets: set[bytes]) -> None:
+def test_no_key_is_in_object_stores_spilled_objects_logs_or_the_dashboard(nodes: Cluster, tmp_path: Path, secrets: set[bytes]) -> None:
     catalog = catalog_of(tmp_path, **key_file_kms(tmp_path / "keys.json", TABLE_KEY, COLUMN_KEY))
     properties = {"encryption.column-keys": f"{COLUMN_KEY}: ssn", "write.merge.mode": "copy-on-write"}
     table = new_table(catalog, "db.t", schema=PEOPLE_SCHEMA, properties={"encryption.key-id": TABLE_KEY, **properties})
     people = [rows(first, 1500, PEOPLE_SCHEMA) for first in range(0, 6000, 1500)]
 
-    written = ray.data.from_arrow(people).map_batches(DiesOnce(tmp_path / "first", 1505), batch_format="pyarrow", batch_size=None)
-    written.write_datasink(tcr.datasink(table), ray_remote_args=GOOD)
-    assert ids(table.refresh()) == list(range(6000))
-    ray.data.from_arrow(people[:1]).map_batches(changed, batch_format="pyarrow").write_datasink(
-        tcr.datasink(table, "upsert", keys=["id"]), ray_remote_args=GOOD
-    )
-    dataset = tcr.read_table(table.refresh(), override_num_blocks=4, **GOOD)
-    kept = dataset.map_batches(DiesOnce(tmp_path / "second", 300), batch_format="pyarrow", batch_size=None, **GOOD).materialize()
-    assert sorted(row["id"] for row in kept.take_all()) == list(range(6000))
+    with answers_of_dashboard(nodes) as answers:
+        written = ray.data.from_arrow(people).map_batches(DiesOnce(tmp_path / "first", 1505), batch_format="pyarrow", batch_size=None)
+        written.write_datasink(tcr.datasink(table), ray_remote_args=GOOD)
+        assert ids(table.refresh()) == list(range(6000))
+        ray.data.from_arrow(people[:1]).map_batches(changed, batch_format="pyarrow").write_datasink(
+            tcr.datasink(table, "upsert", keys=["id"]), ray_remote_args=GOOD
+        )
+        dataset = tcr.read_table(table.refresh(), override_num_blocks=4, **GOOD)
+        kept = dataset.map_batches(DiesOnce(tmp_path / "second", 300), batch_format="pyarrow", batch_size=None, **GOOD).materialize()
+        assert sorted(row["id"] for row in kept.take_all()) == list(range(6000))
     assert (tmp_path / "first").exists()
     assert (tmp_path / "second").exists()
+    planted = os.urandom(32)
+    held = ray.put(bytes(100_000) + planted)
+    assert spilled_with(nodes, planted), "the search finds a key in a spilled object"
+    del held
     time.sleep(2)
 
-    haystacks = files_of(nodes) | plasma_of(nodes)
+    haystacks = files_of(nodes) | plasma_of(nodes) | answers
     keys = [*{*secrets, *file_keys(table)}]
-    spilled = [name for name in haystacks if "spill" in name]
+    spilled = [content for name, content in haystacks.items() if "spill" in name]
     assert len(keys) >= 20
-    assert spilled
+    assert any(CANARY.encode() in content for content in spilled), "rows were spilled"
+    for path in DASHBOARD:
+        assert any(content for name, content in answers.items() if name.startswith(path)), path
+    assert any(b"EncryptedTable" in content for name, content in answers.items() if "tasks" in name), "the dashboard shows the tasks"
     assert sum("plasma" in os.readlink(name) for name in haystacks if name.startswith("/proc")) >= 3
-    assert any(CANARY.encode() in content for content in haystacks.values()), "rows are, so the search would see keys"
     assert found(keys, haystacks) == []
 
 
