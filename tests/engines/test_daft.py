@@ -20,18 +20,19 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tests.support.aws import AwsServer
+from tests.support.column_principals import NAME, table_of_three
 from tests.support.pages import DOCS, run_page
 from tests.support.plaintext import CANARY, findings
-from tests.support.tables import MASTER_KEY, encrypted_sql_catalog
+from tests.support.tables import MASTER_KEY, TEAM_SCHEMA, encrypted_sql_catalog, rows
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
 SPECS = {"flat": PartitionSpec(), "partitioned": PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))}
 
 
-def asked_of_daft(catalog: dict[str, str], table: str) -> dict[str, Any]:
+def asked_of_daft(catalog: dict[str, str], table: str, program: str = "daft_ways") -> dict[str, Any]:
     done = subprocess.run(
-        [os.environ["DAFT_PYTHON"], "-m", "tests.engines.daft_ways", json.dumps({"catalog": catalog, "table": table, "text": CANARY})],
+        [os.environ["DAFT_PYTHON"], "-m", f"tests.engines.{program}", json.dumps({"catalog": catalog, "table": table, "text": CANARY})],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'catalog'}"},
         capture_output=True,
@@ -77,6 +78,20 @@ def test_no_way_of_daft_leaves_plaintext_or_reads_without_us(tmp_path: Path, aws
     assert answers["read afterwards"] == [9]
     assert table.refresh().scan(selected_fields=("id",)).to_arrow()["id"].to_pylist() == [9]
     assert [found for path in tmp_path.rglob("*") if path.is_file() for found in findings(str(path), path.read_bytes())] == []
+
+
+def test_who_may_not_use_a_columns_key_neither_reads_nor_writes_it_by_daft(tmp_path: Path) -> None:
+    clients = table_of_three(tmp_path)
+
+    answers = {who: asked_of_daft(properties, NAME, "daft_principals") for who, properties in clients.items()}
+
+    for who in ("analyst", "clerk"):
+        assert answers[who]["read"].startswith("ColumnKeyDeniedError: ") and "'team'" in answers[who]["read"]
+        assert answers[who]["sink"].startswith("ColumnKeyDeniedError: ")
+        assert answers[who]["masked"] == [None] * 20
+        assert answers[who]["other columns"] == list(range(20))
+    assert sorted(answers["payroll"]["read"]) == sorted(row["team"] for row in rows(0, 20, TEAM_SCHEMA).to_pylist())
+    assert answers["payroll"]["sink"] == "EncryptedSink"
 
 
 def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:

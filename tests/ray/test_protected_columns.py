@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +16,17 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError
 from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
+from tests.support.column_principals import NAME, table_of_three
 from tests.support.plaintext import CANARY
-from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, TABLE_KEY
-from tests.support.tables import TEAM_SCHEMA, encrypted_sql_catalog, ids, key_file_kms, memory_catalog, new_table, rows
+from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY
+from tests.support.tables import TEAM_SCHEMA, encrypted_sql_catalog, ids, memory_catalog, new_table, rows
 
 FILE = "kms.local.key-file"
 
 
 @dataclass(frozen=True)
 class People:
-    """A table with the protected column team, as three clients see it: the analyst may use no column's key, the clerk another one's."""
+    """The table of column_principals.py as its three clients see it."""
 
     folder: Path
     payroll: Any
@@ -34,35 +34,13 @@ class People:
     clerk: Any
 
     def as_seen_by(self, catalog: Any) -> EncryptedTable:
-        table: EncryptedTable = catalog.load_table("db.people")
+        table: EncryptedTable = catalog.load_table(NAME)
         return table
-
-
-def without_keys(key_file: Path, who: str, *lacking: str) -> Path:
-    """The same key file with fewer keys."""
-    held = json.loads(key_file.read_text())
-    for key in lacking:
-        del held["keys"][key]
-    lesser = key_file.with_name(f"{who}.json")
-    lesser.touch(0o600)
-    lesser.write_text(json.dumps(held))
-    return lesser
 
 
 @pytest.fixture
 def people(tmp_path: Path, cluster: Any) -> People:
-    kms = key_file_kms(tmp_path / "payroll.json", TABLE_KEY, COLUMN_KEY, OTHER_COLUMN_KEY)
-    place = {"type": "tablecrypt", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
-    files = {
-        "payroll": tmp_path / "payroll.json",
-        "analyst": without_keys(tmp_path / "payroll.json", "analyst", COLUMN_KEY, OTHER_COLUMN_KEY),
-        "clerk": without_keys(tmp_path / "payroll.json", "clerk", COLUMN_KEY),
-    }
-    catalogs = {who: load_catalog("prod", **{**place, **kms, "kms.local.key-file": str(file)}) for who, file in files.items()}
-    payroll = catalogs["payroll"]
-    payroll.create_namespace("db")
-    properties = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": f"{COLUMN_KEY}: team"}
-    new_table(payroll, "db.people", schema=TEAM_SCHEMA, appends=[rows(0, 20, TEAM_SCHEMA)], properties=properties)
+    catalogs = {who: load_catalog("prod", **properties) for who, properties in table_of_three(tmp_path).items()}
     return People(tmp_path, **catalogs)
 
 
