@@ -64,7 +64,7 @@ def drop() -> None:
 
 def through_duckdb() -> None:
     # Where DuckDB looks for its extension `iceberg`, which it would otherwise download.
-    shutil.copytree(duckdb_ext.get_extension_dir(), Path.home() / ".duckdb" / "extensions", dirs_exist_ok=True)
+    shutil.copytree(Path(next(iter(duckdb_ext.__path__))) / "extensions", Path.home() / ".duckdb" / "extensions", dirs_exist_ok=True)
     PIPELINE.dataset().orders.arrow()
 
 
