@@ -310,7 +310,7 @@ lock: setup
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/fuzz.txt --extra fuzz
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/demo.txt --extra demo
 	$(LOCK_DOCS) --output-file requirements/docs.txt --group docs
-	$(LOCK) --output-file requirements/daft.txt --extra daft
+	$(LOCK) --output-file requirements/daft.txt --extra daft --extra aws --extra demo
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/ray.txt --extra ray --extra aws --extra tests --group ray-dashboard
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/bench.txt --extra bench
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/mutation.txt --extra mutation

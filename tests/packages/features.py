@@ -218,6 +218,13 @@ def ray(folder: Path, places: Mapping[str, Any]) -> Any:
     return [list(row.values()) for row in sorted(dataset.take_all(), key=lambda row: row["id"])]
 
 
+def daft(folder: Path, places: Mapping[str, Any]) -> Any:
+    import tablecrypt.daft as tcd
+
+    read = tcd.read_table(a_table(folder).scan("id > 1")).to_pydict()
+    return sorted([list(row) for row in zip(*read.values(), strict=True)])
+
+
 def s3fs(folder: Path, places: Mapping[str, Any]) -> Any:
     stored = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO", "warehouse": f"s3://{places['bucket']}/s3fs"}
     return rows_of(a_table(folder, **stored, **places["s3"]))
@@ -269,6 +276,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "lzo": Feature(lzo, True),
     "spark": Feature(spark, ROWS),
     "ray": Feature(ray, ROWS),
+    "daft": Feature(daft, ROWS),
     "report": Feature(report, "<!doctype html>"),
     "cli": Feature(cli, [0, "<!doctype html>"]),
     "adlfs": Feature(adlfs, "adlfs"),

@@ -14,8 +14,10 @@ from typing import Any, Final, Literal
 
 ROOT: Final = Path(__file__).parents[2]
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-NOT_FOR_USERS: Final = {"dev", "tests", "demo", "fuzz", "daft", "mutation", "bench", "packages"}
+NOT_FOR_USERS: Final = {"dev", "tests", "demo", "fuzz", "mutation", "bench", "packages"}
 """Extras that a target of the Makefile needs."""
+LOCKED_APART: Final = {"daft"}
+"""Extras for users that do not fit beside the newest of what the others need."""
 EXTRAS: Final = sorted(set(PROJECT["optional-dependencies"]) - NOT_FOR_USERS)
 
 Kind = Literal["wheel", "sdist"]
@@ -91,10 +93,11 @@ class Environment:
 
 
 def install(wheel: Path, folder: Path, extras: Sequence[str], interpreter: str = sys.executable) -> Environment:
-    """Install a wheel with extras into a new, empty environment, in the versions that requirements/runtime.txt locks."""
+    """Install a wheel with extras into a new, empty environment, in the versions that are locked for users."""
     uv("venv", "--python", interpreter, str(folder))
     wanted = f"tablecrypt[{','.join(extras)}] @ {wheel.as_uri()}"
-    locked = str(ROOT / "requirements" / "runtime.txt")
+    apart = LOCKED_APART & set(extras)
+    locked = str(ROOT / "requirements" / f"{apart.pop() if apart else 'runtime'}.txt")
     uv("pip", "install", "--python", str(folder / "bin" / "python"), "--constraint", locked, "--reinstall-package", "tablecrypt", wanted)
     return Environment(folder, tuple(extras))
 
