@@ -71,7 +71,7 @@ def result(partition: bytes = PARTITION, footer_bytes: bytes | None = None, dek:
 
 
 def encrypted(key: ResultKey, task: int, content: bytes, write_id: bytes | None = None) -> bytes:
-    """As EncryptedResult.java does it, with the standard's key derivation written out."""
+    """As SealedMessage.java does it, with the standard's key derivation written out."""
     own = ec.generate_private_key(ec.SECP256R1())
     driver = serialization.load_der_public_key(key.public_key)
     assert isinstance(driver, ec.EllipticCurvePublicKey)

@@ -51,7 +51,7 @@ def jar_for(spark: SparkSession, sources: JavaSources) -> Path:
 
 @dataclass(frozen=True)
 class JvmSide:
-    """What runs in the driver's JVM: the endpoint (a Py4J object), its name among Spark's RPC endpoints, and its RSA public key in DER."""
+    """What runs in the driver's JVM: the endpoint (a Py4J object), its name among Spark's RPC endpoints, and its public key in DER."""
 
     endpoint: Any
     name: str

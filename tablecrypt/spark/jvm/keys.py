@@ -9,19 +9,19 @@ The files of one read travel from Python to the driver's JVM:
     deletes = a 32-bit Roaring bitmap of deleted positions, in its portable form; empty for a file without deletes
     task    = what Python needs to read the file (sql/scans/portable.py); empty for a file that Spark's own reader serves
 
-The content is encrypted for the driver's JVM alone, because Py4J writes what it sends to debug logs:
+The content is encrypted for the driver's JVM alone, because Py4J writes what it sends to debug logs. So are the settings of a catalog. The
+result of a writing task (written_files.py) is encrypted for the program that plans the write. All of them are one kind of message:
 
-    encrypted key   = a fresh AES-256 key, RSA-OAEP under the endpoint's public key, SHA-256 for both hashes
-    encrypted files = nonce (12) | ciphertext | tag (16), AES-256-GCM under that key, AAD the read's name
+    message = length of the sender's public key (2) | sender's public key | nonce (12) | ciphertext | tag (16)
 
-The result of a writing task (written_files.py) is encrypted to a public key that the driver makes for one write:
-
-    message = length of the task's public key (2) | task's public key | nonce (12) | ciphertext | tag (16)
-
-    public keys   P-256, each a SubjectPublicKeyInfo in DER; the task's is made for this one result
-    key           SHA-256(00000001 | Z | write id | task's public key | driver's public key), Z the shared secret of ECDH:
+    public keys   P-256, each a SubjectPublicKeyInfo in DER; the sender's is made for this one message
+    key           SHA-256(00000001 | Z | context | sender's public key | receiver's public key), Z the shared secret of ECDH:
                   the one-step key derivation of NIST SP 800-56C
-    cipher        AES-256-GCM under that key, AAD = write id (16) | number of the task (4)
+    cipher        AES-256-GCM under that key
+
+                                  receiver's key pair lasts as long as    context        AAD
+    for the driver's JVM          its SparkContext                        name           name: a read's, or a catalog's handle
+    a task's result               the write                               write id (16)  write id | number of the task (4)
 
 Numbers and lengths are big endian. So a result decrypts in its own write and as the result of its own task, and nobody can decrypt it once
 the driver has forgotten the private key, which it does at the end of the write. The encryption does not show who encrypted: only Spark's
@@ -34,14 +34,13 @@ from __future__ import annotations
 
 import secrets
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, padding
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.concatkdf import ConcatKDFHash
 from pyroaring import BitMap
 
@@ -53,11 +52,10 @@ from tablecrypt.errors import AuthenticationError
 if TYPE_CHECKING:
     from tablecrypt.table.deletion_vectors import DeletedPositions
 
-READ_KEY_LENGTH: Final = 32
 _COUNT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
 WRITE_ID_LENGTH: Final = 16
-_RESULT_KEY_LENGTH: Final = 32
+_KEY_LENGTH: Final = 32
 _LENGTH_SIZE: Final = 2
 
 
@@ -78,20 +76,20 @@ def encode_planned_files(files: Sequence[PlannedFile]) -> bytes:
     return _COUNT.pack(len(files)) + b"".join(_encoded_file(file) for file in files)
 
 
-def encrypt_for_driver(
-    content: bytes, read: str, public_key: bytes, random: Callable[[int], bytes] = secrets.token_bytes
-) -> tuple[bytes, bytes]:
-    """Return (encrypted key, encrypted files).
+def encrypt_for_driver(content: bytes, name: str, public_key: bytes) -> bytes:
+    """Return the message with this content for the driver's JVM.
 
     Args:
-        content: as `encode_planned_files` gives it.
-        read: the read's name.
-        public_key: the endpoint's RSA key, a SubjectPublicKeyInfo in DER.
+        content: a plan as `encode_planned_files` gives it, or a catalog's settings.
+        name: the read's name, or the catalog's handle. The message opens under this name alone.
+        public_key: the endpoint's, a SubjectPublicKeyInfo in DER.
     """
-    key = random(READ_KEY_LENGTH)
-    rsa = cast("RSAPublicKey", serialization.load_der_public_key(public_key))
-    oaep = padding.OAEP(mgf=padding.MGF1(hashes.SHA256()), algorithm=hashes.SHA256(), label=None)
-    return rsa.encrypt(key, oaep), AesGcm(Secret(key)).encrypt(random(NONCE_LENGTH), content, read.encode())
+    receiver = _public_key(public_key)
+    own = ec.generate_private_key(receiver.curve)
+    sender, context = _der(own.public_key()), name.encode()
+    key = _message_key(own, receiver, context + sender + public_key)
+    encrypted = AesGcm(key).encrypt(secrets.token_bytes(NONCE_LENGTH), content, context)
+    return len(sender).to_bytes(_LENGTH_SIZE, "big") + sender + encrypted
 
 
 def _encoded_file(file: PlannedFile) -> bytes:
@@ -116,22 +114,28 @@ class ResultKey:
     def decrypt(self, task: int, message: bytes) -> bytes:
         """Return a task's result. AuthenticationError unless it was encrypted in this write as the result of this task."""
         try:
-            ephemeral, ciphertext = self._split(message)
-            shared = self._private.exchange(ec.ECDH(), ephemeral)
-            info = self.write_id + _der(ephemeral) + self.public_key
-            key = ConcatKDFHash(hashes.SHA256(), _RESULT_KEY_LENGTH, info).derive(shared)
-            return AesGcm(Secret(key)).decrypt(ciphertext, self.write_id + task.to_bytes(4, "big"))
+            sender, ciphertext = self._split(message)
+            key = _message_key(self._private, _public_key(sender), self.write_id + sender + self.public_key)
+            return AesGcm(key).decrypt(ciphertext, self.write_id + task.to_bytes(4, "big"))
         except (AuthenticationError, UnsupportedAlgorithm, ValueError) as error:
             raise AuthenticationError(
                 f"the result of writing task {task} does not authenticate: it was changed, or belongs to another task or write"
             ) from error
 
-    def _split(self, message: bytes) -> tuple[ec.EllipticCurvePublicKey, bytes]:
+    def _split(self, message: bytes) -> tuple[bytes, bytes]:
         end = _LENGTH_SIZE + int.from_bytes(message[:_LENGTH_SIZE], "big")
-        ephemeral = serialization.load_der_public_key(message[_LENGTH_SIZE:end])
-        if not isinstance(ephemeral, ec.EllipticCurvePublicKey):
-            raise ValueError("a public key of another kind")
-        return ephemeral, message[end:]
+        return message[_LENGTH_SIZE:end], message[end:]
+
+
+def _message_key(own: ec.EllipticCurvePrivateKey, other: ec.EllipticCurvePublicKey, info: bytes) -> Secret:
+    return Secret(ConcatKDFHash(hashes.SHA256(), _KEY_LENGTH, info).derive(own.exchange(ec.ECDH(), other)))
+
+
+def _public_key(der: bytes) -> ec.EllipticCurvePublicKey:
+    key = serialization.load_der_public_key(der)
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise ValueError("a public key of another kind")
+    return key
 
 
 def _der(key: ec.EllipticCurvePublicKey) -> bytes:

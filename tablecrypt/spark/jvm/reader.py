@@ -159,12 +159,12 @@ def _relation(spark: SparkSession, side: JvmSide, files: Sequence[PlannedFile], 
 
     session: Any = spark._jsparkSession
     read = secrets.token_hex(16)
-    encrypted_key, encrypted_files = encrypt_for_driver(encode_planned_files(files), read, side.public_key)
+    encrypted_files = encrypt_for_driver(encode_planned_files(files), read, side.public_key)
     options = READ_OPTIONS | {"tablecrypt.endpoint": side.name, "tablecrypt.read": read}
     has_deletes = files[0].deletes is not None
     try:
         parsed = session.parseDataType(schema)
-        rows = side.endpoint.dataset(session, read, number_column, encrypted_key, encrypted_files, parsed, options, has_deletes)
+        rows = side.endpoint.dataset(session, read, number_column, encrypted_files, parsed, options, has_deletes)
     except Py4JError as error:
         raise ConfigurationError(f"Spark {spark.version} does not take a plan of encrypted files: {error}") from error
     return ClassicDataFrame(rows, spark)

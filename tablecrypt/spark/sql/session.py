@@ -54,7 +54,7 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
     properties = dict(catalog_properties or {})
     handle = _handle(spark, name, properties)
     settings = {"python": sys.executable, "path": [folder for folder in sys.path if folder], "properties": properties}
-    side.endpoint.giveCatalog(handle, *encrypt_for_driver(json.dumps(settings).encode(), handle, side.public_key))
+    side.endpoint.giveCatalog(handle, encrypt_for_driver(json.dumps(settings).encode(), handle, side.public_key))
     spark.conf.set(f"{setting}.{_HANDLE}", handle)
     spark.conf.set(setting, CATALOG_CLASS)
     side.endpoint.extend(spark._jsparkSession)

@@ -3,16 +3,9 @@ package tablecrypt.jvm;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.lang.ref.WeakReference;
 import java.security.KeyPair;
-import java.security.KeyPairGenerator;
-import java.security.spec.MGF1ParameterSpec;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
-import javax.crypto.Cipher;
-import javax.crypto.spec.GCMParameterSpec;
-import javax.crypto.spec.OAEPParameterSpec;
-import javax.crypto.spec.PSource;
-import javax.crypto.spec.SecretKeySpec;
 import org.apache.spark.rpc.RpcCallContext;
 import org.apache.spark.rpc.RpcEndpoint;
 import org.apache.spark.rpc.RpcEnv;
@@ -37,9 +30,6 @@ import scala.jdk.javaapi.CollectionConverters;
  * Python encrypts what it hands over to this process's public key: Py4J writes its commands to debug logs.
  */
 public class DriverEndpoint implements RpcEndpoint {
-  private static final int NONCE_LENGTH = 12;
-  private static final int TAG_BITS = 128;
-
   private static DriverEndpoint current;
 
   private final String name = "tablecrypt-" + UUID.randomUUID();
@@ -49,9 +39,7 @@ public class DriverEndpoint implements RpcEndpoint {
 
   private DriverEndpoint(RpcEnv env) throws Exception {
     this.env = env;
-    KeyPairGenerator generator = KeyPairGenerator.getInstance("RSA");
-    generator.initialize(3072);
-    this.keyPair = generator.generateKeyPair();
+    this.keyPair = SealedMessage.newKeyPair();
     env.setupEndpoint(name, this);
   }
 
@@ -76,7 +64,7 @@ public class DriverEndpoint implements RpcEndpoint {
     return new ReadResponse(reads, call);
   }
 
-  /** SubjectPublicKeyInfo of the RSA key that plans are encrypted to. */
+  /** SubjectPublicKeyInfo of the key that plans are encrypted to. */
   public byte[] publicKey() {
     return keyPair.getPublic().getEncoded();
   }
@@ -95,20 +83,18 @@ public class DriverEndpoint implements RpcEndpoint {
   /**
    * Make the Dataset of one read: the columns of `schema`, and of files with deletes only the live rows.
    *
-   * @param encryptedKey an AES key under RSA-OAEP (SHA-256 for both hashes)
-   * @param encryptedFiles nonce (12), ciphertext and tag (16) under that key, with the read's name as AAD
+   * @param encryptedFiles a sealed message under the read's name
    */
   public Dataset dataset(
       SparkSession spark,
       String read,
       String numberColumn,
-      byte[] encryptedKey,
       byte[] encryptedFiles,
       StructType schema,
       Map options,
       boolean withDeletes)
       throws Exception {
-    PlannedFiles files = new PlannedFiles(numberColumn, decrypt(read, encryptedKey, encryptedFiles));
+    PlannedFiles files = new PlannedFiles(numberColumn, decrypt(read, encryptedFiles));
     hold(read, files);
     // As a column of the file itself, a row's position costs less than as a field of Spark's _metadata.
     String position = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
@@ -160,11 +146,10 @@ public class DriverEndpoint implements RpcEndpoint {
    * Take the settings of a session's catalog, which may hold credentials.
    *
    * @param handle what the session has of them
-   * @param encryptedKey an AES key under RSA-OAEP, as for a read
-   * @param encryptedSettings JSON under that key, with the handle as AAD
+   * @param encryptedSettings JSON, a sealed message under the handle
    */
-  public void giveCatalog(String handle, byte[] encryptedKey, byte[] encryptedSettings) throws Exception {
-    CatalogSettings.give(handle, new ObjectMapper().readTree(decrypt(handle, encryptedKey, encryptedSettings)));
+  public void giveCatalog(String handle, byte[] encryptedSettings) throws Exception {
+    CatalogSettings.give(handle, new ObjectMapper().readTree(decrypt(handle, encryptedSettings)));
   }
 
   /** Let a session understand Iceberg's own ALTER TABLE statements, and refuse conditions on masks. */
@@ -177,17 +162,9 @@ public class DriverEndpoint implements RpcEndpoint {
     MaskedConditions.install(session);
   }
 
-  private byte[] decrypt(String aad, byte[] encryptedKey, byte[] encryptedFiles) throws Exception {
-    Cipher rsa = Cipher.getInstance("RSA/ECB/OAEPPadding");
-    rsa.init(
-        Cipher.DECRYPT_MODE,
-        keyPair.getPrivate(),
-        new OAEPParameterSpec("SHA-256", "MGF1", MGF1ParameterSpec.SHA256, PSource.PSpecified.DEFAULT));
-    SecretKeySpec key = new SecretKeySpec(rsa.doFinal(encryptedKey), "AES");
-    Cipher aes = Cipher.getInstance("AES/GCM/NoPadding");
-    aes.init(Cipher.DECRYPT_MODE, key, new GCMParameterSpec(TAG_BITS, encryptedFiles, 0, NONCE_LENGTH));
-    aes.updateAAD(aad.getBytes("UTF-8"));
-    return aes.doFinal(encryptedFiles, NONCE_LENGTH, encryptedFiles.length - NONCE_LENGTH);
+  private byte[] decrypt(String name, byte[] message) throws Exception {
+    byte[] context = name.getBytes("UTF-8");
+    return SealedMessage.decrypt(keyPair, context, context, message);
   }
 
   private void forgetReadsOfNoPlan() {

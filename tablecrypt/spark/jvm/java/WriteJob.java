@@ -25,7 +25,7 @@ public class WriteJob implements Serializable {
   /**
    * @param coordinator the RPC endpoint of the driver's WriteCoordinator
    * @param id 16 bytes, which bind a task's result to this write
-   * @param publicKey what results are encrypted to; see EncryptedResult
+   * @param publicKey what results are encrypted to; see SealedMessage
    * @param schema Spark's JSON of the columns in the file, with a field id on every field of a struct; what is not nullable is required
    * @param innerIds field ids of list elements, map keys and map values, by their Parquet path
    * @param settings "parquet.*", and the sizes named here

@@ -41,7 +41,10 @@ class CatalogSettings {
   static void give(String handle, JsonNode told) {
     List path = (List) Planner.JSON.convertValue(told.required("path"), ArrayList.class);
     Map properties = (Map) Planner.JSON.convertValue(told.required("properties"), HashMap.class);
-    GIVEN.put(handle, new CatalogSettings(told.required(PYTHON).asText(), path, properties, new HashMap()));
+    CatalogSettings settings = new CatalogSettings(told.required(PYTHON).asText(), path, properties, new HashMap());
+    GIVEN.put(handle, settings);
+    // Python's imports take as long as Spark's own first statement: they run beside it.
+    PlannerProcess.of(settings);
   }
 
   static CatalogSettings of(String catalog, CaseInsensitiveStringMap options) {

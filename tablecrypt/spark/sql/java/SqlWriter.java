@@ -3,6 +3,7 @@ package tablecrypt.jvm;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -106,7 +107,8 @@ class SqlWriter implements DeltaWriter {
   public WriterCommitMessage commit() {
     try {
       files.close();
-      byte[] result = EncryptedResult.encrypt(job.publicKey, job.id, task, described());
+      byte[] aad = ByteBuffer.allocate(job.id.length + 4).put(job.id).putInt(task).array();
+      byte[] result = SealedMessage.encrypt(job.publicKey, job.id, aad, described());
       // Once the write has ended nobody takes the result, and so nobody would know the files: then this fails, and they are removed.
       DriverClient.request(job.coordinator, Requests.finish(task, attempt));
       // A class of Spark's own: results are read with the server's class loader, which does not know the jars of a Connect session.
