@@ -1,18 +1,19 @@
 """Keys of data files between Python and the JVM: files to read, encrypted for the driver's JVM, and written files, for the driver.
 
-The files of one read travel from Python to the driver's JVM:
+The files of one read, as they travel from Python to the driver's JVM:
 
     content = number of files (4) | file | file | ...
-    file    = path | length of the file (8) | key | deletes | task
+    file    = path | key | deletes | task
               path, key, deletes, task: each its length in bytes (4), then the bytes
     key     = length of the DEK (1) | DEK | AAD prefix
     deletes = a 32-bit Roaring bitmap of deleted positions, in its portable form; empty for a file without deletes
     task    = what Python needs to read the file (sql/scans/portable.py); empty for a file that Spark's own reader serves
 
-The content is encrypted for the driver's JVM alone, because Py4J writes what it sends to debug logs:
+The planner's process sends them through a pipe, and a program in its encrypted responses (sql/programs/responses.py). Other secrets of a
+program are encrypted for the driver's JVM alone, because Py4J writes what it sends to debug logs:
 
-    encrypted key   = a fresh AES-256 key, RSA-OAEP under the endpoint's public key, SHA-256 for both hashes
-    encrypted files = nonce (12) | ciphertext | tag (16), AES-256-GCM under that key, AAD the read's name
+    encrypted key     = a fresh AES-256 key, RSA-OAEP under the endpoint's public key, SHA-256 for both hashes
+    encrypted content = nonce (12) | ciphertext | tag (16), AES-256-GCM under that key, AAD the secret's name
 
 The result of a writing task (written_files.py) is encrypted to a public key that the driver makes for one write:
 
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
 READ_KEY_LENGTH: Final = 32
 _COUNT: Final = struct.Struct(">i")
-_LONG: Final = struct.Struct(">q")
 WRITE_ID_LENGTH: Final = 16
 _RESULT_KEY_LENGTH: Final = 32
 _LENGTH_SIZE: Final = 2
@@ -63,11 +63,10 @@ _LENGTH_SIZE: Final = 2
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """One data file: where it is, its length in bytes, its key, the positions (from 0, below 2^31) that are deleted from it, and the task
+    """One data file: where it is, its key, the positions (from 0, below 2^31) that are deleted from it, and the task
     with which Python reads it, if Spark's own reader does not serve it."""
 
     location: str
-    length: int
     key_metadata: StandardKeyMetadata
     deletes: DeletedPositions | None
     task: bytes = b""
@@ -79,26 +78,26 @@ def encode_planned_files(files: Sequence[PlannedFile]) -> bytes:
 
 
 def encrypt_for_driver(
-    content: bytes, read: str, public_key: bytes, random: Callable[[int], bytes] = secrets.token_bytes
+    content: bytes, name: str, public_key: bytes, random: Callable[[int], bytes] = secrets.token_bytes
 ) -> tuple[bytes, bytes]:
-    """Return (encrypted key, encrypted files).
+    """Return (encrypted key, encrypted content).
 
     Args:
-        content: as `encode_planned_files` gives it.
-        read: the read's name.
+        content: the secret.
+        name: the secret's.
         public_key: the endpoint's RSA key, a SubjectPublicKeyInfo in DER.
     """
     key = random(READ_KEY_LENGTH)
     rsa = cast("RSAPublicKey", serialization.load_der_public_key(public_key))
     oaep = padding.OAEP(mgf=padding.MGF1(hashes.SHA256()), algorithm=hashes.SHA256(), label=None)
-    return rsa.encrypt(key, oaep), AesGcm(Secret(key)).encrypt(random(NONCE_LENGTH), content, read.encode())
+    return rsa.encrypt(key, oaep), AesGcm(Secret(key)).encrypt(random(NONCE_LENGTH), content, name.encode())
 
 
 def _encoded_file(file: PlannedFile) -> bytes:
     dek = file.key_metadata.encryption_key.reveal()
     key = bytes([len(dek)]) + dek + file.key_metadata.aad_prefix
     deletes = b"" if file.deletes is None else BitMap(file.deletes).serialize()
-    return _sized(file.location.encode()) + _LONG.pack(file.length) + _sized(key) + _sized(deletes) + _sized(file.task)
+    return _sized(file.location.encode()) + _sized(key) + _sized(deletes) + _sized(file.task)
 
 
 def _sized(content: bytes) -> bytes:
