@@ -1,9 +1,9 @@
 """What the connector asks a program about the program's own relations and writes, and the program's responses.
 
     relation or write ──▶ java/ProgramPlanner, whose name is in each of its requests
-    one thread takes requests, through Py4J ──▶ a pool of threads: the relation or write responds ──▶ an encrypted response
+    one thread takes requests, through Py4J ──▶ a thread of the write, or one of all relations, responds ──▶ an encrypted response
 
-There is one such thread, and one pool, for each SparkContext. Relations last: Spark plans a DataFrame when it is used, maybe from another
+There is one thread that takes requests for each SparkContext. Relations last: Spark plans a DataFrame when it is used, maybe from another
 thread. The JVM says when nothing in it holds a relation any more. Everything ends with the SparkContext.
 
 Responses hold keys of files, and Py4J's commands may be in debug logs. So they are encrypted under a key that is made for one SparkContext
@@ -20,9 +20,11 @@ import logging
 import secrets
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from tablecrypt.spark.jvm.install import JvmSide
 
 Respond: TypeAlias = Callable[[Request], Response]
+_Work: TypeAlias = Callable[[], None]
 
 _KEY_LENGTH: Final = 32
 _THREADS: Final = 16
@@ -60,19 +63,30 @@ def known_planners(side: JvmSide) -> int:
 @contextmanager
 def responding(side: JvmSide, respond: Respond) -> Iterator[Any]:
     """Give the block a ProgramPlanner. When the block ends, no more requests are responded to, and none is being responded to."""
-    program = _program(side)
-    planner = program.planner(respond)
+    from pyspark import InheritableThread
+
+    program, works = _program(side), SimpleQueue[_Work | None]()
+    thread = InheritableThread(target=_do_all, args=(works,), daemon=True)
+    thread.start()
+    planner = program.planner(respond, works.put)
     try:
         yield planner
     finally:
         planner.close()
         program.forget(planner.name())
+        works.put(None)
+        thread.join()
+
+
+def _do_all(works: SimpleQueue[_Work | None]) -> None:
+    while (work := works.get()) is not None:
+        work()
 
 
 @dataclass(frozen=True)
 class _Responder:
     respond: Respond
-    running: set[Future[None]] = field(default_factory=set)
+    hand_on: Callable[[_Work], object]
 
 
 class _Program:
@@ -87,16 +101,14 @@ class _Program:
         self._threads = ThreadPoolExecutor(_THREADS, "tablecrypt-program")
         Thread(target=self._take_all, name="tablecrypt-program", daemon=True).start()
 
-    def planner(self, respond: Respond) -> Any:
+    def planner(self, respond: Respond, hand_on: Callable[[_Work], object] | None = None) -> Any:
         planner = self._requests.newPlanner()
-        self.responders[planner.name()] = _Responder(respond)
+        self.responders[planner.name()] = _Responder(respond, hand_on or self._threads.submit)
         return planner
 
     def forget(self, name: str) -> None:
         with self._lock:
-            responder = self.responders.pop(name, None)
-        if responder is not None:
-            wait(list(responder.running))
+            self.responders.pop(name, None)
 
     def _take_all(self) -> None:
         from py4j.protocol import Py4JError
@@ -115,10 +127,8 @@ class _Program:
             if asked is None:
                 self.responders.pop(name, None)
                 return
-            responder = self.responders.get(name, _ENDED)
-            future = self._threads.submit(self._work, request, bytes(asked), responder.respond)
-            responder.running.add(future)
-        future.add_done_callback(responder.running.discard)
+            responder = self.responders.get(name) or _Responder(_refuse, self._threads.submit)
+            responder.hand_on(partial(self._work, request, bytes(asked), responder.respond))
 
     def _work(self, request: Any, asked: bytes, respond: Respond) -> None:
         try:
@@ -133,7 +143,6 @@ def _refuse(request: Request) -> Response:
     raise ConfigurationError("the program has ended this statement: run it again")
 
 
-_ENDED: Final = _Responder(_refuse)
 _programs: Final[dict[str, _Program]] = {}
 _programs_lock: Final = Lock()
 
