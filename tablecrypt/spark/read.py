@@ -3,7 +3,8 @@
     driver     scan.plan_files() ─▶ balanced lists of tasks ─▶ each list encrypted as one TASK message; table, columns and filter as SHARED
     executor   range(n).mapInArrow: partition i opens message i and streams its files: deletes, filter, schema evolution, projection
 
-That is the Python path; where the JVM path supports the read, jvm/ reads the same plan with Spark's own Parquet reader, which is faster.
+That is the Python path. Where the JVM path supports the read, the same plan is a relation of the connector (sql/programs/reads.py), which
+is faster.
 
 The plan is made when `read_table` is called, of one snapshot, and holds for the life of the DataFrame. Spark prunes neither columns nor
 files of a mapInArrow, so name the columns and the filter here. A long Parquet file is read by several tasks, each some of its row groups.
@@ -28,7 +29,6 @@ from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
 from tablecrypt.spark.decimals import as_whole_numbers, sent_whole, with_decimals, with_whole_numbers
 from tablecrypt.spark.exchange import pieces_for_spark
 from tablecrypt.spark.executor_job import skip_per_task_setup, task_numbers
-from tablecrypt.spark.jvm.reader import jvm_rows
 from tablecrypt.spark.masked_columns import marked_schema, masked_ids, masks_asked_for, refuses_conditions
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.tables import PlannedRead, readable_columns, table_access
@@ -108,6 +108,9 @@ def read_table(
     schema = marked_schema(read.located.table, read.projected, read.readable)
     if not read.tasks:
         return spark.createDataFrame([], schema)
+    # Imported here: executors use this module too, and need nothing of the connector.
+    from tablecrypt.spark.sql.programs.reads import jvm_rows
+
     rows = None if path == "python" else jvm_rows(spark, read, forced=path == "jvm")
     return python_rows(spark, ReadJob.of(spark, read), schema) if rows is None else rows
 

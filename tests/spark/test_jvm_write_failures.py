@@ -20,7 +20,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 import tablecrypt.spark as tcs
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.spark.jvm.written_files import split_results
-from tablecrypt.spark.sql.writes.programs import PlannedWrite, planned_write, write_planned
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.writes.programs import PlannedWrite, Statement, planned_write, written_by
 from tablecrypt.spark.tables import LocatedTable
 from tests.spark.conftest import Lake
 from tests.spark.test_failing_tasks import changing, failing
@@ -121,26 +122,15 @@ def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
     assert not stored(lake)
 
 
-class AttackedEndpoint:
-    """The endpoint in the driver's JVM, its programs and their requests, but for the results of tasks, which are changed on their way."""
+def attacked(planned: PlannedWrite, attack: Callable[[list[bytes]], list[bytes]]) -> Statement:
+    """What responds to a write, but for the results of tasks, which are changed on their way."""
 
-    def __init__(self, inner: Any, attack: Callable[[list[bytes]], list[bytes]]) -> None:
-        self._inner = inner
-        self._attack = attack
+    class Attacked(Statement):
+        def respond(self, request: Request) -> Response:
+            content = b"".join(map(sized, attack(split_results(request.content)))) if request.content else b""
+            return super().respond(replace(request, content=content))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def newProgram(self) -> AttackedEndpoint:
-        return AttackedEndpoint(self._inner.newProgram(), self._attack)
-
-    def next(self) -> AttackedEndpoint | None:
-        request = self._inner.next()
-        return None if request is None else AttackedEndpoint(request, self._attack)
-
-    def bytes(self) -> bytes:
-        content = bytes(self._inner.bytes())
-        return b"".join(map(sized, self._attack(split_results(content)))) if content else content
+    return Attacked(planned)
 
 
 ATTACKS: Final[dict[str, Callable[[list[bytes], list[bytes]], list[bytes]]]] = {
@@ -158,19 +148,16 @@ def test_results_that_are_not_of_this_write_and_task_are_refused(spark: SparkSes
     assert planned is not None
     earlier: list[bytes] = []
 
-    def attacked(change: Callable[[list[bytes]], list[bytes]]) -> PlannedWrite:
-        return replace(planned, side=replace(planned.side, endpoint=AttackedEndpoint(planned.side.endpoint, change)))
-
     def kept(results: list[bytes]) -> list[bytes]:
         earlier.extend(results)
         return results
 
-    write_planned(attacked(kept))
+    written_by(attacked(planned, kept))
     assert len(earlier) == 2
     before = table.refresh().metadata_location, stored(lake)
 
     with pytest.raises(AuthenticationError, match=r"the result of writing task \d does not authenticate"):
-        write_planned(attacked(lambda results: ATTACKS[attack](results, earlier)))
+        written_by(attacked(planned, lambda results: ATTACKS[attack](results, earlier)))
 
     assert (table.refresh().metadata_location, stored(lake)) == before
 

@@ -17,6 +17,9 @@ from pyiceberg.types import LongType, NestedField, StringType
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.keys import ResultKey
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.writes.programs import Statement, planned_write, written_by
+from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
 from tests.support.key_search import file_keys, found
@@ -35,16 +38,24 @@ JOB = Path(__file__).parents[1] / "support" / "jvm_write_cluster_job.py"
 
 def test_no_key_is_in_plan_event_log_local_file_or_debug_log(spark_run: SparkRun, lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     opened: list[bytes] = []
-    table: Any = lake.catalog.create_table("db.secrets", SCHEMA, properties=KEY)
+    lake.catalog.create_table("db.secrets", SCHEMA, properties=KEY)
     rows = spark_run.session.range(0, 20_000, 1, 3).selectExpr("id", f"concat('{CANARY}', cast(rand(1) as string)) as note")
 
     def record(names: Mapping[str, Any]) -> None:
         opened.append(names["self"].decrypt(names["task"], names["message"]))
 
-    with caplog.at_level(logging.DEBUG), observed(ResultKey.decrypt, record):
-        tcs.write_table(rows.repartition(2), lake.identifier("db.secrets"), path="jvm", catalog_properties=lake.properties)
+    class Observed(Statement):
+        def respond(self, request: Request) -> Response:
+            with observed(ResultKey.decrypt, record):
+                return super().respond(request)
 
-    keys = file_keys(table.refresh())
+    with caplog.at_level(logging.DEBUG):
+        located = LocatedTable.of(lake.identifier("db.secrets"), lake.properties)
+        planned = planned_write(rows.repartition(2), located, None, None, forced=True)
+        assert planned is not None
+        files = written_by(Observed(planned))
+
+    keys = [key_metadata_of(file).encryption_key.reveal() for file in files]
     events = spark_run.events()
     haystacks = {"the logs": caplog.text.encode(), **events}
     haystacks |= {str(path): path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()}
@@ -52,7 +63,7 @@ def test_no_key_is_in_plan_event_log_local_file_or_debug_log(spark_run: SparkRun
     assert found(keys, {"results": b"".join(opened)}) == ["results"], "the search would not see what is not encrypted"
     assert any(b"Range (0, 20000, step=1, splits=3)" in content for content in events.values()), "the write's plan is in the event log"
     assert any(path.endswith(".data") for path in haystacks), "no shuffle file was searched"
-    assert b"newProgram" in haystacks["the logs"]
+    assert b"newPlanner" in haystacks["the logs"]
     assert found(keys, haystacks) == []
 
 

@@ -1,16 +1,17 @@
 """Keys of data files between Python and the JVM: files to read, encrypted for the driver's JVM, and written files, for the driver.
 
-The files of one read travel from Python to the driver's JVM:
+The files of one read, as they travel from Python to the driver's JVM:
 
     content = number of files (4) | file | file | ...
-    file    = path | length of the file (8) | key | deletes | task
+    file    = path | key | deletes | task
               path, key, deletes, task: each its length in bytes (4), then the bytes
     key     = length of the DEK (1) | DEK | AAD prefix
     deletes = a 32-bit Roaring bitmap of deleted positions, in its portable form; empty for a file without deletes
     task    = what Python needs to read the file (sql/scans/portable.py); empty for a file that Spark's own reader serves
 
-The content is encrypted for the driver's JVM alone, because Py4J writes what it sends to debug logs. So are the settings of a catalog. The
-result of a writing task (written_files.py) is encrypted for the program that plans the write. All of them are one kind of message:
+The planner's process sends them through a pipe, and a program in its encrypted responses (sql/programs/responses.py). Other secrets of a
+program, the key of these responses and the settings of a catalog, are encrypted for the driver's JVM alone, because Py4J writes what it sends
+to debug logs. The result of a writing task (written_files.py) is encrypted for whoever plans the write. All of them are one kind of message:
 
     message = length of the sender's public key (2) | sender's public key | nonce (12) | ciphertext | tag (16)
 
@@ -20,7 +21,7 @@ result of a writing task (written_files.py) is encrypted for the program that pl
     cipher        AES-256-GCM under that key
 
                                   receiver's key pair lasts as long as    context        AAD
-    for the driver's JVM          its SparkContext                        name           name: a read's, or a catalog's handle
+    for the driver's JVM          its SparkContext                        name           the secret's name
     a task's result               the write                               write id (16)  write id | number of the task (4)
 
 Numbers and lengths are big endian. So a result decrypts in its own write and as the result of its own task, and nobody can decrypt it once
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from tablecrypt.table.deletion_vectors import DeletedPositions
 
 _COUNT: Final = struct.Struct(">i")
-_LONG: Final = struct.Struct(">q")
 WRITE_ID_LENGTH: Final = 16
 _KEY_LENGTH: Final = 32
 _LENGTH_SIZE: Final = 2
@@ -61,11 +61,10 @@ _LENGTH_SIZE: Final = 2
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """One data file: where it is, its length in bytes, its key, the positions (from 0, below 2^31) that are deleted from it, and the task
+    """One data file: where it is, its key, the positions (from 0, below 2^31) that are deleted from it, and the task
     with which Python reads it, if Spark's own reader does not serve it."""
 
     location: str
-    length: int
     key_metadata: StandardKeyMetadata
     deletes: DeletedPositions | None
     task: bytes = b""
@@ -80,8 +79,8 @@ def encrypt_for_driver(content: bytes, name: str, public_key: bytes) -> bytes:
     """Return the message with this content for the driver's JVM.
 
     Args:
-        content: a plan as `encode_planned_files` gives it, or a catalog's settings.
-        name: the read's name, or the catalog's handle. The message opens under this name alone.
+        content: the secret.
+        name: the secret's. The message opens under this name alone.
         public_key: the endpoint's, a SubjectPublicKeyInfo in DER.
     """
     receiver = _public_key(public_key)
@@ -96,7 +95,7 @@ def _encoded_file(file: PlannedFile) -> bytes:
     dek = file.key_metadata.encryption_key.reveal()
     key = bytes([len(dek)]) + dek + file.key_metadata.aad_prefix
     deletes = b"" if file.deletes is None else BitMap(file.deletes).serialize()
-    return _sized(file.location.encode()) + _LONG.pack(file.length) + _sized(key) + _sized(deletes) + _sized(file.task)
+    return _sized(file.location.encode()) + _sized(key) + _sized(deletes) + _sized(file.task)
 
 
 def _sized(content: bytes) -> bytes:

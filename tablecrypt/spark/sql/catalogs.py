@@ -154,10 +154,16 @@ def _described_properties(loaded: LoadedTable) -> Mapping[str, str]:
 
 def spark_json(schema: Schema) -> str:
     """Return Spark's JSON of a schema: comments and defaults of columns, and no field ids, which are not Spark's business."""
-    told = json.loads(schema_json(schema.fields))
-    _remove_metadata(told)
+    told = json.loads(bare_json(schema))
     for field, column in zip(schema.fields, told["fields"], strict=True):
         column["metadata"] = ({"comment": field.doc} if field.doc else {}) | default_metadata(field)
+    return json.dumps(told)
+
+
+def bare_json(schema: Schema) -> str:
+    """Return Spark's JSON of a schema, without metadata of its columns."""
+    told = json.loads(schema_json(schema.fields))
+    _remove_metadata(told)
     return json.dumps(told)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +77,11 @@ class Response:
 
     fields: Mapping[str, Any]
     content: bytes = b""
+
+    def framed(self) -> bytes:
+        """Return the length of the JSON (4, big endian), the JSON, and the bytes."""
+        encoded = json.dumps(self.fields).encode()
+        return len(encoded).to_bytes(4, "big") + encoded + self.content
 
 
 def described_error(error: Exception) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tablecrypt.spark.sql.writes.commits import OpenWrite
     from tablecrypt.spark.sql.writes.copies import Copy
     from tablecrypt.spark.sql.writes.portable import WritingAttempt
+    from tablecrypt.table.planning import EncryptedFileScanTask
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,14 @@ class OpenCatalog:
 
 
 @dataclass(frozen=True)
+class PlannedRows:
+    """What a program planned to read: columns, and files of one snapshot."""
+
+    schema: Schema
+    tasks: Sequence[EncryptedFileScanTask]
+
+
+@dataclass(frozen=True)
 class LoadedTable:
     """A table as one request loaded it.
 
@@ -61,6 +71,7 @@ class LoadedTable:
         snapshot_id: what is read; None for a table without snapshots.
         is_writable: False where a snapshot or tag was asked for.
         staged: of a table that a statement is creating or replacing.
+        planned: what a program read of it, where one did.
         changes: the snapshots whose changes are read in place of the table's rows; None where its rows are.
         audit_first: where the session keeps what it writes out of readers' sight.
     """
@@ -73,11 +84,15 @@ class LoadedTable:
     staged: StagedTable | None = None
     audit_first: AuditFirst = field(default_factory=AuditFirst)
     changes: tuple[SnapshotChange, ...] | None = None
+    planned: PlannedRows | None = None
 
     @property
     def schema(self) -> Schema:
-        """The table's schema; that of the snapshot where a snapshot or tag was asked for; with the columns of changes where they are."""
+        """The table's schema; that of the snapshot where a snapshot or tag was asked for; with the columns of changes where they are; the
+        columns that a program planned."""
         metadata = self.located.table.metadata
+        if self.planned is not None:
+            return self.planned.schema
         if self.changes is not None:
             return with_change_columns(metadata.schema())
         snapshot = metadata.snapshot_by_id(self.snapshot_id) if self.snapshot_id is not None and not self.is_writable else None

@@ -108,8 +108,7 @@ def respond(planner: Planner, content: bytes) -> bytes:
     except Exception as error:
         logger.debug("a request failed", exc_info=True)
         response = Response({"error": described_error(error)})
-    encoded = json.dumps(response.fields).encode()
-    return _LENGTH.pack(len(encoded)) + encoded + response.content
+    return response.framed()
 
 
 def _responded(planner: Planner, content: bytes) -> Response:

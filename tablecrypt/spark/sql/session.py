@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from tablecrypt.spark.jvm.install import jvm_side
 from tablecrypt.spark.jvm.keys import encrypt_for_driver
 from tablecrypt.spark.jvm.sources import PACKAGE
 from tablecrypt.spark.session import check_session
+from tablecrypt.spark.sql.programs.responses import this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,7 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
     side = jvm_side(spark)
     properties = dict(catalog_properties or {})
     handle = _handle(spark, name, properties)
-    settings = {"python": sys.executable, "path": [folder for folder in sys.path if folder], "properties": properties}
+    settings = this_python() | {"properties": properties}
     side.endpoint.giveCatalog(handle, encrypt_for_driver(json.dumps(settings).encode(), handle, side.public_key))
     spark.conf.set(f"{setting}.{_HANDLE}", handle)
     spark.conf.set(setting, CATALOG_CLASS)

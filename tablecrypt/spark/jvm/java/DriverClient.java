@@ -1,10 +1,16 @@
 package tablecrypt.jvm;
 
+import java.io.ByteArrayInputStream;
+import java.io.DataInputStream;
+import java.io.IOException;
+import java.util.BitSet;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.spark.rpc.RpcEndpointRef;
 import org.apache.spark.util.RpcUtils;
+import org.roaringbitmap.PeekableIntIterator;
+import org.roaringbitmap.RoaringBitmap;
 import scala.reflect.ClassTag$;
 
 /** Sends requests of executors to endpoints of the driver. Keys are kept in this process, so that each file's is asked for once. */
@@ -22,8 +28,15 @@ public class DriverClient {
     return known;
   }
 
-  static byte[] deletedPositions(String endpoint, String read, int number) {
-    return request(endpoint, Requests.deletes(read, number));
+  static BitSet deletedPositions(String endpoint, String read, int number) throws IOException {
+    RoaringBitmap bitmap = new RoaringBitmap();
+    bitmap.deserialize(new DataInputStream(new ByteArrayInputStream(request(endpoint, Requests.deletes(read, number)))));
+    BitSet bits = new BitSet();
+    PeekableIntIterator positions = bitmap.getIntIterator();
+    while (positions.hasNext()) {
+      bits.set(positions.next());
+    }
+    return bits;
   }
 
   static byte[] portable(String endpoint, String read, int number) {

@@ -59,7 +59,7 @@ class OpenWrite {
               conf);
       JsonNode partition = write.hasRows() ? told.required("partition") : Planner.JSON.createArrayNode();
       boolean keepsLineage = told.required("lineage").asBoolean();
-      PythonCommand python = told.required("python").asBoolean() ? write.table.catalog.python() : null;
+      PythonCommand python = told.required("python").asBoolean() ? write.table.python() : null;
       StructType rows = alignment == null ? write.info.schema() : alignment.schema;
       factory = new SqlWriterFactory(job, new RowPartition(partition, rows), keepsLineage, alignment, python);
     } catch (IOException error) {

@@ -1,10 +1,11 @@
 package tablecrypt.jvm;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 
-/** The table of a write whose rows have the table's columns and types already: Spark must not bring them there once more. */
+/** The table of a program. Rows that are written have its columns and types already: Spark must not bring them there once more. */
 class PreparedTable extends SqlTable {
   PreparedTable(Planner planner, JsonNode told) {
     super(null, planner, told);
@@ -14,5 +15,10 @@ class PreparedTable extends SqlTable {
     Set known = super.capabilities();
     known.add(TableCapability.ACCEPT_ANY_SCHEMA);
     return known;
+  }
+
+  PythonCommand python() {
+    ArrayList path = (ArrayList) Planner.JSON.convertValue(told.required("path"), ArrayList.class);
+    return new PythonCommand(told.required("python").asText(), path);
   }
 }

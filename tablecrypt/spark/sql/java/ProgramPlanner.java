@@ -3,9 +3,7 @@ package tablecrypt.jvm;
 import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
-import java.util.ArrayList;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -16,41 +14,37 @@ import org.apache.spark.unsafe.Platform;
 import scala.Option;
 
 /**
- * A Python program that writes a DataFrame of its own: it plans the write and commits it, and takes the requests through Py4J.
+ * One write or relation of a Python program: the program plans it, and takes the requests through Py4J (ProgramRequests).
  *
- * The statement runs in the DataFrame's own session, whose settings and catalogs stay as they are: its table is in no catalog.
+ * A statement runs in the DataFrame's own session, whose settings and catalogs stay as they are: its table is in no catalog.
  */
 public class ProgramPlanner extends Planner {
   private static final String APPEND = "byPosition";
-  private static final Object END = new Object();
 
-  private final LinkedBlockingQueue waiting = new LinkedBlockingQueue();
-  private boolean isClosed = false;
+  private final ProgramRequests requests;
+  private final String name;
+  private volatile boolean isClosed = false;
 
-  synchronized void send(byte[] json, byte[] bytes, CompletableFuture response) throws IOException {
+  ProgramPlanner(ProgramRequests requests, String name) {
+    this.requests = requests;
+    this.name = name;
+  }
+
+  /** By which requests say who asks. */
+  public String name() {
+    return name;
+  }
+
+  void send(byte[] json, byte[] bytes, CompletableFuture response) throws IOException {
     if (isClosed) {
       throw new IOException("the write has ended");
     }
-    waiting.add(new ProgramRequest(json, bytes, response));
+    requests.add(new ProgramRequest(requests, name, json, bytes, response));
   }
 
-  /** Wait for the next request; null when this is closed. */
-  public ProgramRequest next() throws InterruptedException {
-    Object request = waiting.take();
-    return request == END ? null : (ProgramRequest) request;
-  }
-
-  /** After this no request waits, and none is sent. */
-  public synchronized void close() {
+  /** After this no request is sent. */
+  public void close() {
     isClosed = true;
-    ArrayList left = new ArrayList();
-    waiting.drainTo(left);
-    for (int index = 0; index < left.size(); index++) {
-      if (left.get(index) != END) {
-        ((ProgramRequest) left.get(index)).end();
-      }
-    }
-    waiting.add(END);
   }
 
   /**
@@ -60,9 +54,21 @@ public class ProgramPlanner extends Planner {
    * @param table what Python knows of it, as of one that a catalog loads
    */
   public void append(Dataset rows, String table) throws IOException {
+    Dataset.ofRows((SparkSession) rows.sparkSession(), appended(relation(table), rows.logicalPlan()));
+  }
+
+  /**
+   * The rows of a table as a Dataset.
+   *
+   * @param table what Python knows of it, as of one that a catalog loads
+   */
+  public Dataset read(SparkSession session, String table) throws IOException {
+    return Dataset.ofRows(session, relation(table));
+  }
+
+  private DataSourceV2Relation relation(String table) throws IOException {
     PreparedTable prepared = new PreparedTable(this, JSON.readTree(table));
-    DataSourceV2Relation relation = DataSourceV2Relation.create(prepared, Option.apply(new TransformCatalog()), Option.empty());
-    Dataset.ofRows((SparkSession) rows.sparkSession(), appended(relation, rows.logicalPlan()));
+    return DataSourceV2Relation.create(prepared, Option.apply(new TransformCatalog()), Option.empty());
   }
 
   /** Newer releases of Spark give it one more argument, whether the table's schema may evolve. */

@@ -79,7 +79,7 @@ class SqlReader implements PartitionReader {
 
   private void open(ScanFile file) throws IOException {
     close();
-    BitSet deleted = file.hasDeletes ? LiveRows.bits(DriverClient.deletedPositions(factory.endpoint, factory.read, file.number)) : null;
+    BitSet deleted = file.hasDeletes ? DriverClient.deletedPositions(factory.endpoint, factory.read, file.number) : null;
     InputFileBlockHolder.set(file.location, file.part.start(), file.part.length());
     shaped = new FileRows(factory.layout, file, deleted);
     metrics.splits++;

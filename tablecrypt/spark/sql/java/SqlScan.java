@@ -268,7 +268,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
     }
     try {
       long start = System.nanoTime();
-      PlannedFiles opened = new PlannedFiles("number", table.planner.ask(request).bytes);
+      PlannedFiles opened = new PlannedFiles(table.planner.ask(request).bytes);
       keysNanos = System.nanoTime() - start;
       endpoint().hold(read, opened);
       files = opened;
@@ -281,7 +281,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
     open();
     SparkSession spark = session();
     StructType none = new StructType();
-    ReadFormat format = new ReadFormat(files, layout.read);
+    ReadFormat format = new ReadFormat(files);
     boolean batches = format.supportBatch(spark, layout.read);
     HashMap options = (HashMap) Planner.JSON.convertValue(plan.required("options"), HashMap.class);
     options.put(ReadKeys.ENDPOINT, endpoint().name());
@@ -291,7 +291,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
     Configuration conf = spark.sessionState().newHadoopConfWithOptions(given);
     scala.collection.immutable.Seq pushed = ArraySeq$.MODULE$.unsafeWrapArray(pushed());
     Function1 rows = format.buildReaderWithPartitionValues(spark, layout.read, none, layout.read, pushed, given, conf);
-    return new SqlReaderFactory(rows, batches, endpoint().name(), read, layout, table.catalog.python());
+    return new SqlReaderFactory(rows, batches, endpoint().name(), read, layout, table.python());
   }
 
   /** Filters for Parquet's row groups: on columns that no file of the table ever had under another name or type. */

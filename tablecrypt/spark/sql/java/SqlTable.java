@@ -72,6 +72,11 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
     return told.required("accepts_any_schema").asBoolean() ? new SqlTable(catalog, planner, told, true) : this;
   }
 
+  /** Starts the Python of tasks. */
+  PythonCommand python() {
+    return catalog.python();
+  }
+
   /** Whether Spark writes rows without having brought them to the table's columns. */
   boolean takesAnyRows() {
     return takesAnyRows;

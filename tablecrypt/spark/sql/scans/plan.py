@@ -53,8 +53,8 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.locations import with_scheme
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files
-from tablecrypt.spark.jvm.reader import READ_OPTIONS
 from tablecrypt.spark.jvm.schema import schema_json, stored_names
+from tablecrypt.spark.jvm.sources import PACKAGE
 from tablecrypt.spark.jvm.support import unsupported_projection, unsupported_task, value_it_may_lack
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
@@ -72,6 +72,17 @@ from tablecrypt.table.protection.visible_columns import ERROR, MASK
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 from tablecrypt.table.table_files import key_metadata_of
 
+READ_OPTIONS: Final = {
+    "parquet.crypto.factory.class": f"{PACKAGE}.ReadKeys",
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    # Iceberg's dates and times are of the proleptic Gregorian calendar.
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+"""What Spark's Parquet reader is told for every read, whatever the session says."""
 FILE_COLUMN: Final = "_file"
 PARTITION_COLUMN: Final = "_partition"
 
@@ -102,16 +113,15 @@ class Plan:
                 by_values.append(predicate)
             else:
                 kept = {number for number in kept if self.tasks[number].file.file_path in locations}
-        row_filter = pruning_filter(by_values, self.loaded.schema, metadata.schema())
-        may_match = ScanPlanner(metadata, self.loaded.located.table.io, row_filter).may_match(self.tasks)
-        return {number for number in kept if may_match[number]}
+        matching = _matching(self.loaded, self.tasks, pruning_filter(by_values, self.loaded.schema, metadata.schema()))
+        return {number for number in kept if matching[number]}
 
 
 def plan(planner: Planner, request: Request) -> Response:
     """Plan a scan."""
     loaded = planner.tables[request.text("table")]
     row_filter = row_filter_of(loaded, request)
-    counts = None if loaded.changes is not None else PlanCounts()
+    counts = None if loaded.changes is not None or loaded.planned is not None else PlanCounts()
     tasks = of_whole_partitions(planned_tasks(loaded, row_filter, counts), request.items("answered"), loaded)
     limit = request.optional_number("limit")
     if limit is not None and loaded.changes is None and restrictions_of(loaded.located.table.io) is None:
@@ -192,7 +202,7 @@ def open_files(planner: Planner, request: Request) -> Response:
         positions = deletes.deletes_of(task).positions if marked or number not in portable else None
         live = positions if positions is not None and len(positions) else None
         path = with_scheme(task.file.file_path)
-        return PlannedFile(path, task.file.file_size_in_bytes, key_metadata_of(task.file), live, tasks.get(number, b""))
+        return PlannedFile(path, key_metadata_of(task.file), live, tasks.get(number, b""))
 
     files = list(ExecutorFactory.get_or_create().map(opened, range(len(known.tasks))))
     return Response({}, encode_planned_files(files))
@@ -206,10 +216,19 @@ def planned_tasks(loaded: LoadedTable, row_filter: BooleanExpression, counts: Pl
     """
     if loaded.changes is not None:
         return change_tasks(loaded.located.table, loaded.changes, row_filter)
+    if loaded.planned is not None:
+        tasks = loaded.planned.tasks
+        return [task for task, matches in zip(tasks, _matching(loaded, tasks, row_filter), strict=True) if matches]
     if loaded.snapshot_id is None:
         return []
     scan = loaded.located.table.scan(row_filter=row_filter, snapshot_id=loaded.snapshot_id)
     return cast("list[EncryptedFileScanTask]", list(scan.counted_tasks(counts or PlanCounts())))
+
+
+def _matching(loaded: LoadedTable, tasks: Sequence[EncryptedFileScanTask], row_filter: BooleanExpression) -> list[bool]:
+    """Say of each task that was planned whether its file may hold matching rows."""
+    table = loaded.located.table
+    return ScanPlanner(table.metadata, table.io, row_filter).may_match(tasks)
 
 
 def _limited(tasks: list[EncryptedFileScanTask], limit: int) -> list[EncryptedFileScanTask]:

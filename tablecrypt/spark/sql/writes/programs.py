@@ -7,7 +7,8 @@
 
 Where a statement of SQL asks the planner's process, this one asks the program: its catalog, credentials and configuration hold, its errors
 are raised as they are, and no process has to start. The table is in no catalog of the session, and no setting of the session is read or
-changed for it. Nothing secret crosses Py4J, whose commands may be in debug logs: tasks' results are encrypted to the write's public key.
+changed for it. Nothing secret crosses Py4J in the clear, whose commands may be in debug logs: see sql/programs/responses.py. Tasks' results
+are encrypted to the write's public key.
 
 Rows of a partitioned table are sorted by partition within each task, so a task has one file open at a time.
 
@@ -18,8 +19,7 @@ Spark's error, and no file is left.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -41,8 +41,9 @@ from tablecrypt.spark.jvm.support import (
 )
 from tablecrypt.spark.layout import Distribution, check_distribution, check_sort_columns
 from tablecrypt.spark.sql.catalogs import described
-from tablecrypt.spark.sql.messages import Request, Response, described_error
+from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
+from tablecrypt.spark.sql.programs.responses import responding, this_python
 from tablecrypt.spark.sql.writes.commits import abort_write, begin_write, ended_write, file_location
 from tablecrypt.spark.sql.writes.layout import layout_asked_for
 from tablecrypt.spark.tables import LocatedTable
@@ -109,11 +110,15 @@ def write_planned(write: PlannedWrite) -> list[DataFile]:
         FormatError: a result does not hold what it should.
         ConfigurationError: Hadoop put the files elsewhere than PyIceberg looks for them.
     """
-    statement = Statement(write)
-    program, rows = write.side.endpoint.newProgram(), cast("Any", write.rows)
+    return written_by(Statement(write))
+
+
+def written_by(statement: Statement) -> list[DataFile]:
+    """Run a write's statement; results and errors are those of `write_planned`."""
+    write, rows = statement.write, cast("Any", statement.write.rows)
     with removing_on_error(cast("EncryptingFileIO", write.located.table.io), statement.files):
         try:
-            with responding(program, statement.respond):
+            with responding(write.side, statement.respond) as program:
                 program.append(rows._jdf, json.dumps(statement.table))
         except Exception:
             if statement.refusal is not None:
@@ -128,6 +133,7 @@ class Statement:
     """What responds to the statement of one write.
 
     Attributes:
+        write: what is written.
         table: what the connector's table is made of.
         files: those of the attempts that won, once the statement has run.
         refusal: why it failed where its own plan or end is the reason, and no task.
@@ -140,8 +146,8 @@ class Statement:
         self.refusal: Exception | None = None
         # Which branch the rows are for, the one commit of write.py says.
         loaded = LoadedTable(located, "", "main", None, is_writable=True)
-        self.table = {**described(self.planner, loaded), "name": located.name}
-        self._write = write
+        self.table = {**described(self.planner, loaded), **this_python(), "name": located.name}
+        self.write = write
         self._operations: dict[str, Callable[[Planner, Request], Response]] = {
             "write_layout": self._layout,
             "begin_write": begin_write,
@@ -163,38 +169,10 @@ class Statement:
             raise
 
     def _layout(self, planner: Planner, request: Request) -> Response:
-        metadata = self._write.located.table.metadata
-        return Response(layout_asked_for(metadata, by_partition=self._write.by_partition, sort_by=self._write.sort_by))
+        metadata = self.write.located.table.metadata
+        return Response(layout_asked_for(metadata, by_partition=self.write.by_partition, sort_by=self.write.sort_by))
 
     def _end(self, planner: Planner, request: Request) -> Response:
         _, files, _ = ended_write(planner, request)
         self.files += files
         return Response({"files": len(files)})
-
-
-@contextmanager
-def responding(program: Any, respond: Callable[[Request], Response]) -> Iterator[None]:
-    """Respond to requests for as long as the block runs; then let the last response be given.
-
-    Args:
-        program: a ProgramPlanner, through Py4J.
-        respond: gives the responses.
-    """
-    from pyspark import InheritableThread
-
-    thread = InheritableThread(target=_respond_to_all, args=(program, respond), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        program.close()
-        thread.join()
-
-
-def _respond_to_all(program: Any, respond: Callable[[Request], Response]) -> None:
-    while (request := program.next()) is not None:
-        try:
-            response = respond(Request(json.loads(bytes(request.json())), bytes(request.bytes())))
-        except Exception as error:  # noqa: BLE001  whatever it is, also of a location provider that may be anybody's, the statement fails with it
-            response = Response({"error": described_error(error)})
-        request.respond(json.dumps(response.fields).encode(), response.content)
