@@ -128,11 +128,12 @@ def test_functions_have_icebergs_values_and_are_called_by_compiled_code(spark: S
         ("dep NOT IN ('hr', 'x')", "(dep IS NOT NULL AND dep NOT IN ('hr', 'x'))", ""),
         ("dep LIKE '%r' AND id IN (1, 5)", "dep IS NOT NULL, id IN (1, 5)", "EndsWith(dep, r) AND id IN (1,5)"),
         ("dep NOT LIKE 'x%' AND (id = 1 OR id = 5)", "dep IS NOT NULL, NOT (dep LIKE 'x%'), (id = 1 OR id = 5)", "(id = 1) OR (id = 5)"),
+        ("code IN (X'0aff', X'0b')", "code IN (X'0AFF', X'0B')", "code IN (0x0AFF,0x0B)"),
         ("salary > 1.5 AND ts < timestamp'2020-01-01 00:00:00'", "salary IS NOT NULL, ts IS NOT NULL, ", "isnotnull(salary)"),
     ],
 )
 def test_a_plan_shows_filters_in_icebergs_wording(spark: SparkSession, new_name: str, condition: str, filters: str, left: str) -> None:
-    table = made(spark, new_name, COLUMNS, "dep", ROWS[0])
+    table = made(spark, new_name, f"{COLUMNS}, code BINARY", "dep")
     plan = re.sub(r"#\d+L?", "", spark.sql(f"EXPLAIN SELECT * FROM {table} WHERE {condition}").collect()[0][0])
 
     assert f", filters={filters}" in plan

@@ -1,6 +1,7 @@
 package tablecrypt.jvm;
 
 import java.util.Arrays;
+import java.util.HexFormat;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -93,10 +94,16 @@ class FilterText {
       return String.join(".", ((NamedReference) expression).fieldNames());
     }
     if (expression instanceof LiteralValue) {
-      LiteralValue literal = (LiteralValue) expression;
-      return literal.value() instanceof UTF8String || literal.dataType() instanceof StringType ? "'" + literal.value() + "'" : "" + literal.value();
+      return shown((LiteralValue) expression);
     }
     return SqlFilter.isPartitionFunction(expression) ? expression.toString() : null;
+  }
+
+  private static String shown(LiteralValue literal) {
+    if (literal.value() instanceof byte[]) {
+      return "X'" + HexFormat.of().withUpperCase().formatHex((byte[]) literal.value()) + "'";
+    }
+    return literal.value() instanceof UTF8String || literal.dataType() instanceof StringType ? "'" + literal.value() + "'" : "" + literal.value();
   }
 
   private static boolean isNull(Expression expression) {
