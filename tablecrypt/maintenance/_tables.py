@@ -12,7 +12,8 @@ from typing import Final, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.expressions.visitors import bind
+from pyiceberg.expressions.visitors import bind, translate_column_names
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -85,6 +86,20 @@ def checked_filter(table: Table, where: str | BooleanExpression, argument: str =
     except (ValueError, TypeError) as wrong:
         raise ConfigurationError(f"{argument} does not fit {name_of(table)}: {_misfit(table, str(wrong))}") from wrong
     return parsed
+
+
+def named_as_in(schema: Schema, where: str) -> str | BooleanExpression:
+    """Return a filter whose columns are named in any case, with the schema's names.
+
+    It stays as it is where it fits no column, for `checked_filter` to refuse, and where two columns have the same name but for its case.
+    """
+    if len({name.lower() for name in schema.column_names}) < len(schema.column_names):
+        return where
+    try:
+        bound = bind(schema, parse_row_filter(where), case_sensitive=False)
+    except (ParseBaseException, ValueError, TypeError):
+        return where
+    return translate_column_names(bound, schema, case_sensitive=True)
 
 
 def _misfit(table: Table, said: str) -> str:

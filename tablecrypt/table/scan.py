@@ -19,17 +19,18 @@ Iceberg table spec, "Scan Planning", "Row Lineage".
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, BaseScan, DataScan, FileScanTask, IncrementalAppendScan
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
+from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError, MissingExtraError
@@ -182,10 +183,16 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         """Return a task for each data file that may hold matching rows. Planned here, never by the catalog."""
         return self.counted_tasks(PlanCounts())
 
-    def counted_tasks(self, counts: PlanCounts) -> Iterable[FileScanTask]:
-        """Return the scan's tasks, and add to the counts what planning looked at."""
+    def counted_tasks(self, counts: PlanCounts, of_partitions: Mapping[int, BooleanExpression] = EMPTY_DICT) -> Iterable[FileScanTask]:
+        """Return the scan's tasks, and add to the counts what planning looked at.
+
+        Args:
+            counts: takes them.
+            of_partitions: by the spec's id, a filter of partition values that has to match besides the scan's own filter.
+        """
         snapshot = self.snapshot()
-        return [] if snapshot is None else _planner(self).plan_files(listed_manifests(snapshot, self.io), counts=counts)
+        planner = _planner(self, of_partitions)
+        return [] if snapshot is None else planner.plan_files(listed_manifests(snapshot, self.io), counts=counts)
 
     def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
         """Read all rows into an Arrow table.
@@ -326,8 +333,8 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Recor
             return
 
 
-def _planner(scan: Scan) -> ScanPlanner:
-    return ScanPlanner(scan.table_metadata, scan.io, scan.row_filter, scan.case_sensitive, scan.options)
+def _planner(scan: Scan, of_partitions: Mapping[int, BooleanExpression] = EMPTY_DICT) -> ScanPlanner:
+    return ScanPlanner(scan.table_metadata, scan.io, scan.row_filter, scan.case_sensitive, scan.options, of_partitions)
 
 
 def _reader(scan: Scan, projected: Schema, dictionary_columns: tuple[str, ...], read_ahead: int | None) -> TaskReader:

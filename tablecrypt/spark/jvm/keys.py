@@ -10,8 +10,9 @@ The files of one read, as they travel from Python to the driver's JVM:
     task    = what Python needs to read the file (sql/scans/portable.py); empty for a file that Spark's own reader serves
 
 The planner's process sends them through a pipe, and a program in its encrypted responses (sql/programs/responses.py). Other secrets of a
-program, the key of these responses and the settings of a catalog, are encrypted for the driver's JVM alone, because Py4J writes what it sends
-to debug logs. The result of a writing task (written_files.py) is encrypted for whoever plans the write. All of them are one kind of message:
+program, which are the key of these responses and the settings of a catalog, are encrypted for the driver's JVM alone, because Py4J writes
+what it sends to debug logs. The result of a writing task (written_files.py) is encrypted for whoever plans the write. All of them are
+messages of one kind:
 
     message = length of the sender's public key (2) | sender's public key | nonce (12) | ciphertext | tag (16)
 

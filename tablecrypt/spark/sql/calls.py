@@ -20,11 +20,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.maintenance import Runner
+from tablecrypt.maintenance._tables import named_as_in
 from tablecrypt.spark.sql.writes.copies import Copy
 from tablecrypt.table.table import EncryptedTable
 
@@ -122,6 +124,7 @@ class Call:
         catalog_name: the catalog's name in Spark.
         namespace: where a table's name without a namespace is looked for; empty where the session has not chosen one in this catalog.
         arguments: those that were given, by name.
+        is_case_sensitive: whether columns in a filter are named in the case that the table has them in.
         runner: runs work on files; None for threads of this process.
         statements: SQL that the session runs before it gets the rows; a procedure adds to it what only a session can do.
         copies: rows that the session appends, from whose commit the result comes (statements/add_files.py).
@@ -131,6 +134,7 @@ class Call:
     catalog_name: str
     namespace: Identifier
     arguments: Mapping[str, Any]
+    is_case_sensitive: bool
     runner: Runner | None = None
     statements: list[str] = field(default_factory=list)
     copies: list[RowCopy] = field(default_factory=list)
@@ -189,10 +193,13 @@ class Call:
         value = self._given(name, int)
         return None if value is None else moment_of(value, name)
 
-    def row_filter(self, name: str = "where") -> str | None:
-        """Return a filter, as PyIceberg reads it; None where it was not given."""
-        text = self.optional_text(name)
-        return None if text is None else _truth(_QUOTED.sub(_quoted_for_iceberg, text))
+    def row_filter(self) -> str | BooleanExpression | None:
+        """Return the argument `where`, as PyIceberg reads it; None where it was not given."""
+        text = self.optional_text("where")
+        if text is None:
+            return None
+        where = _truth(_QUOTED.sub(_quoted_for_iceberg, text))
+        return where if self.is_case_sensitive else named_as_in(self.table().schema(), where)
 
     def items(self, name: str) -> tuple[Any, ...]:
         """Return the items of an array; none where it was not given."""

@@ -91,7 +91,8 @@ def call_procedure(planner: Planner, request: Request) -> Response:
     arguments = request.mapping("arguments")
     namespace = request.optional_text("current_namespace")
     with runner_of(request, is_wanted="workers" not in arguments) as runner:
-        call = Call(opened.catalog, opened.name, name_parts(namespace) if namespace else (), arguments, runner)
+        current = name_parts(namespace) if namespace else ()
+        call = Call(opened.catalog, opened.name, current, arguments, request.flag("case_sensitive"), runner)
         rows = list(procedure.run(call))
     for sql in (*call.statements, *(text for copy in call.copies for text in (copy.into, *copy.columns, copy.condition))):
         # Whoever writes the metadata names the columns, and the rows of a copy are read by others than who calls this.

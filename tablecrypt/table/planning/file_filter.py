@@ -15,14 +15,14 @@ import math
 import operator
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from pyiceberg.conversions import from_bytes
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression, BoundTerm
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, BoundTerm
 from pyiceberg.expressions.visitors import (
     IN_PREDICATE_LIMIT,
     BoundBooleanExpressionVisitor,
@@ -35,7 +35,8 @@ from pyiceberg.expressions.visitors import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import KeyDefaultDict, LiteralValue, Record
+from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, LiteralValue, Record
 from pyiceberg.types import (
     DateType,
     DoubleType,
@@ -79,6 +80,7 @@ class FileFilter:
         schema: the table's current one, which the filter is bound to.
         specs: the table's partition specs by id.
         include_empty_files: whether a file without rows may match.
+        of_partitions: by the spec's id, a filter of partition values that has to match besides.
     """
 
     def __init__(
@@ -88,12 +90,14 @@ class FileFilter:
         row_filter: BooleanExpression,
         case_sensitive: bool,
         include_empty_files: bool,
+        of_partitions: Mapping[int, BooleanExpression] = EMPTY_DICT,
     ) -> None:
         self._schema = schema
         self._specs = specs
         self._row_filter = row_filter
         self._case_sensitive = case_sensitive
         self._include_empty_files = include_empty_files
+        self._of_partitions = of_partitions
         self._bound = bind(schema, rewrite_not(row_filter), case_sensitive)
         self._of_one_file = InclusiveMetricsEvaluator(schema, row_filter, case_sensitive, include_empty_files).eval
         self._of_partition: dict[int, Callable[[Record], bool] | None] = KeyDefaultDict(self._partition_evaluator)
@@ -102,7 +106,7 @@ class FileFilter:
     def matching(self, entries: Entries) -> Numbers:
         """Return which of the entries are of files that may match."""
         rows = np.flatnonzero(self._not_ruled_out_by_size(entries))
-        if isinstance(self._row_filter, AlwaysTrue):
+        if isinstance(self._row_filter, AlwaysTrue) and not self._of_partitions:
             return rows
         rows = rows[self._in_partition(entries.only(rows))]
         return rows[self._by_statistics(entries.only(rows))]
@@ -132,7 +136,8 @@ class FileFilter:
         return matches
 
     def _partition_filter(self, spec_id: int) -> BooleanExpression:
-        return inclusive_projection(self._schema, self._specs[spec_id], self._case_sensitive)(self._row_filter)
+        projected = inclusive_projection(self._schema, self._specs[spec_id], self._case_sensitive)(self._row_filter)
+        return And(projected, self._of_partitions.get(spec_id, ALWAYS_TRUE))
 
     def _partition_evaluator(self, spec_id: int) -> Callable[[Record], bool] | None:
         partition_filter = self.partition_filters[spec_id]

@@ -59,6 +59,7 @@ class ScanPlanner:
         io: the table's EncryptingFileIO; manifests open with the keys that their manifest list gave them.
         row_filter: rows to look for. Where the catalog's server has a column masked that it looks at, it rules out no file.
         options: PyIceberg's scan options; `include_empty_files` is known.
+        of_partitions: by the spec's id, a filter of partition values that has to match besides.
     """
 
     def __init__(
@@ -68,18 +69,20 @@ class ScanPlanner:
         row_filter: BooleanExpression = ALWAYS_TRUE,
         case_sensitive: bool = True,
         options: Properties = EMPTY_DICT,
+        of_partitions: Mapping[int, BooleanExpression] = EMPTY_DICT,
     ) -> None:
         self.table_metadata = table_metadata
         self.io = io
         self.row_filter = plannable(io, row_filter, table_metadata.schema(), case_sensitive)
         self.case_sensitive = case_sensitive
+        self._of_partitions = of_partitions
         self._schema = table_metadata.schema()
         self._specs = table_metadata.specs()
         self._include_empty_files = property_as_bool(options, "include_empty_files", False)
 
     @cached_property
     def _file_filter(self) -> FileFilter:
-        return FileFilter(self._schema, self._specs, self.row_filter, self.case_sensitive, self._include_empty_files)
+        return FileFilter(self._schema, self._specs, self.row_filter, self.case_sensitive, self._include_empty_files, self._of_partitions)
 
     def plan_files(
         self,

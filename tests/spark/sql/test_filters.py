@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,8 +19,16 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField,
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.transforms import BucketTransform, IdentityTransform, MonthTransform, TruncateTransform
-from pyiceberg.typedef import Record
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyiceberg.typedef import EMPTY_DICT, Record
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -39,6 +47,7 @@ from pyiceberg.types import (
 from tablecrypt.manifests import EncryptedDataFile
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.spark.sql.scans.filters import exact_filter, pruning_filter
+from tablecrypt.spark.sql.scans.partition_terms import partition_filters
 from tablecrypt.table.planning.file_filter import FileFilter
 from tests.support.manifest_bytes import entries_of_files
 
@@ -56,6 +65,11 @@ PARTITIONED: Final = PartitionSpec(
     PartitionField(3, 1002, TruncateTransform(1), "t_trunc"),
     PartitionField(4, 1003, MonthTransform(), "d_month"),
 )
+BY_TERMS: Final = PartitionSpec(
+    PartitionField(1, 1000, TruncateTransform(2), "n_trunc"),
+    PartitionField(4, 1001, YearTransform(), "d_year"),
+    PartitionField(4, 1002, DayTransform(), "d_day"),
+)
 COLUMNS: Final = {
     "n": (st.integers(-3, 3), "bigint"),
     "x": (st.sampled_from([math.nan, -math.inf, math.inf, -0.0, 0.0, 1.5]), "double"),
@@ -63,6 +77,15 @@ COLUMNS: Final = {
     "d": (st.integers(-40, 40), "date"),
     "b": (st.booleans(), "boolean"),
 }
+TERMS: Final[dict[tuple[str, ...], tuple[Transform[Any, Any], st.SearchStrategy[Any], str]]] = {
+    ("bucket", "3", "n"): (BucketTransform(3), st.integers(0, 3), "int"),
+    ("truncate", "2", "n"): (TruncateTransform(2), st.integers(-4, 4), "bigint"),
+    ("truncate", "1", "t"): (TruncateTransform(1), st.sampled_from(["", "a", "b", "ü"]), "string"),
+    ("years", "d"): (YearTransform(), st.integers(-1, 1), "int"),
+    ("months", "d"): (MonthTransform(), st.integers(-2, 2), "int"),
+    ("days", "d"): (DayTransform(), st.integers(-40, 40), "date"),
+}
+"""Partition functions of a column, and values to compare them with."""
 Row = dict[str, Any]
 rows: Final = st.fixed_dictionaries({name: st.none() | values for name, (values, _) in COLUMNS.items()})
 
@@ -82,21 +105,32 @@ def literal(value: Any, kind: str) -> dict[str, Any]:
     return {"value": value, "type": kind}
 
 
+def term(function: str, *arguments: str) -> dict[str, Any]:
+    """A partition function of a column: its name, a number where it takes one, and the column's name."""
+    return call(function, *(literal(int(each), "int") for each in arguments[:-1]), column(arguments[-1]))
+
+
 @st.composite
 def leaves(draw: st.DrawFn) -> dict[str, Any]:
-    name = draw(st.sampled_from(sorted(COLUMNS)))
-    values, kind = COLUMNS[name]
+    if draw(st.booleans()):
+        named = draw(st.sampled_from(sorted(TERMS)))
+        _, values, kind = TERMS[named]
+        operand = term(*named)
+    else:
+        name = draw(st.sampled_from(sorted(COLUMNS)))
+        values, kind = COLUMNS[name]
+        operand = column(name)
     literals = st.builds(literal, st.none() | values, st.just(kind))
     operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>", "IN", "IS_NULL", "IS_NOT_NULL", "STARTS_WITH", "?"]))
     if operator.startswith("IS_"):
-        return call(operator, column(name))
+        return call(operator, operand)
     if operator == "IN":
-        return call(operator, column(name), *draw(st.lists(literals, min_size=1, max_size=3)))
+        return call(operator, operand, *draw(st.lists(literals, min_size=1, max_size=3)))
     if operator == "STARTS_WITH":
         return call(operator, column("t"), {"value": draw(st.sampled_from(["a", "ab", "ü"])), "type": "string"})
     if operator == "?":
-        return call("?", column(name))
-    arguments = [column(name), draw(literals)]
+        return call("?", operand)
+    arguments = [operand, draw(literals)]
     return call(operator, *(reversed(arguments) if draw(st.booleans()) else arguments))
 
 
@@ -117,6 +151,9 @@ def spark(predicate: Any, row: Row) -> Any:
     if operator in ("?", "ALWAYS_TRUE", "ALWAYS_FALSE"):
         return operator != "ALWAYS_FALSE"
     values = [spark(each, row) for each in predicate["args"]]
+    if operator in ("bucket", "truncate", "years", "months", "days"):
+        [(source, transform)] = [(named[-1], each) for named, (each, *_) in TERMS.items() if term(*named) == predicate]
+        return transform.transform(SCHEMA.find_type(source))(values[-1])
     if operator in ("AND", "OR"):
         deciding = operator == "OR"
         return deciding if deciding in values else None if None in values else not deciding
@@ -179,9 +216,12 @@ def data_file(held: Sequence[Row], spec: PartitionSpec) -> EncryptedDataFile:
     return file
 
 
-def matching(row_filter: BooleanExpression, entries: Entries, spec: PartitionSpec) -> set[int]:
+def matching(
+    row_filter: BooleanExpression, entries: Entries, spec: PartitionSpec, of_partitions: Mapping[int, BooleanExpression] = EMPTY_DICT
+) -> set[int]:
     """The numbers of the files that may match."""
-    planned = FileFilter(SCHEMA, metadata(spec).specs(), row_filter, case_sensitive=True, include_empty_files=False)
+    specs = metadata(spec).specs()
+    planned = FileFilter(SCHEMA, specs, row_filter, case_sensitive=True, include_empty_files=False, of_partitions=of_partitions)
     return set(planned.matching(entries).tolist())
 
 
@@ -198,7 +238,8 @@ def read_with(row_filter: BooleanExpression, held: Sequence[Row]) -> set[int]:
 
 
 def may_match(predicates: Sequence[Any], file: EncryptedDataFile, spec: PartitionSpec) -> bool:
-    return matching(pruning_filter(predicates, SCHEMA, SCHEMA), entries_of_files([file], SCHEMA, spec), spec) == {0}
+    of_partitions = partition_filters(predicates, SCHEMA, metadata(spec))
+    return matching(pruning_filter(predicates, SCHEMA, SCHEMA), entries_of_files([file], SCHEMA, spec), spec, of_partitions) == {0}
 
 
 VALUES: Final[dict[str, list[Any]]] = {
@@ -244,7 +285,33 @@ def test_no_file_with_a_row_that_spark_keeps_is_left_out(held: list[Row], wanted
     if kept:
         assert may_match(wanted, data_file(held, UNPARTITIONED_PARTITION_SPEC), UNPARTITIONED_PARTITION_SPEC)
     for row in kept:
-        assert may_match(wanted, data_file([row], PARTITIONED), PARTITIONED)
+        for spec in (PARTITIONED, BY_TERMS):
+            assert may_match(wanted, data_file([row], spec), spec)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "rules_out"),
+    [
+        (call("=", term("bucket", "3", "n"), literal(1, "int")), {1}),
+        (call("<>", literal(1, "int"), term("bucket", "3", "n")), {0}),
+        (call("NOT", call("IN", term("bucket", "3", "n"), literal(1, "int"), literal(None, "int"))), {0}),
+        (call("=", term("bucket", "4", "n"), literal(0, "int")), set()),
+        (call(">", term("months", "d"), literal(0, "int")), {0}),
+        (call("NOT", call("STARTS_WITH", term("truncate", "1", "t"), literal("a", "string"))), {0}),
+        (call("AND", call("<", term("months", "d"), literal(5, "int")), call("=", term("bucket", "3", "n"), literal(9, "int"))), {0, 1}),
+        (call("OR", call("=", term("months", "d"), literal(9, "int")), call("=", column("n"), literal(0, "bigint"))), {1}),
+        (call("OR", call("=", term("months", "d"), literal(9, "int")), call("?", column("n"))), set()),
+        (call("=", term("months", "d"), term("months", "d")), set()),
+        (call("=", term("bucket", "3", "n"), literal(None, "int")), set()),
+        (call("=", {"op": "bucket", "args": [literal(0, "int"), column("n")]}, literal(0, "int")), set()),
+    ],
+    ids=str,
+)
+def test_a_condition_on_a_partition_function_rules_out_the_partitions_that_it_is_not_true_of(predicate: Any, rules_out: set[int]) -> None:
+    empty = dict.fromkeys(COLUMNS)
+    held = [empty | {"n": 0, "t": "ab", "d": 3}, empty | {"n": 1, "t": "b", "d": 50}]
+
+    assert {at for at, row in enumerate(held) if not may_match([predicate], data_file([row], PARTITIONED), PARTITIONED)} == rules_out
 
 
 @given(held=st.lists(rows, max_size=5), wanted=predicates)

@@ -167,8 +167,18 @@ def test_filters_are_quoted_as_in_spark(orders: Orders) -> None:
         assert orders.one("compact", where=where, rewrite_all="true", dry_run="true")["rewritten_files"] == 1
     for where, found in (("1=1", 3), (" 3 >= 3.00 ", 3), ("0=1", 0), ("-1 <> -1", 0), ("note = '1=1'", 0)):
         assert orders.one("compact", where=f'"{where}"', rewrite_all="true", dry_run="true")["rewritten_files"] == found
+    assert orders.one("compact", where="'ID > 1 AND `Note` <> \"\"'", rewrite_all="true", dry_run="true")["rewritten_files"] == 1
     assert "is not a filter" in refusal(orders, "compact", where="'id = 1=1'")
     assert "does not fit" in refusal(orders, "rewrite_data_files", where="'nothing = 3'")
+    orders.spark.sql("SET spark.sql.caseSensitive=true")
+    assert "Did you mean id?" in refusal(orders, "rewrite_data_files", where="'ID > 1'")
+    orders.spark.sql("RESET spark.sql.caseSensitive")
+    orders.spark.sql(f"ALTER TABLE prod.{orders.name} ADD COLUMN nested STRUCT<ID: INT>")
+    assert orders.one("compact", where="'NESTED.id IS NULL'", rewrite_all="true", dry_run="true")["rewritten_files"] == 3
+    with orders.table.update_schema() as update:
+        update.add_column("Id", LongType())
+    assert orders.one("compact", where="'id > 1'", rewrite_all="true", dry_run="true")["rewritten_files"] == 1
+    assert "does not fit" in refusal(orders, "compact", where="'ID > 1'")
 
 
 def test_what_spark_has_cached_is_read_again_after_a_procedure(orders: Orders) -> None:

@@ -26,7 +26,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField
 
 from tablecrypt.errors import FormatError
 from tablecrypt.spark.sql.scans.whole_partitions import partition_tests
-from tests.spark.sql.test_filters import COLUMNS, SCHEMA, Row, call, column, literal, metadata, predicates, rows, spark
+from tests.spark.sql.test_filters import COLUMNS, SCHEMA, Row, call, column, literal, metadata, predicates, rows, spark, term
 from tests.spark.sql.test_plan import Asked, asked
 from tests.spark.sql.test_plan import call as compared
 
@@ -106,6 +106,16 @@ NOT_IDENTITY: Final = [IDENTITY, BUCKETED]
         (call("=", column("s"), literal(1, "bigint")), [IDENTITY], False),
         (call("=", column("_file"), literal("a", "string")), [IDENTITY], False),
         (call("?", column("t")), [IDENTITY], False),
+        *(
+            (call(operator, term("bucket", "3", "n"), literal(1, "int")), [BUCKETED], True)
+            for operator in ("=", "<>", "<", ">=", "<=>", "IN")
+        ),
+        (call("IS_NULL", term("bucket", "3", "n")), [BUCKETED], True),
+        (call("NOT", call("=", literal(1, "int"), term("years", "d"))), [BUCKETED], True),
+        (call("STARTS_WITH", term("truncate", "2", "t"), literal("ab", "string")), [BUCKETED], True),
+        (call("=", term("bucket", "4", "n"), literal(1, "int")), [BUCKETED], False),
+        (call("=", term("bucket", "3", "n"), literal(1, "int")), NOT_IDENTITY, False),
+        (call("=", term("months", "d"), term("months", "d")), [BY_TIME], False),
     ],
 )
 def test_partitions_answer_a_condition_only_where_each_spec_of_the_table_does(

@@ -38,6 +38,7 @@ REGION: Final = {"column": ["region"], "name": "identity", "parameter": 0}
 DAY: Final = {"column": ["a.b", "at"], "name": "days", "parameter": 0}
 BUCKET: Final = {"column": ["id"], "name": "bucket", "parameter": 8}
 FILE: Final = {"column": ["_file"], "name": "identity", "parameter": 0}
+UNSORTED: Final = {"ranges": [], "ordering": [], "groups": True, "advisory_bytes": 0}
 FIRST: Final = {"ascending": True, "nulls_first": True}
 BY_ORDER: Final = {"column": ["id"], "name": "bucket", "parameter": 4, "ascending": False, "nulls_first": False}
 
@@ -69,23 +70,29 @@ def metadata(spec: PartitionSpec, order: SortOrder, properties: dict[str, str]) 
 
 
 def test_a_plain_table_is_left_as_spark_brings_it() -> None:
-    assert layout() == {"distribution": "none", "clustering": [], "ordering": [], "advisory_bytes": 0}
+    assert layout() == {**UNSORTED, "distribution": "none", "clustering": [], "groups": False}
 
 
-def test_a_partitioned_table_is_clustered_and_sorted_by_its_partitions() -> None:
-    assert layout(SPEC) == {
-        "distribution": "hash",
-        "clustering": [{**each, **FIRST} for each in (REGION, DAY, BUCKET)],
-        "ordering": [{**each, **FIRST} for each in (REGION, DAY, BUCKET)],
-        "advisory_bytes": 0,
-    }
+def test_a_partitioned_table_is_clustered_and_its_writer_or_spark_brings_rows_of_a_partition_together() -> None:
+    clustered = {"distribution": "hash", "clustering": [{**each, **FIRST} for each in (REGION, DAY, BUCKET)]}
+    by_spark = {**UNSORTED, **clustered, "groups": False, "ordering": clustered["clustering"]}
+
+    assert layout(SPEC) == {**UNSORTED, **clustered}
+    assert layout(SPEC, properties={"spark.fanout.enabled": "false"}) == by_spark
+    assert layout(SPEC, options={"fanout-enabled": "false"}) == by_spark
+    protected = metadata(SPEC, UNSORTED_SORT_ORDER, {"encryption.column.1.key-id": "pii"})
+    assert layout_of(protected, SqlWriteOptions.of({}), ROWS)["groups"] is False
+    with pytest.raises(ConfigurationError, match="fanout"):
+        layout(SPEC, properties={"spark.fanout.enabled": "maybe"})
 
 
 def test_a_sort_order_makes_a_range_and_follows_the_partitions() -> None:
     assert layout(SPEC, ORDER) == {
         "distribution": "range",
         "clustering": [],
+        "ranges": [*({**each, **FIRST} for each in (REGION, DAY, BUCKET)), BY_ORDER],
         "ordering": [*({**each, **FIRST} for each in (REGION, DAY, BUCKET)), BY_ORDER],
+        "groups": False,
         "advisory_bytes": 0,
     }
     assert layout(order=ORDER)["ordering"] == [{**REGION, "ascending": False, "nulls_first": False}, BY_ORDER]
@@ -112,7 +119,8 @@ def test_row_level_changes_are_clustered_by_what_they_write(
 
     assert found["distribution"] == distribution
     assert [{name: field[name] for name in FILE} for field in found["clustering"]] == clustering
-    assert bool(found["ordering"]) == (kind.has_rows and spec is SPEC)
+    assert found["groups"] == (kind.has_rows and spec is SPEC)
+    assert found["ordering"] == []
 
 
 def test_properties_and_options_say_otherwise() -> None:

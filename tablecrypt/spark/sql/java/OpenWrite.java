@@ -61,7 +61,7 @@ class OpenWrite {
       boolean keepsLineage = told.required("lineage").asBoolean();
       PythonCommand python = told.required("python").asBoolean() ? write.table.python() : null;
       StructType rows = alignment == null ? write.info.schema() : alignment.schema;
-      factory = new SqlWriterFactory(job, new RowPartition(partition, rows), keepsLineage, alignment, python);
+      factory = new SqlWriterFactory(job, new RowPartition(partition, rows), keepsLineage, alignment, python, write.groups());
     } catch (IOException error) {
       throw new IllegalStateException(error);
     }

@@ -10,9 +10,11 @@ import java.nio.ByteOrder;
 import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
+import org.apache.spark.sql.catalyst.expressions.XXH64;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** In which table partition a row belongs: its partition values, worked out from its columns. */
@@ -101,6 +103,30 @@ class RowPartition implements Serializable {
       }
     }
     return content.toByteArray();
+  }
+
+  /** A number of the partition moved to, which hardly another one has. */
+  long number() {
+    long number = 0;
+    for (int index = 0; index < current.length; index++) {
+      number = hashed(current[index], number + index);
+    }
+    return number;
+  }
+
+  private static long hashed(Object value, long seed) {
+    if (value instanceof UTF8String) {
+      return XXH64.hashUTF8String((UTF8String) value, seed);
+    }
+    if (value instanceof byte[]) {
+      return XXH64.hashUnsafeBytes(value, Platform.BYTE_ARRAY_OFFSET, ((byte[]) value).length, seed);
+    }
+    return XXH64.hashLong(value == null ? -1 : value instanceof Long ? ((Long) value).longValue() : value.hashCode(), seed);
+  }
+
+  /** Forget the partition moved to: the next row is of another one. */
+  void leave() {
+    current = null;
   }
 
   private static byte[] singleValue(Object value) {

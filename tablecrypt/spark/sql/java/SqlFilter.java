@@ -8,6 +8,7 @@ import org.apache.spark.sql.connector.expressions.GeneralScalarExpression;
 import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.UserDefinedScalarFunc;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 
 /** Spark's predicates and transforms as JSON for Python. The form is drawn in tablecrypt/spark/sql/scans/filters.py. */
@@ -39,10 +40,17 @@ class SqlFilter {
     if (expression instanceof GeneralScalarExpression) {
       return call(node, ((GeneralScalarExpression) expression).name(), expression.children());
     }
+    if (isPartitionFunction(expression)) {
+      return call(node, ((UserDefinedScalarFunc) expression).name(), expression.children());
+    }
     if (expression instanceof Transform) {
       return call(node, ((Transform) expression).name(), ((Transform) expression).arguments());
     }
     return call(node, UNKNOWN, expression.references());
+  }
+
+  static boolean isPartitionFunction(Expression expression) {
+    return expression instanceof UserDefinedScalarFunc && SqlTransform.isOwn(((UserDefinedScalarFunc) expression).canonicalName());
   }
 
   private static JsonNode call(ObjectNode node, String name, Expression[] arguments) {

@@ -16,6 +16,7 @@ import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
@@ -73,6 +74,7 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
 
   public Iterator call(InternalRow values) {
     ObjectNode request = catalog.request("call_procedure").put("name", name());
+    request.put("case_sensitive", SQLConf.get().caseSensitiveAnalysis());
     ObjectNode arguments = request.putObject("arguments");
     ProcedureParameter[] parameters = parameters();
     for (int index = 0; index < parameters.length; index++) {

@@ -86,8 +86,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
   }
 
   public String description() {
-    String shown = Arrays.toString(filters);
-    return table.name() + " [filters=" + shown.substring(1, shown.length() - 1) + ", limit=" + limit + "]";
+    return table.name() + " [snapshot=" + table.version() + ", filters=" + FilterText.of(filters) + ", limit=" + limit + "]";
   }
 
   public Batch toBatch() {

@@ -41,7 +41,7 @@ class SqlScanBuilder implements SupportsPushDownRequiredColumns, SupportsPushDow
 
   public Predicate[] pushPredicates(Predicate[] predicates) {
     filters = predicates;
-    if (change != null || predicates.length == 0 || table.partitioning().length == 0) {
+    if (predicates.length == 0 || table.partitioning().length == 0) {
       return predicates;
     }
     ObjectNode request = table.request("answered");

@@ -27,15 +27,20 @@ import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Iceberg's partition transforms on Spark's values: for writers, and as functions by which Spark distributes and sorts rows. */
+/**
+ * Iceberg's partition transforms on Spark's values: for writers, and as functions by which Spark distributes and sorts rows.
+ *
+ * A bound function is of a class with a static method for each type that it takes (PartitionFunctions), which Spark calls in compiled code.
+ */
 public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleFunction, Serializable {
+  private static final String PREFIX = "tablecrypt.";
   private static final String IDENTITY = "identity";
-  private static final String BUCKET = "bucket";
-  private static final String TRUNCATE = "truncate";
-  private static final String YEARS = "years";
-  private static final String MONTHS = "months";
-  private static final String DAYS = "days";
-  private static final String HOURS = "hours";
+  static final String BUCKET = "bucket";
+  static final String TRUNCATE = "truncate";
+  static final String YEARS = "years";
+  static final String MONTHS = "months";
+  static final String DAYS = "days";
+  static final String HOURS = "hours";
   private static final String[] FUNCTIONS = {BUCKET, TRUNCATE, YEARS, MONTHS, DAYS, HOURS};
   private static final long MICROS_PER_DAY = 86400000000L;
   private static final long MICROS_PER_HOUR = 3600000000L;
@@ -44,7 +49,7 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
   private final String name;
   private final DataType[] inputs;
 
-  private SqlTransform(String name, DataType[] inputs) {
+  SqlTransform(String name, DataType[] inputs) {
     this.name = name;
     this.inputs = inputs;
   }
@@ -67,11 +72,12 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
       throw new UnsupportedOperationException(name + " takes an integer first, not " + arguments.fields()[0].dataType().simpleString());
     }
     DataType source = arguments.fields()[parameters].dataType();
-    DataType input = isInt(source) ? DataTypes.IntegerType : source;
+    // A truncated value keeps its type.
+    DataType input = isInt(source) && !name.equals(TRUNCATE) ? DataTypes.IntegerType : source;
     if (!takes(input)) {
       throw new UnsupportedOperationException(name + " does not take " + source.simpleString());
     }
-    return new SqlTransform(name, takesNumber() ? new DataType[] {DataTypes.IntegerType, input} : new DataType[] {input});
+    return PartitionFunctions.bound(name, takesNumber() ? new DataType[] {DataTypes.IntegerType, input} : new DataType[] {input});
   }
 
   public String name() {
@@ -86,7 +92,12 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
   }
 
   public String canonicalName() {
-    return "tablecrypt." + name + "(" + source().catalogString() + ")";
+    return PREFIX + name + "(" + source().catalogString() + ")";
+  }
+
+  /** Whether a name that Spark gives is the canonical name of one of these functions. */
+  static boolean isOwn(String canonicalName) {
+    return canonicalName.startsWith(PREFIX);
   }
 
   public DataType[] inputTypes() {
@@ -105,10 +116,7 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
     if (arguments.isNullAt(source)) {
       return null;
     }
-    int number = takesNumber() ? arguments.getInt(0) : 0;
-    if (takesNumber() && number <= 0) {
-      throw new IllegalArgumentException(name + " takes a number above 0 first, not " + number);
-    }
+    int number = takesNumber() ? PartitionFunctions.positive(name, arguments.getInt(0)) : 0;
     return apply(name, number, arguments.get(source, inputs[source]), inputs[source]);
   }
 
@@ -156,44 +164,71 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
       return value;
     }
     if (name.equals(BUCKET)) {
-      return Integer.valueOf(Bucket.of(number, external(value)));
+      return bucket(number, value);
     }
     if (name.equals(TRUNCATE)) {
       return truncated(number, value);
     }
     if (name.equals(HOURS)) {
-      return Integer.valueOf((int) Math.floorDiv(((Long) value).longValue(), MICROS_PER_HOUR));
+      return Integer.valueOf(hourOf(((Long) value).longValue()));
     }
-    int day = value instanceof Integer ? ((Integer) value).intValue() : (int) Math.floorDiv(((Long) value).longValue(), MICROS_PER_DAY);
+    int day = value instanceof Integer ? ((Integer) value).intValue() : dayOf(((Long) value).longValue());
     if (name.equals(DAYS)) {
       return Integer.valueOf(day);
     }
-    LocalDate date = LocalDate.ofEpochDay(day);
-    int years = date.getYear() - EPOCH_YEAR;
     if (name.equals(YEARS)) {
-      return Integer.valueOf(years);
+      return Integer.valueOf(yearOf(day));
     }
     if (name.equals(MONTHS)) {
-      return Integer.valueOf(years * 12 + date.getMonthValue() - 1);
+      return Integer.valueOf(monthOf(day));
     }
     throw new UnsupportedOperationException("the partition transform " + name + " is not known");
   }
 
-  private static Object external(Object value) {
+  static int hourOf(long micros) {
+    return (int) Math.floorDiv(micros, MICROS_PER_HOUR);
+  }
+
+  static int dayOf(long micros) {
+    return (int) Math.floorDiv(micros, MICROS_PER_DAY);
+  }
+
+  static int yearOf(int day) {
+    return LocalDate.ofEpochDay(day).getYear() - EPOCH_YEAR;
+  }
+
+  static int monthOf(int day) {
+    LocalDate date = LocalDate.ofEpochDay(day);
+    return (date.getYear() - EPOCH_YEAR) * 12 + date.getMonthValue() - 1;
+  }
+
+  private static Object bucket(int number, Object value) {
+    if (value instanceof Integer || value instanceof Long) {
+      return Integer.valueOf(BucketHash.of(number, ((Number) value).longValue()));
+    }
+    return Integer.valueOf(BucketHash.of(number, bytes(value)));
+  }
+
+  /** The bytes that are hashed. */
+  private static byte[] bytes(Object value) {
     if (value instanceof UTF8String) {
       return ((UTF8String) value).getBytes();
     }
-    return value instanceof Decimal ? ((Decimal) value).toJavaBigDecimal() : value;
+    return value instanceof Decimal ? ((Decimal) value).toJavaBigDecimal().unscaledValue().toByteArray() : (byte[]) value;
   }
 
-  private static Object truncated(int width, Object value) {
+  static Object truncated(int width, Object value) {
+    if (value instanceof Byte) {
+      return Byte.valueOf(PartitionFunctions.Truncate.invoke(width, ((Byte) value).byteValue()));
+    }
+    if (value instanceof Short) {
+      return Short.valueOf(PartitionFunctions.Truncate.invoke(width, ((Short) value).shortValue()));
+    }
     if (value instanceof Integer) {
-      int number = ((Integer) value).intValue();
-      return Integer.valueOf(number - Math.floorMod(number, width));
+      return Integer.valueOf(PartitionFunctions.Truncate.invoke(width, ((Integer) value).intValue()));
     }
     if (value instanceof Long) {
-      long number = ((Long) value).longValue();
-      return Long.valueOf(number - Math.floorMod(number, (long) width));
+      return Long.valueOf(PartitionFunctions.Truncate.invoke(width, ((Long) value).longValue()));
     }
     if (value instanceof UTF8String) {
       return ((UTF8String) value).substring(0, width);

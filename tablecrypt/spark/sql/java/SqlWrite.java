@@ -112,7 +112,7 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
   public Distribution requiredDistribution() {
     String kind = layout().required("distribution").asText();
     if (kind.equals("range")) {
-      return Distributions.ordered(requiredOrdering());
+      return Distributions.ordered(ordering("ranges"));
     }
     return kind.equals("hash") ? (Distribution) Distributions.clustered(clustering()) : Distributions.unspecified();
   }
@@ -134,8 +134,17 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
     return layout().required("advisory_bytes").asLong();
   }
 
+  /** Whether a writer brings rows of a partition together. Otherwise they come partition by partition. */
+  boolean groups() {
+    return layout().required("groups").asBoolean();
+  }
+
   public SortOrder[] requiredOrdering() {
-    JsonNode told = layout().required("ordering");
+    return ordering("ordering");
+  }
+
+  private SortOrder[] ordering(String name) {
+    JsonNode told = layout().required(name);
     SortOrder[] ordering = new SortOrder[told.size()];
     for (int index = 0; index < ordering.length; index++) {
       JsonNode field = told.required(index);

@@ -15,6 +15,7 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.roaringbitmap.RoaringBitmap;
+import scala.collection.Iterator;
 
 /** One attempt at one task of a write: rows go into files, and the positions of rows that are deleted into bitmaps. */
 class SqlWriter implements DeltaWriter {
@@ -30,21 +31,30 @@ class SqlWriter implements DeltaWriter {
   private final Map deleted = new HashMap();
   private final JoinedRow joined = new JoinedRow();
   private final GenericInternalRow lineage = new GenericInternalRow(new Object[2]);
+  private final boolean groups;
+  private boolean started = false;
+  private long first;
+  private long number;
+  private boolean isLate = false;
+  private LateRows late;
   private UTF8String lastFile;
   private RoaringBitmap positions;
 
   /**
    * @param alignment what brings rows to the table's columns; null where they have these
    * @param python starts the Python that writes the files; null where Spark's own writer does
+   * @param groups whether rows of several partitions come in any order
    */
   SqlWriter(
-      WriteJob job, RowPartition partition, boolean keepsLineage, RowAlignment alignment, PythonCommand python, int task, long attempt) {
+      WriteJob job, RowPartition partition, boolean keepsLineage, RowAlignment alignment, PythonCommand python, boolean groups, int task,
+      long attempt) {
     this.job = job;
     this.partition = partition;
     this.keepsLineage = keepsLineage;
     projection = alignment == null ? null : alignment.projection();
     this.task = task;
     this.attempt = attempt;
+    this.groups = groups;
     files = python == null ? new TaskFiles(job, task, attempt) : new PythonFiles(job, task, attempt, python);
   }
 
@@ -88,11 +98,46 @@ class SqlWriter implements DeltaWriter {
   private void store(InternalRow row, InternalRow origin) {
     try {
       if (partition.moveTo(row)) {
-        files.startPartition(partition.values());
+        startPartition();
       }
-      files.write(keepsLineage ? joined.apply(row, origin) : row);
+      InternalRow stored = keepsLineage ? joined.apply(row, origin) : row;
+      if (isLate) {
+        late.add(stored, number);
+      } else {
+        files.write(stored);
+      }
     } catch (Throwable error) {
       throw TaskErrors.writing(files.where(), error);
+    }
+  }
+
+  /** Rows of the first partition are written as they come. With rows of others between them they would be in many files: those come late. */
+  private void startPartition() throws IOException {
+    number = partition.number();
+    if (!started || !groups) {
+      first = number;
+      started = true;
+      files.startPartition(partition.values());
+      return;
+    }
+    isLate = number != first;
+    if (isLate && late == null) {
+      late = new LateRows(job.schema());
+    }
+  }
+
+  private void writeLateRows() throws IOException {
+    if (late == null) {
+      return;
+    }
+    partition.leave();
+    Iterator rows = late.sorted();
+    while (rows.hasNext()) {
+      InternalRow stored = (InternalRow) rows.next();
+      if (partition.moveTo(stored)) {
+        files.startPartition(partition.values());
+      }
+      files.write(stored);
     }
   }
 
@@ -106,6 +151,7 @@ class SqlWriter implements DeltaWriter {
 
   public WriterCommitMessage commit() {
     try {
+      writeLateRows();
       files.close();
       byte[] aad = ByteBuffer.allocate(job.id.length + 4).put(job.id).putInt(task).array();
       byte[] result = SealedMessage.encrypt(job.publicKey, job.id, aad, described());

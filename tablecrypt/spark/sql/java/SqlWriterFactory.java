@@ -12,21 +12,25 @@ class SqlWriterFactory implements DeltaWriterFactory, StreamingDataWriterFactory
   private final boolean keepsLineage;
   private final RowAlignment alignment;
   private final PythonCommand python;
+  private final boolean groups;
 
   /**
    * @param alignment what brings rows to the table's columns; null where they have these
    * @param python starts the Python that writes the files; null where Spark's own writer does
+   * @param groups whether rows of several partitions come to a task in any order
    */
-  SqlWriterFactory(WriteJob job, RowPartition partition, boolean keepsLineage, RowAlignment alignment, PythonCommand python) {
+  SqlWriterFactory(
+      WriteJob job, RowPartition partition, boolean keepsLineage, RowAlignment alignment, PythonCommand python, boolean groups) {
     this.job = job;
     this.partition = partition;
     this.keepsLineage = keepsLineage;
     this.alignment = alignment;
     this.python = python;
+    this.groups = groups;
   }
 
   public DeltaWriter createWriter(int task, long attempt) {
-    return new SqlWriter(job, partition, keepsLineage, alignment, python, task, attempt);
+    return new SqlWriter(job, partition, keepsLineage, alignment, python, groups, task, attempt);
   }
 
   public DataWriter createWriter(int task, long attempt, long batch) {

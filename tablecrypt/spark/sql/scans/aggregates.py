@@ -65,7 +65,7 @@ def _whole_files(loaded: LoadedTable, predicates: Sequence[Predicate]) -> list[D
     metadata = loaded.located.table.metadata
     check_names(metadata, looked_at(predicates, loaded.schema))
     row_filter = pruning_filter(predicates, loaded.schema, metadata.schema())
-    tasks = of_whole_partitions(planned_tasks(loaded, row_filter), predicates, loaded)
+    tasks = of_whole_partitions(planned_tasks(loaded, row_filter, predicates), predicates, loaded)
     if any(task.delete_files for task in tasks):
         raise _UnknownError
     return [task.file for task in tasks]

@@ -6,8 +6,8 @@ The JVM sends predicates as JSON (java/SqlFilter.java):
 
     column   the path of names down to the field, as in the schema of the query
     value    number, text or boolean; dates in days and timestamps in microseconds since 1970-01-01, decimals as text, binaries in base64
-    op       Spark's names: = <> < <= > >= <=> IN IS_NULL IS_NOT_NULL STARTS_WITH AND OR NOT ALWAYS_TRUE ALWAYS_FALSE; "?" for all else,
-             with the columns that it looks at
+    op       Spark's names: = <> < <= > >= <=> IN IS_NULL IS_NOT_NULL STARTS_WITH AND OR NOT ALWAYS_TRUE ALWAYS_FALSE; those of the
+             partition functions (partition_terms.py); "?" for all else, with the columns that it looks at
 
 A pruning filter may keep rows that Spark's predicate drops, never the other way round: Spark evaluates all predicates again on the rows. A
 predicate is translated whole or left out. An exact filter is the whole condition, or there is none: rows that it matches go unread.
@@ -126,9 +126,14 @@ def _everything() -> BooleanExpression:
     return AlwaysTrue()
 
 
+def expression_of(predicate: Predicate, read: Schema, table: Schema) -> BooleanExpression:
+    """Return the expression of one predicate; see `pruning_filter`. UntranslatedError if it has none."""
+    return _Translation(read, table).expression(predicate, negated=False)
+
+
 def _translated(predicate: Predicate, read: Schema, table: Schema) -> BooleanExpression | None:
     try:
-        return _Translation(read, table).expression(predicate, negated=False)
+        return expression_of(predicate, read, table)
     except UntranslatedError as reason:
         logger.debug("a predicate prunes nothing: %s", reason)
         return None

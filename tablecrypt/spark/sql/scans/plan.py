@@ -62,6 +62,7 @@ from tablecrypt.spark.sql.scans.changes import ChangeTask, change_tasks
 from tablecrypt.spark.sql.scans.filters import Predicate, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.grouping import Grouping
 from tablecrypt.spark.sql.scans.metrics import planning_metrics
+from tablecrypt.spark.sql.scans.partition_terms import partition_filters
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.spark.sql.scans.portable import portable_tasks
 from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
@@ -122,7 +123,7 @@ def plan(planner: Planner, request: Request) -> Response:
     loaded = planner.tables[request.text("table")]
     row_filter = row_filter_of(loaded, request)
     counts = None if loaded.changes is not None or loaded.planned is not None else PlanCounts()
-    tasks = of_whole_partitions(planned_tasks(loaded, row_filter, counts), request.items("answered"), loaded)
+    tasks = of_whole_partitions(planned_tasks(loaded, row_filter, request.items("filter"), counts), request.items("answered"), loaded)
     limit = request.optional_number("limit")
     if limit is not None and loaded.changes is None and restrictions_of(loaded.located.table.io) is None:
         tasks = _limited(tasks, limit)
@@ -208,11 +209,16 @@ def open_files(planner: Planner, request: Request) -> Response:
     return Response({}, encode_planned_files(files))
 
 
-def planned_tasks(loaded: LoadedTable, row_filter: BooleanExpression, counts: PlanCounts | None = None) -> list[EncryptedFileScanTask]:
+def planned_tasks(
+    loaded: LoadedTable, row_filter: BooleanExpression, predicates: Sequence[Predicate], counts: PlanCounts | None = None
+) -> list[EncryptedFileScanTask]:
     """Return the tasks of all files of the snapshot that is read that may match, bound to the table's current schema.
 
     Args:
-        counts: takes what planning looks at, where a snapshot is read and not changes.
+        loaded: the table.
+        row_filter: what the predicates say of columns.
+        predicates: the query's; what they say of partition functions counts where a snapshot is read and not changes.
+        counts: takes what planning looks at, likewise.
     """
     if loaded.changes is not None:
         return change_tasks(loaded.located.table, loaded.changes, row_filter)
@@ -221,8 +227,11 @@ def planned_tasks(loaded: LoadedTable, row_filter: BooleanExpression, counts: Pl
         return [task for task, matches in zip(tasks, _matching(loaded, tasks, row_filter), strict=True) if matches]
     if loaded.snapshot_id is None:
         return []
-    scan = loaded.located.table.scan(row_filter=row_filter, snapshot_id=loaded.snapshot_id)
-    return cast("list[EncryptedFileScanTask]", list(scan.counted_tasks(counts or PlanCounts())))
+    table = loaded.located.table
+    scan = table.scan(row_filter=row_filter, snapshot_id=loaded.snapshot_id)
+    # Where the catalog's server masks columns, no partition says what a row will look like.
+    of_partitions = {} if restrictions_of(table.io) is not None else partition_filters(predicates, loaded.schema, table.metadata)
+    return cast("list[EncryptedFileScanTask]", list(scan.counted_tasks(counts or PlanCounts(), of_partitions)))
 
 
 def _matching(loaded: LoadedTable, tasks: Sequence[EncryptedFileScanTask], row_filter: BooleanExpression) -> list[bool]:

@@ -12,6 +12,8 @@ A predicate is answered if each part of it is, in each partition spec that the t
     = <> < <= > >= <=> IN, a prefix     identity, of types whose values are the same if they compare the same
     < <= > >=                           years to hours, truncated whole numbers, where the value is the first or the last of its partition
     a prefix                            truncated text, where the prefix is no longer than what is left of the text
+    any of these on a partition         the same function of the same column (partition_terms.py)
+    function of a column
 
 Never answered: values of floating-point columns, with NaN and two zeros, binaries and uuids; columns that are protected or changed their
 type; tables whose rows the catalog's server restricts, and what changed between snapshots. Some writers rounded times before 1970 up: their
@@ -56,6 +58,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.filters import SWAPPED, Predicate, UntranslatedError, field_at, literal_of
+from tablecrypt.spark.sql.scans.partition_terms import is_term, part_of_term
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
@@ -138,13 +141,25 @@ class _Tests:
             return _negated(self.of(arguments[0]))
         if not arguments:
             raise UntranslatedError(f"{operator} of nothing")
-        if "column" not in arguments[0]:
+        if "column" not in arguments[0] and not is_term(arguments[0]):
             operator, arguments = SWAPPED.get(operator, "?"), arguments[::-1]
+        if is_term(arguments[0]):
+            return self._of_term(operator, arguments[0], arguments[1:])
         field = self._field(arguments[0])
         for position, part in enumerate(self._spec.fields):
             if part.source_id == field.field_id and (test := _of_value(operator, arguments[1:], part.transform, field.field_type)):
                 return _at_position(test, position)
         raise UntranslatedError(f"{operator} on {field.name}, which partitions do not answer")
+
+    def _of_term(self, operator: str, term: Predicate, values: Sequence[Predicate]) -> Test:
+        source = self._field(term["args"][-1])
+        found = part_of_term(term, self._spec, self._read)
+        if found is not None:
+            position, part = found
+            test = _of_value(operator, values, IdentityTransform(), part.transform.result_type(source.field_type))
+            if test is not None:
+                return _at_position(test, position)
+        raise UntranslatedError(f"{operator} on {term['op']} of {source.name}, which partitions do not answer")
 
     def _field(self, argument: Predicate) -> NestedField:
         field = field_at(self._read, argument.get("column", ()))

@@ -3,7 +3,8 @@
     distribution   none    rows stay in the tasks they are in
                    hash    rows of one table partition come into one task; Spark splits a task that would get too many
                    range   rows are sorted across all tasks: by table partition, then by the table's sort order
-    ordering       within a task: by table partition, then by the table's sort order, so that a task has one file open at a time
+    ordering       within a task: by table partition, then by the table's sort order, so that a task has one file open at a time;
+                   none for a table without a sort order, whose writer brings rows of a partition together by itself
 
 write.distribution-mode says which; by default range for a table with a sort order, hash for one with partitions, none for others. As
 Iceberg's own Spark writer does, row-level changes go by write.{delete,update,merge}.distribution-mode, by default hash (a MERGE: what holds
@@ -13,6 +14,7 @@ for other writes, where that is said):
     merge-on-read, update and merge     hash: new rows by table partition, deleted ones by data file
     merge-on-read, delete               there are no rows to lay out
 
+With write.spark.fanout.enabled=false, and with protected columns, which Python writes, rows are ordered by partition all the same.
 write.spark.advisory-partition-size-bytes says how many bytes of rows Spark should give one task.
 
 Iceberg table spec, "Sorting".
@@ -29,12 +31,13 @@ from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import VoidTransform
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.setting_kinds import one_of
+from tablecrypt.setting_kinds import one_of, truth
 from tablecrypt.spark.jvm.schema import path_of
 from tablecrypt.spark.sql.catalogs import described_partitioning, described_transform
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.given_columns import GivenColumns
-from tablecrypt.spark.sql.writes.options import ADVISORY_SIZE, DISTRIBUTION_MODE, SqlWriteOptions, in_asked_spec
+from tablecrypt.spark.sql.writes.options import ADVISORY_SIZE, DISTRIBUTION_MODE, FANOUT, SqlWriteOptions, in_asked_spec
+from tablecrypt.table.protection.policy import policy_of
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import Planner
@@ -80,6 +83,7 @@ def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind
     partition = [_sorted(field) for field in fields if given is None or given.has(tuple(field["column"]))]
     order = [field for field in described_order(metadata) if given is None or given.has(tuple(field["column"]))]
     properties = options.over(metadata.properties)
+    groups = kind.has_rows and bool(partition) and not order and _writer_groups(properties, metadata)
     distribution = _distribution(properties, kind, bool(partition), bool(order)) if options.uses_layout and kind.has_rows else NONE
     taken = [field["column"] for field in partition if field["name"] == "identity"]
     ordering = partition + [field for field in order if not (field["name"] == "identity" and field["column"] in taken)]
@@ -88,7 +92,9 @@ def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind
     return {
         "distribution": distribution,
         "clustering": _clustering(kind, partition) if distribution == HASH else [],
-        "ordering": ordering if kind.has_rows else [],
+        "ranges": ordering if distribution == RANGE else [],
+        "ordering": ordering if kind.has_rows and not groups else [],
+        "groups": groups,
         "advisory_bytes": 0 if distribution == NONE else _advisory_bytes(properties),
     }
 
@@ -113,7 +119,9 @@ def layout_asked_for(metadata: TableMetadata, *, by_partition: bool, sort_by: Se
     return {
         "distribution": HASH if by_partition else NONE,
         "clustering": partition if by_partition else [],
+        "ranges": [],
         "ordering": partition + order,
+        "groups": False,
         "advisory_bytes": 0,
         "strict": by_partition,
     }
@@ -143,6 +151,10 @@ def _distribution(properties: Mapping[str, str], kind: WriteKind, is_partitioned
         asked = own or (of_rows if kind.command == "merge" else HASH)
     clusters_by_file = kind.command in ("delete", "update") and not kind.is_delta
     return NONE if asked == HASH and not is_partitioned and not clusters_by_file else asked
+
+
+def _writer_groups(properties: Mapping[str, str], metadata: TableMetadata) -> bool:
+    return truth(FANOUT, properties.get(FANOUT, "true")) and not policy_of(metadata)
 
 
 def _mode(properties: Mapping[str, str], name: str) -> str | None:

@@ -33,6 +33,7 @@ from tablecrypt.table.protection.policy import policy_of
 SNAPSHOT_PROPERTY: Final = "snapshot-property."
 COPY: Final = "tablecrypt-copy"
 DISTRIBUTION_MODE: Final = "write.distribution-mode"
+FANOUT: Final = "write.spark.fanout.enabled"
 ADVISORY_SIZE: Final = "write.spark.advisory-partition-size-bytes"
 USE_LAYOUT: Final = "use-table-distribution-and-ordering"
 MERGE_SCHEMA: Final = ("mergeschema", "merge-schema")
@@ -48,6 +49,7 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "compression-level": TableProperties.PARQUET_COMPRESSION_LEVEL,
     "distribution-mode": DISTRIBUTION_MODE,
     "advisory-partition-size": ADVISORY_SIZE,
+    "fanout-enabled": FANOUT,
 }
 _REFUSED: Final[Mapping[str, str]] = {
     "branch": "write to db.table.branch_NAME",

@@ -29,7 +29,8 @@ from pyroaring import BitMap64
 from tablecrypt.engines.changes import RowChange, is_merge_on_read, split_whole_files
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.sql.messages import Request, Response
-from tablecrypt.spark.sql.scans.filters import exact_filter
+from tablecrypt.spark.sql.scans.filters import Predicate, exact_filter, pruning_filter
+from tablecrypt.spark.sql.scans.whole_partitions import partition_tests
 from tablecrypt.spark.sql.writes.options import SqlWriteOptions, isolation_level
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.write import WriteOptions, commit_change
@@ -162,16 +163,30 @@ def whole_files(loaded: LoadedTable, predicates: Sequence[Mapping[str, Any]]) ->
         ConfigurationError: some files may have rows that match and others that do not, or a predicate has no exact translation.
     """
     located = loaded.located
-    schema = located.table.metadata.schema()
+    metadata = located.table.metadata
+    schema = metadata.schema()
     asked = exact_filter(predicates, schema)
     if asked is None:
-        raise ConfigurationError(f"{located.name}: the condition is not one on partitions: use DELETE, UPDATE or MERGE")
+        return _whole_partitions(loaded, predicates)
     sure = with_sql_null_semantics(asked, schema)
     whole, rest = split_whole_files(cast("list[EncryptedFileScanTask]", list(located.scan(sure, loaded.branch).plan_files())))
     if rest:
         raise ConfigurationError(
             f"{rest[0].file.file_path}: the condition may match some of its rows and not others: use DELETE, UPDATE or MERGE"
         )
+    return RowChange(branch=loaded.target, conflicts_with=sure, dropped=whole)
+
+
+def _whole_partitions(loaded: LoadedTable, predicates: Sequence[Predicate]) -> RowChange:
+    """Return the removal of the files of which all predicates are true, some of them on partition functions."""
+    located, metadata = loaded.located, loaded.located.table.metadata
+    tests = [partition_tests(predicate, metadata.schema(), metadata) for predicate in predicates]
+    if any(each is None for each in tests):
+        raise ConfigurationError(f"{located.name}: the condition is not one on partitions: use DELETE, UPDATE or MERGE")
+    # What others add meanwhile may match, whatever the part of the condition that is none on a function says.
+    sure = pruning_filter(predicates, metadata.schema(), metadata.schema())
+    tasks = cast("list[EncryptedFileScanTask]", list(located.scan(sure, loaded.branch).plan_files()))
+    whole = [task.file for task in tasks if all(each[task.file.spec_id](task.file.partition) for each in tests if each is not None)]
     return RowChange(branch=loaded.target, conflicts_with=sure, dropped=whole)
 
 
