@@ -226,6 +226,13 @@ def _selected(table: EncryptedTable, selector: str) -> Version:
     return _SELECTORS[match[1]](table, match[2])
 
 
+def is_branch(table: EncryptedTable, selector: str) -> bool:
+    """Whether what a name says behind that of the table is a branch that the table has."""
+    match = _SELECTOR.fullmatch(selector)
+    ref = table.metadata.refs.get(match[2]) if match is not None and match[1] == "branch" else None
+    return ref is not None and ref.snapshot_ref_type == SnapshotRefType.BRANCH
+
+
 _SELECTORS: Final[Mapping[str, Callable[[EncryptedTable, str], Version]]] = {
     "branch": _branch,
     "tag": _tag,

@@ -16,7 +16,6 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, Lis
 from tablecrypt.errors import ConfigurationError
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_plan import Asked
-from tests.support.aws import AwsServer
 from tests.support.tables import metadata_of
 
 SCHEMA: Final = Schema(
@@ -152,14 +151,3 @@ def test_a_stream_adds_no_columns(lake: Lake) -> None:
     of_stream = append.fields | {"options": dict(MERGE), "query_id": "q"}
     with pytest.raises(ConfigurationError, match="mergeSchema is for batch writes"):
         append.asked("begin_write", table=append.asked.table, mode="append", filter=[], **of_stream)
-
-
-def test_a_table_with_protected_columns_gets_none_unasked(lake: Lake, table: Any, aws: AwsServer) -> None:
-    lake.catalog.drop_table("db.t")
-    declared = {**PROPERTIES, "encryption.column-keys": f"{aws.new_key()}: note"}
-    lake.catalog.create_table("db.t", SCHEMA, properties=declared)
-    before = lake.catalog.load_table("db.t").metadata_location
-    with pytest.raises(ConfigurationError, match=r"db\.t has protected columns, and mergeSchema adds none"):
-        Append(lake, column("id", "integer"), column("more", "string"))
-    assert lake.catalog.load_table("db.t").metadata_location == before
-    assert Append(lake, column("id", "integer"), column("note", "string")).columns()["note"] == "string"

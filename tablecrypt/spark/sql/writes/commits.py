@@ -164,7 +164,8 @@ def begin_write(planner: Planner, request: Request) -> Response:
     given = _given(request, is_stream=query_id is not None)
     merged = in_asked_spec(loaded.located.table.metadata if given is None else merged_metadata(loaded, given), options, mode)
     masks = _REWRITTEN if mode in _ROW_LEVEL else request.optional_text("masks")
-    writer = _writer(loaded, merged, options, command if mode == _DELTA else None, _UNKNOWN if masks is None else masks)
+    marks_for = command if mode == _DELTA else None
+    writer = _writer(loaded, merged, given, options, marks_for, _UNKNOWN if masks is None else masks)
     metadata = writer.metadata
     locations, key = FileLocations(metadata), ResultKey()
     write = OpenWrite(writer.loaded, metadata, given, mode, options, replaced, command, query_id, locations, key, writer.denied, copy)
@@ -207,12 +208,15 @@ class _Writer:
     denied: TablecryptError | None = None
 
 
-def _writer(loaded: LoadedTable, metadata: TableMetadata, options: SqlWriteOptions, marks_for: str | None, masks: str) -> _Writer:
+def _writer(
+    loaded: LoadedTable, metadata: TableMetadata, given: GivenColumns | None, options: SqlWriteOptions, marks_for: str | None, masks: str
+) -> _Writer:
     """Return what writes the rows of a write.
 
     Args:
         loaded: the table.
         metadata: its own, with the columns that the write adds.
+        given: the columns of the rows where they are not the table's.
         options: of the write.
         marks_for: delete, update or merge, of a change that marks the rows which it deletes, and may have none to write.
         masks: why rows may hold masks; empty where none does.
@@ -221,16 +225,18 @@ def _writer(loaded: LoadedTable, metadata: TableMetadata, options: SqlWriteOptio
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     properties = options.over(metadata.properties)
     if policy_of(metadata):
-        return _python_writer(loaded, properties, marks_for, masks)
+        return _python_writer(loaded, metadata, given, properties, marks_for, masks)
     if reason := unsupported_codec(properties):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     dek_length = cast("TableFileIO", loaded.located.table.io).manager.data_key_length
     return _Writer(loaded, metadata, sanitize_column_names(metadata.schema()), write_settings(properties) | {_DEK_LENGTH: str(dek_length)})
 
 
-def _python_writer(loaded: LoadedTable, properties: dict[str, str], marks_for: str | None, masks: str) -> _Writer:
+def _python_writer(
+    loaded: LoadedTable, metadata: TableMetadata, given: GivenColumns | None, properties: dict[str, str], marks_for: str | None, masks: str
+) -> _Writer:
     parquet_writer_options(properties)
-    metadata, settings = loaded.located.table.metadata, {TARGET_FILE_SIZE: str(target_file_size(properties))}
+    settings = {TARGET_FILE_SIZE: str(target_file_size(properties))}
     writer = _Writer(loaded, metadata, metadata.schema(), settings, is_python=True)
     if marks_for == _DELETE:
         return replace(writer, denied=ConfigurationError(f"{loaded.located.name}: a DELETE that marks rows writes none"))
@@ -241,8 +247,10 @@ def _python_writer(loaded: LoadedTable, properties: dict[str, str], marks_for: s
         if marks_for != _MERGE:
             raise denied from None
         return replace(writer, denied=denied)
-    metadata = keyed.loaded.located.table.metadata
-    return replace(writer, loaded=keyed.loaded, metadata=metadata, content=content_for_tasks(keyed, properties))
+    # The keys may have been committed just now.
+    metadata = keyed.loaded.located.table.metadata if given is None else merged_metadata(keyed.loaded, given)
+    content = content_for_tasks(keyed, metadata, properties)
+    return replace(writer, loaded=keyed.loaded, metadata=metadata, stored=metadata.schema(), content=content)
 
 
 def _for_masks(masks: str, denied: ColumnKeyDeniedError) -> ColumnKeyDeniedError:

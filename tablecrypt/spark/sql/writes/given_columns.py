@@ -40,7 +40,6 @@ from tablecrypt.spark.sql.catalogs import spark_json
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.spark_types import iceberg_schema
 from tablecrypt.spark.sql.writes.options import CHECK_ORDERING, MERGE_SCHEMA
-from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
@@ -199,8 +198,7 @@ def merged_metadata(loaded: LoadedTable, given: GivenColumns) -> TableMetadata:
     """Return a table's metadata with what the rows of a write add to it. Nothing is committed.
 
     Raises:
-        ConfigurationError: as `GivenColumns.check` and `GivenColumns.stage`; or the columns would be seen before the rows are published, or
-            come to a table with protected ones.
+        ConfigurationError: as `GivenColumns.check` and `GivenColumns.stage`; or the columns would be seen before the rows are published.
     """
     table, name = loaded.located.table, loaded.located.name
     given.check(name, table.schema())
@@ -213,8 +211,6 @@ def merged_metadata(loaded: LoadedTable, given: GivenColumns) -> TableMetadata:
         raise ConfigurationError(
             f"{name}: mergeSchema would show new columns to readers before the rows are published: add them with ALTER TABLE first"
         )
-    if policy_of(table.metadata):
-        raise ConfigurationError(f"{name} has protected columns, and mergeSchema adds none to it: add them with ALTER TABLE first")
     return merged
 
 
