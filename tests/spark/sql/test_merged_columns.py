@@ -40,7 +40,13 @@ class Append:
     """An append of rows with columns of their own."""
 
     def __init__(
-        self, lake: Lake, *columns: dict[str, Any], options: Mapping[str, str] = MERGE, sensitive: bool = False, wap_id: str | None = None
+        self,
+        lake: Lake,
+        *columns: dict[str, Any],
+        options: Mapping[str, str] = MERGE,
+        sensitive: bool = False,
+        wap_id: str | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.asked = Asked(lake, "db.t")
         if wap_id is not None:
@@ -49,7 +55,12 @@ class Append:
             )
             loaded = self.asked("load_table", catalog=opened.fields["catalog"], namespace=["db"], name="t", wap_id=wap_id)
             self.asked.table = loaded.fields["table"]
-        self.fields = {"options": dict(options), "row_schema": json.dumps(struct(*columns)), "case_sensitive": sensitive}
+        self.fields = {
+            "options": dict(options),
+            "settings": dict(settings or {}),
+            "row_schema": json.dumps(struct(*columns)),
+            "case_sensitive": sensitive,
+        }
         self.write = self.asked("begin_write", table=self.asked.table, mode="append", filter=[], **self.fields).fields["write"]
 
     def columns(self) -> dict[str, Any]:
@@ -90,7 +101,9 @@ def test_columns_come_with_the_commit_and_not_before(lake: Lake, table: Any) -> 
 
 def test_narrower_types_and_fewer_columns_change_nothing(lake: Lake, table: Any) -> None:
     before = table.metadata_location
-    append = Append(lake, column("price", "decimal(4,2)"), column("note", "void"), options={**MERGE, "check-ordering": "false"})
+    append = Append(
+        lake, column("price", "decimal(4,2)"), column("note", "void"), options={}, settings={"mergeSchema": "true", "check-ordering": "no"}
+    )
     assert append.columns()["id"] == "integer"
     append.commit()
     assert table.refresh().metadata_location == before
@@ -125,6 +138,12 @@ def test_columns_that_an_append_does_not_need_to_add_are_others_business(lake: L
     [
         ([column("id", "long"), column("more", "long")], {"options": {}}, "lacks the column more: the write option mergeSchema=true"),
         ([column("id", "long"), column("more", "long")], {"options": {"mergeSchema": "no"}}, "lacks the column more"),
+        (
+            [column("id", "long"), column("more", "long")],
+            {"options": {"mergeSchema": "no"}, "settings": {"merge-schema": "true"}},
+            "lacks the column more",
+        ),
+        ([column("id", "long")], {"settings": {"check-nullability": "true"}}, "may have nulls in id, which is required"),
         ([column("note", "string"), column("id", "long")], {}, "the column id after note.*check-ordering=false"),
         ([column("id", "long"), column("new", "long"), column("NEW", "long")], {}, "the column new twice"),
         ([column("id", "string")], {}, "id of db.t is int, and the rows have string, which it cannot be promoted to"),
@@ -135,7 +154,21 @@ def test_columns_that_an_append_does_not_need_to_add_are_others_business(lake: L
         ([column("id", "integer"), column("ID", "integer")], {"sensitive": True}, "differ in case alone"),
         ([column("id", "integer"), column("more", "long")], {"wap_id": "load-1"}, "before the rows are published"),
     ],
-    ids=["new", "not merged", "order", "twice", "type", "scale", "kind", "no type", "no such type", "case", "audited"],
+    ids=[
+        "new",
+        "not merged",
+        "option first",
+        "nulls",
+        "order",
+        "twice",
+        "type",
+        "scale",
+        "kind",
+        "no type",
+        "no such type",
+        "case",
+        "audited",
+    ],
 )
 def test_columns_that_do_not_fit_are_refused_before_rows_are_written(
     lake: Lake, table: Any, columns: list[dict[str, Any]], fields: dict[str, Any], reason: str

@@ -79,7 +79,7 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
 
   /** A request about this table, as it was loaded. */
   ObjectNode request(String operation) {
-    return Planner.request(operation).put("table", handle);
+    return IcebergSettings.put(Planner.request(operation).put("table", handle));
   }
 
   public String name() {

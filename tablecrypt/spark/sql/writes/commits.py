@@ -157,7 +157,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
         loaded = _loaded_now(loaded)
     loaded.check_writable(is_stream=query_id is not None)
     loaded = with_branch(loaded)
-    mode, options = request.text("mode"), SqlWriteOptions.of(request.mapping("options"))
+    mode, options = request.text("mode"), SqlWriteOptions.of(request)
     command = request.optional_text("command")
     replaced = _checked(loaded, mode, request.items("filter"), options)
     copy = _checked_copy(planner, loaded, options)

@@ -30,7 +30,7 @@ from tablecrypt.engines.changes import RowChange, is_merge_on_read, split_whole_
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.scans.filters import exact_filter
-from tablecrypt.spark.sql.writes.options import SqlWriteOptions, isolation_level
+from tablecrypt.spark.sql.writes.options import isolation_level, written_by
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.write import WriteOptions, commit_change
 from tablecrypt.table.filters import with_sql_null_semantics
@@ -150,7 +150,7 @@ def delete_where(planner: Planner, request: Request) -> Response:
     refuse_restricted(loaded.located.table.io, "DELETE")
     loaded = with_branch(loaded)
     change = whole_files(loaded, request.items("filter"))
-    summary = {**SqlWriteOptions.of({}).snapshot_properties, **loaded.audit_first.summary}
+    summary = {**written_by(request), **loaded.audit_first.summary}
     commit_change(loaded.located, change, WriteOptions(branch=loaded.target, snapshot_properties=summary))
     return Response({})
 
