@@ -31,6 +31,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleFunction, Serializable {
   private static final String IDENTITY = "identity";
   private static final String BUCKET = "bucket";
+  /** The bucket of a uuid, which Spark has as text. It is in no list: only the order of rows that are written asks for it. */
+  static final String UUID_BUCKET = "uuid_bucket";
   private static final String TRUNCATE = "truncate";
   private static final String YEARS = "years";
   private static final String MONTHS = "months";
@@ -55,7 +57,7 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
 
   /** The function of this name; null where there is none. */
   static SqlTransform named(String name) {
-    return Arrays.asList(FUNCTIONS).contains(name) ? new SqlTransform(name, new DataType[0]) : null;
+    return name.equals(UUID_BUCKET) || Arrays.asList(FUNCTIONS).contains(name) ? new SqlTransform(name, new DataType[0]) : null;
   }
 
   public BoundFunction bind(StructType arguments) {
@@ -128,7 +130,7 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
   }
 
   private boolean takesNumber() {
-    return name.equals(BUCKET) || name.equals(TRUNCATE);
+    return name.equals(BUCKET) || name.equals(TRUNCATE) || name.equals(UUID_BUCKET);
   }
 
   private static boolean isInt(DataType type) {
@@ -139,6 +141,9 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
     boolean isTimestamp = type instanceof TimestampType || type instanceof TimestampNTZType;
     if (!takesNumber()) {
       return isTimestamp || (type instanceof DateType && !name.equals(HOURS));
+    }
+    if (name.equals(UUID_BUCKET)) {
+      return type instanceof StringType;
     }
     boolean isNumber = isInt(type) || type instanceof LongType || type instanceof DecimalType;
     boolean isCut = isNumber || type instanceof StringType || type instanceof BinaryType;
@@ -157,6 +162,10 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
     }
     if (name.equals(BUCKET)) {
       return Integer.valueOf(Bucket.of(number, external(value)));
+    }
+    if (name.equals(UUID_BUCKET)) {
+      byte[] bytes = UuidText.bytes((UTF8String) value);
+      return bytes == null ? null : Integer.valueOf(Bucket.of(number, bytes));
     }
     if (name.equals(TRUNCATE)) {
       return truncated(number, value);

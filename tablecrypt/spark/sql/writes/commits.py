@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.types import UUIDType
 from pyroaring import BitMap64
 
 from tablecrypt.engines.changes import RowChange, check_unchanged
@@ -45,11 +46,11 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatEr
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, check_can_replace_partitions
-from tablecrypt.spark.jvm.columns import unsupported_partitioning
+from tablecrypt.spark.jvm.columns import stored_fields, unsupported_partitioning
 from tablecrypt.spark.jvm.coordinator import FileLocations
 from tablecrypt.spark.jvm.keys import ResultKey
 from tablecrypt.spark.jvm.parquet_settings import TARGET_FILE_SIZE, unsupported_codec, write_settings
-from tablecrypt.spark.jvm.schema import inner_ids, names_that_spark_confuses, stored_json, unread_type
+from tablecrypt.spark.jvm.schema import inner_ids, names_that_spark_confuses, stored_json, unwritten_type, written_by_python
 from tablecrypt.spark.jvm.written_files import FileOfPython, check_found, opened_results
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
@@ -178,7 +179,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
             "schema": stored_json(stored),
             "inner_ids": inner_ids(stored),
             "settings": writer.settings,
-            "partition": described_partitioning(metadata.spec(), metadata.schema()),
+            "partition": _partition(metadata),
             "lineage": write.is_row_level,
             "python": writer.is_python,
         },
@@ -224,7 +225,7 @@ def _writer(
     if reason := _unsupported(metadata.schema()) or unsupported_partitioning(metadata.spec(), metadata.schema()):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     properties = options.over(metadata.properties)
-    if policy_of(metadata):
+    if _is_written_by_python(metadata):
         return _python_writer(loaded, metadata, given, properties, marks_for, masks)
     if reason := unsupported_codec(properties):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
@@ -365,10 +366,22 @@ def _replaces_all(loaded: LoadedTable, mode: str) -> bool:
     return mode == "overwrite" or (mode == "overwrite_partitions" and loaded.located.table.spec().is_unpartitioned())
 
 
+def _is_written_by_python(metadata: TableMetadata) -> bool:
+    return bool(policy_of(metadata)) or written_by_python(metadata.schema())
+
+
+def _partition(metadata: TableMetadata) -> list[dict[str, Any]]:
+    """Return what Java works partition values out of."""
+    schema = metadata.schema()
+    are_uuids = [isinstance(schema.find_type(field.source_id), UUIDType) for field in stored_fields(metadata.spec())]
+    described = described_partitioning(metadata.spec(), schema)
+    return [{**field, "uuid": is_uuid} for field, is_uuid in zip(described, are_uuids, strict=True)]
+
+
 def _unsupported(schema: Schema) -> str | None:
     for column in schema.fields:
-        if unread := unread_type(column):
-            return f"Spark has no type for column {unread}"
+        if unwritten := unwritten_type(column):
+            return f"Spark has no type for column {unwritten}"
     return names_that_spark_confuses(schema)
 
 
@@ -376,7 +389,7 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
     """Return the entries of the files that tasks report, and the positions of deleted rows by data file."""
     files: list[DataFile] = []
     deleted: dict[str, BitMap64] = {}
-    of_python = bool(policy_of(write.metadata))
+    of_python = _is_written_by_python(write.metadata)
     # Spark sorts the rows of a batch within each task, and a file has rows of one task; of a stream's rows nobody checked that.
     order_id = sort_order_of(write.metadata, write.given) if write.query_id is None else None
     for result in opened_results(write.key, write.locations, content):

@@ -22,8 +22,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import (
+    BinaryType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -31,7 +33,9 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    StringType,
     StructType,
+    UUIDType,
 )
 
 from tablecrypt.errors import ConfigurationError
@@ -205,6 +209,9 @@ def _holds(wide: IcebergType, narrow: IcebergType) -> bool:
     """Whether a column of the one type may become one of the other (Iceberg table spec, "Schema Evolution")."""
     match wide, narrow:
         case (LongType(), IntegerType()) | (DoubleType(), FloatType()):
+            return True
+        case (UUIDType(), StringType()) | (FixedType(), BinaryType()):
+            # What Spark has of such a column.
             return True
         case DecimalType(), DecimalType():
             return wide.scale == narrow.scale and wide.precision >= narrow.precision

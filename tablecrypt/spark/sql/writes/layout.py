@@ -28,9 +28,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import IcebergType, UUIDType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import one_of
+from tablecrypt.spark.jvm.columns import stored_fields
 from tablecrypt.spark.jvm.schema import path_of
 from tablecrypt.spark.sql.catalogs import described_partitioning, described_transform
 from tablecrypt.spark.sql.messages import Request, Response
@@ -77,7 +79,9 @@ def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind
     Args:
         given: the columns of the rows where they are not the table's; a column that they lack has one value in all of them.
     """
-    fields = described_partitioning(metadata.spec(), metadata.schema())
+    schema, spec = metadata.schema(), metadata.spec()
+    sources = [schema.find_type(field.source_id) for field in stored_fields(spec)]
+    fields = [_computed(field, source) for field, source in zip(described_partitioning(spec, schema), sources, strict=True)]
     partition = [_sorted(field) for field in fields if given is None or given.has(tuple(field["column"]))]
     order = [field for field in described_order(metadata) if given is None or given.has(tuple(field["column"]))]
     properties = options.over(metadata.properties)
@@ -129,11 +133,16 @@ def described_order(metadata: TableMetadata) -> list[dict[str, Any]]:
     """Return the fields of the table's sort order: as of a partition, with the direction and where nulls go."""
     schema = metadata.schema()
     return [
-        described_transform(field.transform, schema, field.source_id)
+        _computed(described_transform(field.transform, schema, field.source_id), schema.find_type(field.source_id))
         | {"ascending": field.direction == SortDirection.ASC, "nulls_first": field.null_order == NullOrder.NULLS_FIRST}
         for field in metadata.sort_order().fields
         if path_of(schema, field.source_id) is not None and not isinstance(field.transform, VoidTransform)
     ]
+
+
+def _computed(field: dict[str, Any], source: IcebergType) -> dict[str, Any]:
+    """Return a transform as Spark is to compute it: of a uuid it has the text, whose bucket is another."""
+    return {**field, "name": "uuid_bucket"} if isinstance(source, UUIDType) and field["name"] == "bucket" else field
 
 
 def _sorted(field: Mapping[str, Any]) -> dict[str, Any]:
