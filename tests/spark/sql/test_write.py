@@ -218,14 +218,19 @@ def with_setting(spark: SparkSession, name: str, value: str, statement: str) -> 
         spark.conf.unset(name)
 
 
-def test_distribution_and_order_are_those_of_the_table(spark: SparkSession, prod: Lake, new_name: str) -> None:
+def test_distribution_and_order_are_those_of_the_table(spark: SparkSession, prod: Lake, new_name: str, tmp_path: Path) -> None:
     spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(3), "bucket"))
     order = SortOrder(SortField(2, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST))
     shuffled = spark.range(0, 600, 1, 4).selectExpr("id * 7919 % 600 as id", "lpad(cast(id * 31 % 600 as string), 3, '0') as note")
     counts = {}
-    for mode in ("none", "hash", "range"):
-        table = create(prod, f"{new_name}_{mode}", SIMPLE, spec, order, {"write.distribution-mode": mode})
-        shuffled.writeTo(f"prod.{new_name}_{mode}").append()
+    for mode in ("none", "hash", "range", "streamed"):
+        properties = {} if mode == "streamed" else {"write.distribution-mode": mode}
+        table = create(prod, f"{new_name}_{mode}", SIMPLE, spec, order, properties)
+        if mode == "streamed":
+            stream = spark.readStream.table(f"prod.{new_name}_none").writeStream.option("checkpointLocation", tmp_path.as_uri())
+            stream.trigger(availableNow=True).toTable(f"prod.{new_name}_{mode}").awaitTermination()
+        else:
+            shuffled.writeTo(f"prod.{new_name}_{mode}").append()
 
         assert ids(table.refresh()) == list(range(600))
         counts[mode] = len(files(table))

@@ -390,8 +390,8 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
     files: list[DataFile] = []
     deleted: dict[str, BitMap64] = {}
     of_python = _is_written_by_python(write.metadata)
-    # Spark sorts the rows of a batch within each task, and a file has rows of one task; of a stream's rows nobody checked that.
-    order_id = sort_order_of(write.metadata, write.given) if write.query_id is None else None
+    # Spark sorts the rows of each task, those of a stream's micro-batches too, and a file has rows of one task.
+    order_id = sort_order_of(write.metadata, write.given)
     for result in opened_results(write.key, write.locations, content):
         for file in result.files:
             if isinstance(file, FileOfPython) != of_python:
