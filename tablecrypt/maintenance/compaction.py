@@ -50,8 +50,8 @@ from tablecrypt.maintenance.compaction_plan import (
 )
 from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
-from tablecrypt.maintenance.sorting.orders import SortColumn, SortKey, ZOrder, names_in, sort_keys, sorted_rows
-from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.maintenance.sorting.orders import SortColumn, SortKey, ZOrder, names_in, order_id_of, sort_keys, sorted_rows
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
@@ -283,6 +283,9 @@ class Compaction:
 
     def add(self, groups: Sequence[FileGroup], files: Sequence[DataFile]) -> None:
         """Add the new files that hold the rows of some groups, and commit where it is time."""
+        order_id = order_id_of(self.table.metadata, self.sort_by)
+        for file in files if order_id is not None else ():
+            file[DATA_FILE_POSITIONS["sort_order_id"]] = order_id
         self._pending.add(Rewritten(list(groups), list(files)))
         if self.groups_per_commit is not None and len(self._pending.groups) >= self.groups_per_commit:
             self._commit()

@@ -25,7 +25,7 @@ from tablecrypt.spark.session import ArrowFunction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 MOST_ROWS: Final = 1000
 """Rows of a batch to Python where Spark does not measure them: 64 MiB, its default limit, where rows have 64 KiB on average."""
@@ -50,7 +50,22 @@ def collected_from(rows: DataFrame, function: ArrowFunction, schema: str) -> lis
         schema: what it yields, as Spark takes schemas.
     """
     with _row_limit_alone(rows):
-        return rows.mapInArrow(function, schema).collect()
+        return mapped_in_arrow(rows, function, schema).collect()
+
+
+def mapped_in_arrow(rows: DataFrame, function: ArrowFunction, schema: str | StructType) -> DataFrame:
+    """Return what a function of Arrow batches makes of rows.
+
+    PySpark takes a dot in a column's name for the way into a struct, so such rows travel under other names.
+    """
+    names = rows.columns
+    if not any("." in name or "`" in name for name in names):
+        return rows.mapInArrow(function, schema)
+
+    def named(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from function(batch.rename_columns(names) for batch in batches)
+
+    return rows.toDF(*(f"_{number}" for number in range(len(names)))).mapInArrow(named, schema)
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -24,7 +24,9 @@ from pyiceberg.transforms import IdentityTransform
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_table, schema_for_table
-from tablecrypt.spark.exchange import gathered
+from tablecrypt.spark.exchange import gathered, mapped_in_arrow
+from tablecrypt.spark.jvm.columns import quoted
+from tablecrypt.spark.jvm.schema import path_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,12 +53,12 @@ def laid_out(
     check_sort_columns(order, df.columns)
     check_distribution(distribute_by, spec)
     if distribute_by is None:
-        return df.sortWithinPartitions(*order) if order else df
+        return df.sortWithinPartitions(*map(quoted, order)) if order else df
     columns = _identity_columns(df, schema, spec)
     if columns:
-        return df.repartition(*columns).sortWithinPartitions(*columns, *order)
+        return df.repartition(*map(quoted, columns)).sortWithinPartitions(*map(quoted, (*columns, *order)))
     keyed = _with_partition_values(df, schema, spec)
-    return keyed.repartition(_PARTITION).sortWithinPartitions(_PARTITION, *order).drop(_PARTITION)
+    return keyed.repartition(_PARTITION).sortWithinPartitions(_PARTITION, *map(quoted, order)).drop(_PARTITION)
 
 
 def check_sort_columns(sort_by: Sequence[str], columns: Sequence[str]) -> None:
@@ -92,7 +94,7 @@ def _with_partition_values(df: DataFrame, schema: Schema, spec: PartitionSpec) -
         return partition_values(facts, batches)
 
     wider = StructType([*df.schema.fields]).add(_PARTITION, StringType())
-    return df.mapInArrow(add_partition_values, wider)
+    return mapped_in_arrow(df, add_partition_values, wider)
 
 
 def partition_values(facts: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -119,7 +121,7 @@ def partition_texts(rows: pa.RecordBatch, schema: Schema, spec: PartitionSpec) -
 
 
 def _source(rows: pa.RecordBatch, schema: Schema, field: PartitionField) -> pa.Array:
-    outer, *inner = str(schema.find_column_name(field.source_id)).split(".")
+    outer, *inner = (each.name for each in path_of(schema, field.source_id) or ())
     return pc.struct_field(rows.column(outer), inner) if inner else rows.column(outer)
 
 

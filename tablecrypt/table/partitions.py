@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import math
+import uuid
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -98,7 +99,16 @@ def partition_values(partition: Record | None) -> tuple[Hashable, ...]:
 
 
 def _comparable(value: Any) -> Hashable:
+    if isinstance(value, uuid.UUID):
+        # New files have its bytes, and manifests that were read the uuid.
+        return value.bytes
     return math.nan if isinstance(value, float) and math.isnan(value) else value
+
+
+def in_literals(partition: Record) -> Record:
+    """Return a partition with its uuids as bytes, which PyIceberg's literals of uuids are: compared with those, a UUID equals none."""
+    values = [partition[position] for position in range(len(partition))]
+    return Record(*(value.bytes if isinstance(value, uuid.UUID) else value for value in values))
 
 
 def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:

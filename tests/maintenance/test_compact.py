@@ -14,7 +14,8 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.transforms import BucketTransform
+from pyiceberg.table.sorting import NullOrder
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import StringType
 
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
@@ -309,7 +310,14 @@ def test_rows_of_a_group_are_sorted(new_table: NewTable) -> None:
         table.append(rows(first, first + 20).sort_by([("id", "descending")]))
     before = content(table)
 
+    table.update_sort_order().asc("region", IdentityTransform(), NullOrder.NULLS_LAST).asc(
+        "id", IdentityTransform(), NullOrder.NULLS_LAST
+    ).commit()
     compact(table, min_input_files=2, sort_by=["region", "id"])
+    assert {task.file.sort_order_id for task in table.refresh().scan().plan_files()} == {table.metadata.default_sort_order_id}
+    compact(table, rewrite_all=True, sort_by=["id", "region"])
+    assert {task.file.sort_order_id for task in table.refresh().scan().plan_files()} == {None}
+    compact(table, rewrite_all=True, sort_by=["region", "id"])
 
     assert content(table) == before
     in_file = table.scan().to_arrow()

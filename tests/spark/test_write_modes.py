@@ -11,7 +11,7 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import BucketTransform, DayTransform
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, TimestamptzType
 
 import tablecrypt.spark as tcs
@@ -270,19 +270,27 @@ def test_rows_distributed_by_partition_make_one_file_for_each(spark: SparkSessio
     assert len(rows_of(table)) == 300
 
 
-def test_rows_are_distributed_by_computed_partition_values(spark: SparkSession, lake: Lake, write: Any) -> None:
-    schema = Schema(*REGION_SCHEMA.fields, NestedField(4, "at", TimestamptzType()))
-    spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "bucket"), PartitionField(4, 1001, DayTransform(), "day"))
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [
+        (PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "bucket"), PartitionField(4, 1001, DayTransform(), "day")), 5),
+        (PartitionSpec(PartitionField(4, 1001, IdentityTransform(), "at.it")), 3),
+    ],
+    ids=["computed", "values"],
+)
+def test_rows_are_distributed_by_partition_values_whatever_their_columns_are_called(
+    spark: SparkSession, lake: Lake, write: Any, spec: PartitionSpec, count: int
+) -> None:
+    schema = Schema(*REGION_SCHEMA.fields, NestedField(4, "at.it", TimestamptzType()))
     table = lake.catalog.create_table("db.rows", schema, partition_spec=spec, properties=KEY)
-    rows = frame(spark, 0, 300, partitions=6).selectExpr("*", "if(id = 7, null, timestamp_seconds((id % 2) * 86400)) AS at")
+    rows = frame(spark, 0, 300, partitions=6).selectExpr("*", "if(id = 7, null, timestamp_seconds((id % 2) * 86400)) AS `at.it`")
 
-    write(rows, distribute_by="partition")
+    write(rows, distribute_by="partition", sort_by=["at.it", "id"])
 
     files = data_files(table.refresh())
-    assert len(files) == 5
-    assert {file.partition[1] for file in files} == {0, 1, None}
-    assert table.scan("at is null").to_arrow()["id"].to_pylist() == [7]
-    assert set(table.scan().to_arrow()["at"].to_pylist()) == {
+    assert len(files) == count
+    assert [row["id"] for row in table.scan().to_arrow().to_pylist() if row["at.it"] is None] == [7]
+    assert set(table.scan().to_arrow()["at.it"].to_pylist()) == {
         None,
         dt.datetime(1970, 1, 1, tzinfo=dt.UTC),
         dt.datetime(1970, 1, 2, tzinfo=dt.UTC),

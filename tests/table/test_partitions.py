@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import uuid
 from typing import Any
 
 import pyarrow as pa
@@ -199,3 +200,12 @@ def test_rows_of_no_size_are_written(catalog: Catalog) -> None:
     table = table_in(catalog, Schema(NestedField(1, "nothing", UnknownType())), PartitionSpec())
     table.append(pa.table({"nothing": pa.nulls(2)}))
     assert table.scan().count() == table.scan().to_arrow().num_rows == 2
+
+
+def test_rows_of_a_uuids_partition_are_found_by_the_uuid(catalog: Catalog) -> None:
+    refs = [uuid.UUID(int=number << 64) for number in range(4)]
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "ref"))
+    table = catalog.create_table("db.refs", Schema(NestedField(1, "ref", UUIDType())), partition_spec=spec, properties=ENCRYPTED)
+    table.append(pa.table({"ref": pa.array([each.bytes for each in refs], pa.uuid())}))
+    for row_filter, files in ((f"ref = '{refs[1]}'", 1), (f"ref in ('{refs[1]}', '{refs[3]}')", 2), (f"ref != '{refs[1]}'", 3)):
+        assert len(list(table.scan(row_filter).plan_files())) == files, row_filter

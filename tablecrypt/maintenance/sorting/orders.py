@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import NullOrder, SortDirection
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import BooleanType, DateType, DecimalType, IntegerType, LongType, StringType, TimestampType, TimestamptzType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.sorting.z_values import z_values
+
+_ORDERED_ALIKE: Final = (BooleanType, IntegerType, LongType, DateType, TimestampType, TimestamptzType, DecimalType, StringType)
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,24 @@ def sort_keys(sort_by: str | SortColumn | ZOrder | Sequence[str | SortColumn | Z
     if orders and (len(keys) > 1 or not orders[0].names):
         raise ConfigurationError("a ZOrder names at least one column, and must be the only entry of sort_by")
     return keys
+
+
+def order_id_of(metadata: TableMetadata, keys: Sequence[SortKey]) -> int | None:
+    """Return the id of the table's sort order that rows sorted by these keys are in; None where it has none such.
+
+    Columns of floating-point numbers are in none, since Arrow places NaN elsewhere, nor are fields of structs.
+    """
+    schema, asked = metadata.schema(), []
+    for key in keys:
+        field = None if isinstance(key, ZOrder) else next((each for each in schema.fields if each.name == key.name), None)
+        if field is None or isinstance(key, ZOrder) or not isinstance(field.field_type, _ORDERED_ALIKE):
+            return None
+        asked.append((field.field_id, key.descending, key.nulls_first))
+    for order in metadata.sort_orders:
+        own = [(each.source_id, each.direction == SortDirection.DESC, each.null_order == NullOrder.NULLS_FIRST) for each in order.fields]
+        if own and own == asked and all(isinstance(each.transform, IdentityTransform) for each in order.fields):
+            return order.order_id
+    return None
 
 
 def names_in(keys: Iterable[SortKey]) -> list[str]:

@@ -28,6 +28,7 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -39,6 +40,7 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
     TimestamptzType,
+    UUIDType,
 )
 
 from tablecrypt.spark.jvm.schema import path_of, spark_type
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
 _WHOLE: Final = (IntegerType, LongType)
 _TIMES: Final = (TimestampType, TimestamptzType)
-_HASHED: Final = (*_WHOLE, *_TIMES, DateType, DecimalType, StringType, BinaryType)
+_HASHED: Final = (*_WHOLE, *_TIMES, DateType, DecimalType, StringType, BinaryType, UUIDType, FixedType)
 _CALENDAR: Final = (DateType, *_TIMES)
 
 

@@ -77,6 +77,19 @@ def unread_type(field: NestedField) -> str | None:
     return None
 
 
+def unwritten_type(field: NestedField) -> str | None:
+    """Return, as "path: type", a type in this column that neither Spark's Parquet writer nor Python writes for Spark SQL."""
+    for path, iceberg in _leaves(field.field_type, field.name):
+        if type(iceberg) not in (*PRIMITIVES, UUIDType, FixedType) and not isinstance(iceberg, DecimalType):
+            return f"{path}: {iceberg}"
+    return None
+
+
+def written_by_python(schema: Schema) -> bool:
+    """Whether Spark knows a type in a schema as another, the text of uuids or binaries of a length, so that Python writes the files."""
+    return any(isinstance(iceberg, (UUIDType, FixedType)) for column in schema.fields for _, iceberg in _leaves(column.field_type, ""))
+
+
 def names_that_spark_confuses(schema: Schema) -> str | None:
     """Return why Spark may take one column for another; None if it cannot."""
     names = [str(schema.find_column_name(field_id)).lower() for field_id in schema.field_ids]

@@ -23,7 +23,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy
 from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.definitions import check_settable
-from tablecrypt.spark.sql.loading import load_table
+from tablecrypt.spark.sql.loading import find_table, is_branch, load_table
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.spark_types import iceberg_type
@@ -43,9 +43,18 @@ def alter_table(planner: Planner, request: Request) -> Response:
         CommitFailedException: another client changed the table meanwhile; nothing has changed.
         ValueError, ValidationError: PyIceberg refuses the change of the schema: its partitioning needs the column, say.
     """
-    table = load_encrypted_table(catalog_of(planner, request).catalog, ".".join(request.identifier))
-    alter(table, request.items("changes"))
+    alter(_altered(planner, request), request.items("changes"))
     return load_table(planner, request)
+
+
+def _altered(planner: Planner, request: Request) -> Table:
+    """Return the table to change. A MERGE WITH SCHEMA EVOLUTION into a branch names that, and changes columns, which are the table's."""
+    opened = catalog_of(planner, request)
+    if {change["change"] for change in request.items("changes")} <= _OF_EVOLUTION:
+        located, selector = find_table(opened, request.identifier)
+        if selector is None or is_branch(located.table, selector):
+            return located.table
+    return load_encrypted_table(opened.catalog, ".".join(request.identifier))
 
 
 def alter(table: Table, changes: Sequence[Change]) -> None:
@@ -155,6 +164,7 @@ _COLUMN_CHANGES: Final[Mapping[str, Callable[[UpdateSchema, Path, Change], None]
     "UpdateColumnPosition": _move,
     "UpdateColumnType": _retype,
 }
+_OF_EVOLUTION: Final = {"AddColumn", "UpdateColumnType"}
 
 
 OPERATIONS: Final = {"alter_table": alter_table}

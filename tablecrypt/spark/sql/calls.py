@@ -134,7 +134,7 @@ class Call:
     catalog_name: str
     namespace: Identifier
     arguments: Mapping[str, Any]
-    is_case_sensitive: bool
+    is_case_sensitive: bool = True
     runner: Runner | None = None
     statements: list[str] = field(default_factory=list)
     copies: list[RowCopy] = field(default_factory=list)

@@ -30,6 +30,7 @@ from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.metadata_tables import NAMES, metadata_table
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
 from tablecrypt.spark.sql.scans.changes import RANGE_OPTIONS, snapshot_range
+from tablecrypt.spark.sql.statements.iceberg_settings import VIEW_BINDING, IcebergSettings
 from tablecrypt.spark.sql.views import described_view, find_view
 from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable, load_encrypted_table
@@ -65,14 +66,14 @@ def load_table(planner: Planner, request: Request) -> Response:
         ConfigurationError: it is not encrypted, or has no such snapshot.
         KeyIdChangedError, FormatError: it is a view that may not be read, or cannot be.
     """
-    opened = catalog_of(planner, request)
+    opened, session = catalog_of(planner, request), IcebergSettings.of(request)
     try:
         located, selector = find_table(opened, request.identifier)
     except NoSuchTableError:
         view = find_view(opened.catalog, request.identifier)
         if view is None:
             raise
-        return _loaded_view(opened, view, request)
+        return _loaded_view(opened, view, request, session)
     table, wanted = located.table, _as_of(located.table, request)
     audit_first = AuditFirst.of(request, table.metadata)
     if selector is None and wanted is None:
@@ -89,10 +90,11 @@ def load_table(planner: Planner, request: Request) -> Response:
     return loaded_table(planner, opened, located, _selected(table, str(selector)), audit_first.for_named_version)
 
 
-def _loaded_view(opened: OpenCatalog, view: View, request: Request) -> Response:
+def _loaded_view(opened: OpenCatalog, view: View, request: Request, session: IcebergSettings) -> Response:
     if request.optional_text("version") is not None or "timestamp" in request.fields:
         raise ConfigurationError(f"{'.'.join(request.identifier)} is a view, which has no versions: leave out VERSION or TIMESTAMP AS OF")
-    return Response({"view": described_view(opened, view)})
+    binding = session.values.get(VIEW_BINDING, "COMPENSATION").upper()
+    return Response({"view": {**described_view(opened, view), "binding": binding}})
 
 
 def load_version(planner: Planner, request: Request) -> Response:
@@ -224,6 +226,13 @@ def _selected(table: EncryptedTable, selector: str) -> Version:
     if match is None or (match[1] in _NUMBERED and not _NUMBER.fullmatch(match[2])):
         raise NoSuchTableError(f"{'.'.join(table.name())} has no {selector}")
     return _SELECTORS[match[1]](table, match[2])
+
+
+def is_branch(table: EncryptedTable, selector: str) -> bool:
+    """Whether what a name says behind that of the table is a branch that the table has."""
+    match = _SELECTOR.fullmatch(selector)
+    ref = table.metadata.refs.get(match[2]) if match is not None and match[1] == "branch" else None
+    return ref is not None and ref.snapshot_ref_type == SnapshotRefType.BRANCH
 
 
 _SELECTORS: Final[Mapping[str, Callable[[EncryptedTable, str], Version]]] = {

@@ -56,6 +56,7 @@ from tablecrypt.manifests.avro_columns import NULL, Mask, Numbers
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column, Statistics
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
+from tablecrypt.table.partitions import in_literals
 
 _Values: TypeAlias = npt.NDArray[Any]
 _STORED: Final[dict[type[IcebergType], tuple[str, ...]]] = {
@@ -126,7 +127,7 @@ class FileFilter:
 
     def _may_match(self, spec_id: int, partition: Record) -> bool:
         evaluate = self._of_partition[spec_id]
-        return evaluate is None or evaluate(partition)
+        return evaluate is None or evaluate(in_literals(partition))
 
     def _by_statistics(self, entries: Entries) -> Mask:
         visitor = _Statistics(entries.records, entries.statistics(frozenset(extract_field_ids(self._bound))), len(entries))

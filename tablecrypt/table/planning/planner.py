@@ -34,7 +34,7 @@ from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.manifest_cache import read_in_columns
 from tablecrypt.table.metadata import EncryptedSnapshot
-from tablecrypt.table.partitions import partition_values
+from tablecrypt.table.partitions import in_literals, partition_values
 from tablecrypt.table.planning.counts import PlanCounts
 from tablecrypt.table.planning.delete_index import DeleteIndex
 from tablecrypt.table.planning.file_filter import FileFilter
@@ -199,7 +199,7 @@ class ScanPlanner:
             spec=self._specs[spec_id], expr=self.row_filter, case_sensitive=self.case_sensitive, schema=self._schema
         )
         try:
-            return evaluator.residual_for(partition)
+            return evaluator.residual_for(in_literals(partition))
         except TypeError:
             # PyIceberg compares a partition's null by < and >, which Python cannot: so all of the filter is left to look at.
             if None in partition_values(partition):

@@ -324,6 +324,15 @@ def test_no_row_that_spark_keeps_is_lost_and_an_exact_filter_keeps_no_other(held
         assert read_with(exact, held) == kept
 
 
+def test_a_bucket_of_a_uuid_which_spark_computes_of_its_text_rules_out_nothing() -> None:
+    schema = Schema(NestedField(1, "u", UUIDType()))
+    by_bucket = PartitionSpec(PartitionField(1, 1000, BucketTransform(3), "u_bucket"))
+
+    assert partition_filters([call("=", term("bucket", "3", "u"), literal(9, "int"))], schema, metadata(by_bucket, schema)) == {
+        0: AlwaysTrue()
+    }
+
+
 def test_names_are_those_of_the_snapshot_and_types_those_of_both() -> None:
     read = Schema(NestedField(1, "a", IntegerType()), NestedField(2, "b", LongType()), NestedField(3, "gone", LongType()))
     table = Schema(NestedField(1, "a", LongType()), NestedField(2, "a.b", LongType()), NestedField(4, "b", LongType()))

@@ -50,8 +50,9 @@ class Asked:
         grouped: bool = False,
         answered: Sequence[Any] = (),
     ) -> Mapping[str, Any]:
-        asked = {"columns": json.dumps(columns), "filter": list(predicates), "answered": list(answered), "limit": limit, "grouped": grouped}
-        return self("plan", table=self.table, row_level=False, **asked).fields
+        asked = {"columns": json.dumps(columns), "filter": list(predicates), "answered": list(answered), "limit": limit, "grouped": True}
+        settings = {"planning.preserve-data-grouping": str(grouped)}
+        return self("plan", table=self.table, row_level=False, settings=settings, **asked).fields
 
 
 def call(operator: str, column: str, *values: Any) -> dict[str, Any]:

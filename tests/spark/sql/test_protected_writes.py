@@ -461,5 +461,5 @@ def test_rewrite_data_files_does_not_sort_by_a_protected_column(lake: Lake, peop
     before = people.metadata_location
     arguments = {"table": "db.people", "strategy": "sort", "sort_order": order, "options": {"rewrite-all": "true"}}
     with pytest.raises(ConfigurationError, match="cannot be sorted by"):
-        list(PROCEDURES["rewrite_data_files"].run(Call(lake.catalog, "prod", (), arguments, None)))
+        list(PROCEDURES["rewrite_data_files"].run(Call(lake.catalog, "prod", (), arguments)))
     assert people.refresh().metadata_location == before

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from pyspark.sql import functions as f
 
+from tablecrypt.maintenance import verify
 from tests.spark.conftest import Lake
+from tests.support.aws import AwsServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,19 +27,45 @@ def create(spark: SparkSession, name: str, *properties: str) -> None:
     spark.sql(f"INSERT INTO prod.{name} VALUES (1, 'hr', named_struct('a', 1))")
 
 
-@pytest.mark.parametrize("properties", [(), (ANY_SCHEMA,), ("'write.merge.mode' = 'merge-on-read'",)], ids=["default", "any", "marks"])
+@pytest.mark.parametrize(
+    ("properties", "branch"),
+    [((), ""), ((ANY_SCHEMA,), ""), (("'write.merge.mode' = 'merge-on-read'",), ""), ((), ".branch_audit")],
+    ids=["default", "any", "marks", "branch"],
+)
 def test_new_and_wider_columns_of_a_merge_come_to_the_table(
-    spark: SparkSession, prod: Lake, new_name: str, properties: tuple[str, ...]
+    spark: SparkSession, prod: Lake, new_name: str, properties: tuple[str, ...], branch: str
 ) -> None:
     create(spark, new_name, *properties)
+    if branch:
+        spark.sql(f"ALTER TABLE prod.{new_name} CREATE BRANCH audit")
     new = "SELECT {}L AS id, 'it' AS dep, named_struct('a', 2, 'b', 'new') AS part, 100 AS salary"
-    spark.sql(EVOLVING.format(new_name, f"{new.format(1)} UNION ALL {new.format(2**40)}"))
+    spark.sql(EVOLVING.format(new_name + branch, f"{new.format(1)} UNION ALL {new.format(2**40)}"))
 
-    rows = [row.asDict(recursive=True) for row in spark.sql(f"SELECT * FROM prod.{new_name} ORDER BY id").collect()]
+    rows = [row.asDict(recursive=True) for row in spark.sql(f"SELECT * FROM prod.{new_name}{branch} ORDER BY id").collect()]
     assert rows == [{"id": key, "dep": "it", "part": {"a": 2, "b": "new"}, "salary": 100} for key in (1, 2**40)]
+    assert spark.table(f"prod.{new_name}").count() == (1 if branch else 2)
     schema = prod.catalog.load_table(new_name).schema()
     assert str(schema.find_type("id")) == "long"
     assert str(schema.find_type("part.b")) == "string"
+
+
+def test_columns_come_beside_protected_ones_also_where_the_rows_do_not(
+    spark: SparkSession, of_analyst: SparkSession, prod: Lake, aws: AwsServer, new_name: str
+) -> None:
+    create(spark, new_name, ANY_SCHEMA, f"'encryption.column-keys' = '{aws.new_key()}: dep'")
+    table = f"prod.{new_name}"
+    spark.sql(EVOLVING.format(new_name, "SELECT 2 AS id, 'it' AS dep, named_struct('a', 2) AS part, 100 AS salary"))
+    more = "SELECT 3 AS id, 'hr' AS dep, named_struct('a', 3) AS part, 7L AS salary, 'x' AS `more.of it`"
+    spark.sql(more).writeTo(table).option("mergeSchema", "true").append()
+    with pytest.raises(Exception, match="later"):
+        late = "SELECT 4 AS id, if(rand() < 2, raise_error('later'), 'it') AS dep, named_struct('a', 2) AS part, 1 AS late"
+        spark.sql(EVOLVING.format(new_name, late))
+
+    read = f"SELECT id, dep, salary, `more.of it`, late FROM {table} ORDER BY id"
+    rows = [(1, "hr", None, None, None), (2, "it", 100, None, None), (3, "hr", 7, "x", None)]
+    assert [tuple(row) for row in spark.sql(read).collect()] == rows
+    assert [tuple(row) for row in of_analyst.sql(read).collect()] == [(row[0], None, *row[2:]) for row in rows]
+    assert verify(prod.catalog.load_table(new_name)).is_good
 
 
 def test_a_dataframe_merges_with_new_columns(spark: SparkSession, prod: Lake, new_name: str) -> None:

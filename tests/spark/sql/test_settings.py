@@ -1,14 +1,16 @@
-"""In Spark SQL a switch, a choice or a name that is none is refused before anything is created or written."""
+"""In Spark SQL a switch, a choice or a name that is none is refused before anything is created or written; what is one counts."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 import tablecrypt.spark as tcs
+from tablecrypt import __version__ as VERSION
 from tablecrypt.spark.sql.session import CATALOG_CLASS
 from tests.spark.conftest import Lake
 from tests.support.tables import files_below
@@ -116,7 +118,7 @@ def test_a_namespace_or_view_has_no_misspelt_property(spark: SparkSession, prod:
     ("options", "said"),
     [
         ({"check-ordering": "flase"}, "check-ordering is 'flase'; it must be true or false"),
-        ({"mergeSchema": "ture"}, "mergeschema is 'ture'; it must be true or false"),
+        ({"mergeSchema": "ture"}, "merge-schema is 'ture'; it must be true or false"),
         ({"use-table-distribution-and-ordering": "none"}, "use-table-distribution-and-ordering is 'none'; it must be true or false"),
         ({"distribution-mode": "hsah"}, "distribution-mode is 'hsah'; it must be none, hash or range"),
         ({"isolation-levle": "snapshot"}, "'isolation-levle' is not known. Did you mean isolation-level"),
@@ -133,6 +135,81 @@ def test_an_option_that_is_none_writes_nothing(spark: SparkSession, prod: Lake, 
 
     assert files_below(prod.warehouse) == before
     spark.range(1).writeTo(f"prod.{new_name}").option("check-ordering", "no").option("compression", "zstd").append()
+
+
+@pytest.fixture
+def set_up(spark: SparkSession, prod: Lake) -> Callable[..., SparkSession]:
+    """A session of its own, with settings."""
+
+    def made(**settings: str) -> SparkSession:
+        session = spark.newSession()
+        tcs.catalog(session, "prod", prod.properties)
+        for name, value in settings.items():
+            session.conf.set(name, value)
+        return session
+
+    return made
+
+
+def test_settings_of_the_session_say_how_rows_are_read_and_written(
+    spark: SparkSession, set_up: Callable[..., SparkSession], prod: Lake, new_name: str
+) -> None:
+    table = f"prod.{new_name}"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT) {ENCRYPTED.format('')}")
+    spark.range(4).writeTo(table).append()
+    asked = {
+        "vectorization.enabled": "false",
+        "aggregate-push-down.enabled": "false",
+        "snapshot-property.who": "me",
+        "shredVariants": "true",
+    }
+    other = set_up(**{f"spark.sql.iceberg.{name}": value for name, value in asked.items()}, **{"spark.sql.adaptive.enabled": "false"})
+    other.range(4, 5).writeTo(table).append()
+
+    plans = [session.table(table)._jdf.queryExecution().executedPlan().toString() for session in (spark, other)]
+    assert ["ColumnarToRow" in plan for plan in plans] == [True, False]
+    assert other.table(table).agg({"id": "sum"}).collect()[0][0] == 10
+    plans = [session.sql(f"SELECT count(*) FROM {table}")._jdf.queryExecution().optimizedPlan().toString() for session in (spark, other)]
+    assert ["Aggregate" in plan for plan in plans] == [False, True]
+    summary = prod.catalog.load_table(new_name).metadata.current_snapshot().summary  # type: ignore[union-attr]
+    assert summary is not None and summary["who"] == "me"
+    application = spark.sparkContext.applicationId
+    names = ("engine-name", "engine-version", "app-id", "app-name", "spark.app.id", "iceberg-version")
+    assert [summary[name] for name in names] == [
+        "spark",
+        spark.version,
+        application,
+        "tablecrypt-tests",
+        application,
+        f"tablecrypt {VERSION}",
+    ]
+    with pytest.raises(Exception, match="Parquet's Java writer does not have the codec lost"):
+        set_up(**{"spark.sql.iceberg.compressionCodec": "lost"}).range(1).writeTo(table).append()
+    refusing = set_up(**{"spark.sql.iceberg.locality.enabled": "true"})
+    for statement in (f"SELECT * FROM {table}", f"DELETE FROM {table}"):
+        with pytest.raises(Exception, match=r"spark\.sql\.iceberg\.locality\.enabled=true is not supported"):
+            refusing.sql(statement)
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_spark_splits_tasks_of_a_change_that_get_more_than_the_session_wants(
+    spark: SparkSession, set_up: Callable[..., SparkSession], prod: Lake, new_name: str, mode: str
+) -> None:
+    """What Iceberg's own tests of skewed changes do: each file is read by a task, and two reducers would get the rows of four."""
+    table, commands = f"prod.{new_name}", ("delete", "update")
+    listed = "".join(f", 'write.{each}.mode' = '{mode}', 'write.{each}.distribution-mode' = 'hash'" for each in commands)
+    properties = ENCRYPTED.format(f", 'read.split.open-file-cost' = '{2**31 - 1}'{listed}")
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, dep STRING) PARTITIONED BY (dep) {properties}")
+    for _ in range(4):
+        spark.sql(f"INSERT INTO {table} SELECT id, 'hr' FROM range(100)")
+    session = set_up(**{"spark.sql.iceberg.advisory-partition-size": "100", "spark.sql.adaptive.advisoryPartitionSizeInBytes": "256MB"})
+    added = "added-data-files" if mode == "copy-on-write" else "added-delete-files"
+
+    for statement in (f"UPDATE {table} SET id = -1 WHERE id % 2 = 0", f"DELETE FROM {table} WHERE id % 4 = 1"):
+        session.sql(statement)
+        summary = prod.catalog.load_table(new_name).metadata.current_snapshot().summary  # type: ignore[union-attr]
+        assert summary is not None and summary[added] == "4", statement
+    assert session.table(table).count() == 300
 
 
 def test_a_stream_is_not_read_with_a_word_that_is_none(spark: SparkSession, prod: Lake, new_name: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -29,6 +30,7 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IntegerType,
     ListType,
@@ -40,6 +42,7 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
     TimestamptzType,
+    UUIDType,
 )
 
 from tablecrypt import maintenance
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 KEY: Final = {"encryption.key-id": "alias/orders"}
+ROW_MODES: Final = ("write.delete.mode", "write.update.mode", "write.merge.mode")
 SIMPLE: Final = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
 TYPES: Final = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -214,14 +218,19 @@ def with_setting(spark: SparkSession, name: str, value: str, statement: str) -> 
         spark.conf.unset(name)
 
 
-def test_distribution_and_order_are_those_of_the_table(spark: SparkSession, prod: Lake, new_name: str) -> None:
+def test_distribution_and_order_are_those_of_the_table(spark: SparkSession, prod: Lake, new_name: str, tmp_path: Path) -> None:
     spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(3), "bucket"))
     order = SortOrder(SortField(2, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST))
     shuffled = spark.range(0, 600, 1, 4).selectExpr("id * 7919 % 600 as id", "lpad(cast(id * 31 % 600 as string), 3, '0') as note")
     counts = {}
-    for mode in ("none", "hash", "range"):
-        table = create(prod, f"{new_name}_{mode}", SIMPLE, spec, order, {"write.distribution-mode": mode})
-        shuffled.writeTo(f"prod.{new_name}_{mode}").append()
+    for mode in ("none", "hash", "range", "streamed"):
+        properties = {} if mode == "streamed" else {"write.distribution-mode": mode}
+        table = create(prod, f"{new_name}_{mode}", SIMPLE, spec, order, properties)
+        if mode == "streamed":
+            stream = spark.readStream.table(f"prod.{new_name}_none").writeStream.option("checkpointLocation", tmp_path.as_uri())
+            stream.trigger(availableNow=True).toTable(f"prod.{new_name}_{mode}").awaitTermination()
+        else:
+            shuffled.writeTo(f"prod.{new_name}_{mode}").append()
 
         assert ids(table.refresh()) == list(range(600))
         counts[mode] = len(files(table))
@@ -399,3 +408,46 @@ def test_rows_of_the_partition_of_null_are_changed_as_all_others(spark: SparkSes
     )
     rows = prod.catalog.load_table(new_name).scan().to_arrow().sort_by("id").to_pylist()
     assert [(row["id"], row["note"]) for row in rows] == [(0, "by source"), (1, "a"), (3, "am"), (4, "aum"), (5, "aum"), (7, "au")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "properties"),
+    [
+        (PartitionSpec(), {}),
+        (PartitionSpec(PartitionField(2, 1000, BucketTransform(4), "bucket")), {"write.spark.accept-any-schema": "true"}),
+        (PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "ref")), dict.fromkeys(ROW_MODES, "merge-on-read")),
+    ],
+    ids=["plain", "bucket", "value"],
+)
+def test_uuids_are_written_as_text_and_found_by_it(
+    spark: SparkSession, prod: Lake, new_name: str, spec: PartitionSpec, properties: Mapping[str, str]
+) -> None:
+    fields = NestedField(2, "ref", UUIDType()), NestedField(3, "all", ListType(4, UUIDType(), element_required=False))
+    schema = Schema(NestedField(1, "id", LongType()), *fields, NestedField(5, "code", FixedType(2)))
+    made = prod.catalog.create_table(new_name, schema, partition_spec=spec, properties=KEY | dict(properties))
+    refs, table = [str(uuid.UUID(int=number << 64)) for number in range(20)], f"prod.{new_name}"
+    listed = ", ".join(f"({number}L, '{ref.upper()}', array('{ref}', NULL), X'0102')" for number, ref in enumerate(refs))
+    spark.sql(f"INSERT INTO {table} VALUES {listed}, (20L, NULL, NULL, NULL)")
+
+    rows = made.refresh().scan().to_arrow().sort_by("id").to_pylist()
+    assert [None if row["ref"] is None else str(row["ref"]) for row in rows] == [*refs, None]
+    assert (rows[3]["all"], rows[3]["code"]) == ([uuid.UUID(refs[3]), None], b"\x01\x02")
+    # Each task has the rows of a partition in a row, and so one file of it.
+    files = [task.file.partition for task in made.scan().plan_files()]
+    assert len(files) == max(2, len({repr(partition) for partition in files}))
+    spark.sql(f"UPDATE {table} SET ref = '{refs[1]}' WHERE ref = '{refs[2]}'")
+    source = f"SELECT 3L AS id, '{refs[1]}' AS ref UNION ALL SELECT 30L, '{refs[0]}'"
+    merge = "WHEN MATCHED THEN UPDATE SET ref = s.ref WHEN NOT MATCHED THEN INSERT (id, ref) VALUES (s.id, s.ref)"
+    spark.sql(f"MERGE INTO {table} t USING ({source}) s ON t.id = s.id {merge}")
+    spark.sql(f"DELETE FROM {table} WHERE ref = '{refs[19]}'")
+    found = {ref: {row["id"] for row in spark.sql(f"SELECT id FROM {table} WHERE ref = '{ref}'").collect()} for ref in refs}
+    changed = {refs[0]: {0, 30}, refs[1]: {1, 2, 3}, refs[2]: set(), refs[3]: set(), refs[19]: set()}
+    assert found == {ref: {number} for number, ref in enumerate(refs)} | changed
+    if spec.fields and isinstance(spec.fields[0].transform, IdentityTransform):
+        spark.table(table).where("id = 30").writeTo(table).overwritePartitions()
+        assert {row["id"] for row in spark.sql(f"SELECT id FROM {table} WHERE ref = '{refs[0]}'").collect()} == {30}
+    for text in ("1-1-1-1-1", refs[1] + "0"):
+        with pytest.raises(Exception, match="not the text of a uuid, 8-4-4-4-12 hexadecimal digits") as refused:
+            spark.sql(f"INSERT INTO {table} VALUES (9L, '{text}', NULL, NULL)")
+        assert len(str(refused.value).split("\n\nJVM")[0].splitlines()) == 1
+    assert maintenance.verify(made.refresh()).is_good

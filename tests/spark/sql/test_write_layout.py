@@ -14,8 +14,11 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.types import LongType, NestedField, StringType, StructType, TimestampType
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.messages import Request
+from tablecrypt.spark.sql.scans.read_settings import ReadSettings
+from tablecrypt.spark.sql.statements.iceberg_settings import IcebergSettings
 from tablecrypt.spark.sql.writes.layout import WriteKind, layout_of
-from tablecrypt.spark.sql.writes.options import SqlWriteOptions
+from tablecrypt.spark.sql.writes.options import ADVISORY_SIZE, SqlWriteOptions
 
 SCHEMA: Final = Schema(
     NestedField(1, "id", LongType()),
@@ -32,6 +35,15 @@ SPEC: Final = PartitionSpec(
 ORDER: Final = SortOrder(
     SortField(3, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST),
     SortField(1, BucketTransform(4), SortDirection.DESC, NullOrder.NULLS_LAST),
+)
+UNSERVED: Final = (
+    "locality.enabled",
+    "executor-cache.enabled",
+    "executor-cache.delete-files.enabled",
+    "executor-cache.locality.enabled",
+    "identifier-fields-rely",
+    "async-micro-batch-planning-enabled",
+    "handle-timestamp-without-timezone",
 )
 ROWS: Final = WriteKind(None, is_delta=False, has_rows=True)
 REGION: Final = {"column": ["region"], "name": "identity", "parameter": 0}
@@ -51,7 +63,11 @@ def layout(
     properties: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     named = {f"write.{name}": value for name, value in (properties or {}).items()}
-    return layout_of(metadata(spec, order, named), SqlWriteOptions.of(options or {}), kind)
+    return layout_of(metadata(spec, order, named), SqlWriteOptions.of(request(options or {})), kind)
+
+
+def request(options: dict[str, str], **settings: str) -> Request:
+    return Request({"options": options, "settings": settings})
 
 
 def metadata(spec: PartitionSpec, order: SortOrder, properties: dict[str, str]) -> TableMetadata:
@@ -81,7 +97,7 @@ def test_a_partitioned_table_is_clustered_and_its_writer_or_spark_brings_rows_of
     assert layout(SPEC, properties={"spark.fanout.enabled": "false"}) == by_spark
     assert layout(SPEC, options={"fanout-enabled": "false"}) == by_spark
     protected = metadata(SPEC, UNSORTED_SORT_ORDER, {"encryption.column.1.key-id": "pii"})
-    assert layout_of(protected, SqlWriteOptions.of({}), ROWS)["groups"] is False
+    assert layout_of(protected, SqlWriteOptions.of(request({})), ROWS)["groups"] is False
     with pytest.raises(ConfigurationError, match="fanout"):
         layout(SPEC, properties={"spark.fanout.enabled": "maybe"})
 
@@ -133,7 +149,12 @@ def test_properties_and_options_say_otherwise() -> None:
     assert layout(properties={"spark.advisory-partition-size-bytes": "1000"})["advisory_bytes"] == 0
     merge = WriteKind("merge", is_delta=True, has_rows=True)
     assert layout(SPEC, kind=merge, properties={"merge.distribution-mode": "none"})["distribution"] == "none"
-    assert layout(SPEC, kind=merge, properties={"distribution-mode": "range"})["distribution"] == "range"
+    assert layout(SPEC, kind=merge, properties={"distribution-mode": "range"})["distribution"] == "hash"
+    assert (
+        layout(SPEC, kind=merge, properties={"merge.distribution-mode": "hash"}, options={"distributionMode": "none"})["clustering"] == []
+    )
+    delete = WriteKind("delete", is_delta=True, has_rows=False)
+    assert layout(kind=delete, properties={"delete.distribution-mode": "hash"})["clustering"] == [FILE]
 
 
 @pytest.mark.parametrize(
@@ -146,12 +167,67 @@ def test_layouts_that_are_none_are_refused(properties: dict[str, str]) -> None:
         layout(SPEC, kind=WriteKind("merge", is_delta=True, has_rows=True), properties=properties)
 
 
-def test_options_are_read_without_case_and_snapshot_properties_keep_theirs() -> None:
-    options = SqlWriteOptions.of(
-        {"Snapshot-Property.Who": "me", "ISOLATION-LEVEL": "Snapshot", "target-FILE-size-bytes": "7", "other": "x"}
-    )
+def test_settings_of_the_session_come_behind_options_and_before_properties() -> None:
+    session = {"distribution-mode": "none", "advisoryPartitionSize": "7", "compression-codec": "gzip"}
+    options = SqlWriteOptions.of(request({"Advisory-Partition-Size": "9"}, **session))
+    table = {"write.parquet.compression-codec": "zstd", "write.merge.distribution-mode": "hash", "write.distribution-mode": "hash"}
+    assert options.over(table)["write.parquet.compression-codec"] == "gzip"
+    for kind in (ROWS, WriteKind("merge", is_delta=True, has_rows=True)):
+        assert layout_of(metadata(SPEC, ORDER, table), options, kind)["distribution"] == "none"
+    sized = SqlWriteOptions.of(request({"advisory-partition-size": "9"}, **(session | {"distribution-mode": "HASH"})))
+    assert layout_of(metadata(SPEC, ORDER, table | {ADVISORY_SIZE: "8"}), sized, ROWS)["advisory_bytes"] == 9
 
-    assert options.snapshot_properties == {"engine-name": "spark", "Who": "me"}
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        *((name, "true", f"spark.sql.iceberg.{name}=true is not supported") for name in UNSERVED),
+        *((f"{kind}-planning-mode", "Distributed", "no executor gets their keys") for kind in ("data", "delete")),
+        ("distributon-mode", "hash", "Did you mean distribution-mode"),
+        ("compression-strategy", "fast", "compression-strategy is 'fast'; it must be speed or compression"),
+        ("read.split-size", "0", "spark.sql.iceberg.read.split-size is '0'"),
+        ("executor-cache.timeout", "soon", "it must be a time"),
+        ("vectorizationEnabled", "maybe", "Did you mean vectorization.enabled"),
+        ("checkOrdering", "maybe", "spark.sql.iceberg.check-ordering is 'maybe'"),
+    ],
+)
+def test_a_setting_that_asks_for_what_does_not_happen_is_refused_by_its_name(name: str, value: str, said: str) -> None:
+    for fields in ({name: value}, {name: value, "others-own.setting": "kept"}):
+        with pytest.raises(ConfigurationError, match=said):
+            IcebergSettings.of(request({}, **fields))
+    for served in ({name: "false"} if name in UNSERVED else {}, {"executor-cache.timeout": "10m"}, {"dataPlanningMode": "LOCAL"}):
+        IcebergSettings.of(request({}, **served))
+
+
+def test_reads_go_by_options_then_the_session_then_the_table() -> None:
+    table = {
+        "read.split.target-size": "5",
+        "read.split.open-file-cost": "6",
+        "read.parquet.vectorization.enabled": "false",
+        "read.split.adaptive-size.enabled": "false",
+    }
+    assert ReadSettings.of(request({}), {}).split == {"bytes": None, "open_bytes": None, "adaptive": True, "parallelism": None}
+    of_table = ReadSettings.of(request({}), table)
+    assert (of_table.split, of_table.is_vectorized) == ({"bytes": 5, "open_bytes": 6, "adaptive": False, "parallelism": None}, False)
+    session = {"read.split-size": "7", "read.adaptive-split-size.parallelism": "3", "vectorization.enabled": "true"}
+    of_session = ReadSettings.of(request({}, **session), table)
+    assert (of_session.split["bytes"], of_session.split["parallelism"], of_session.is_vectorized) == (7, 3, True)
+    of_read = ReadSettings.of(request({"splitSize": "8", "vectorization-enabled": "no"}, **session), table)
+    assert (of_read.split["bytes"], of_read.split["adaptive"], of_read.is_vectorized) == (8, False, False)
+    assert not ReadSettings.of(request({}, **{"aggregate-push-down.enabled": "false"}), {}).asks_manifests
+    with pytest.raises(ConfigurationError, match="locality=true is not supported"):
+        ReadSettings.of(request({"locality": "true"}), {})
+
+
+def test_options_are_read_without_case_and_snapshot_properties_keep_theirs() -> None:
+    given = {"Snapshot-Property.Who": "me", "ISOLATION-LEVEL": "Snapshot", "target-FILE-size-bytes": "7", "other": "x"}
+    options = SqlWriteOptions.of(request(given, **{"snapshot-property.Who": "you", "snapshot-property.Why": "so"}))
+
+    assert {name: options.snapshot_properties[name] for name in ("engine-name", "Who", "Why")} == {
+        "engine-name": "spark",
+        "Who": "me",
+        "Why": "so",
+    }
     assert options.isolation == IsolationLevel.SNAPSHOT
     assert options.over({"write.target-file-size-bytes": "9", "kept": "1"}) == {"write.target-file-size-bytes": "7", "kept": "1"}
 
@@ -163,4 +239,4 @@ def test_options_are_read_without_case_and_snapshot_properties_keep_theirs() -> 
 )
 def test_options_that_would_change_what_is_checked_or_written_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError):
-        SqlWriteOptions.of(options)
+        SqlWriteOptions.of(request(options))

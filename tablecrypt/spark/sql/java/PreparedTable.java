@@ -1,6 +1,7 @@
 package tablecrypt.jvm;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -9,6 +10,11 @@ import org.apache.spark.sql.connector.catalog.TableCapability;
 class PreparedTable extends SqlTable {
   PreparedTable(Planner planner, JsonNode told) {
     super(null, planner, told);
+  }
+
+  /** A program writes it as its arguments say, and no setting of the session is read for that. */
+  ObjectNode request(String operation) {
+    return Planner.request(operation).put("table", handle);
   }
 
   public Set capabilities() {

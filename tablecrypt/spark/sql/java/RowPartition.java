@@ -24,10 +24,13 @@ class RowPartition implements Serializable {
   /** Of each field: the ordinals that lead to its source, through structs. */
   private final int[][] paths;
   private final DataType[][] types;
+  /** Of each field: whether its source is a uuid, which a row has as text. */
+  private final boolean[] ofUuids;
   private transient Object[] current;
 
   /**
-   * @param fields the partition spec's, with "name" and "parameter" of the transform, and the path of names to the "column"
+   * @param fields the partition spec's, with "name" and "parameter" of the transform, the path of names to the "column", and whether that
+   *     is a "uuid"
    * @param rows the columns of a row
    */
   RowPartition(JsonNode fields, StructType rows) {
@@ -36,10 +39,12 @@ class RowPartition implements Serializable {
     numbers = new int[count];
     paths = new int[count][];
     types = new DataType[count][];
+    ofUuids = new boolean[count];
     for (int index = 0; index < count; index++) {
       JsonNode field = fields.required(index);
       transforms[index] = field.required("name").asText();
       numbers[index] = field.required("parameter").asInt();
+      ofUuids[index] = field.required("uuid").asBoolean();
       follow(index, field.required("column"), rows);
     }
   }
@@ -87,7 +92,16 @@ class RowPartition implements Serializable {
       return null;
     }
     Object source = inside.get(paths[index][last], types[index][last]);
+    source = ofUuids[index] ? uuid((UTF8String) source) : source;
     return SqlTransform.apply(transforms[index], numbers[index], source, types[index][last]);
+  }
+
+  private static byte[] uuid(UTF8String text) {
+    byte[] bytes = UuidText.bytes(text);
+    if (bytes == null) {
+      throw new IllegalArgumentException("not the text of a uuid, 8-4-4-4-12 hexadecimal digits");
+    }
+    return bytes;
   }
 
   /** The values of the partition moved to: for each a byte, 0 for null; else the length in 4 bytes and Iceberg's single-value form. */

@@ -15,6 +15,9 @@ import org.apache.spark.sql.types.StructType;
 class ScanParts {
   private static final InternalRow NO_VALUES = new GenericInternalRow(new Object[0]);
 
+  /** Of a file: row groups are not cut, and parts below their size read nothing. */
+  private static final long LEAST_OF_FILE = 1 << 20;
+
   private final JsonNode plan;
   private final String[] portable;
   private final PlannedFiles planned;
@@ -48,7 +51,7 @@ class ScanParts {
   void add(int number) {
     startGroup(number);
     long length = plan.required("lengths").required(number).asLong();
-    long step = portable[number] == null ? most : Math.max(1, length);
+    long step = portable[number] == null ? Math.max(most, LEAST_OF_FILE) : Math.max(1, length);
     for (long start = 0; start < length; start += step) {
       long part = Math.min(step, length - start);
       if (size > 0 && size + part > most) {

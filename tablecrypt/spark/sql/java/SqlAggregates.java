@@ -16,6 +16,7 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** One row: counts and extremes of a whole table or of whole partitions, which its manifests hold. */
 class SqlAggregates implements LocalScan {
@@ -32,15 +33,17 @@ class SqlAggregates implements LocalScan {
   /**
    * The scan of these aggregates; null where rows have to be read for them.
    *
+   * @param options of the read
    * @param filters all of which partition values answer
    */
-  static SqlAggregates of(SqlTable table, Aggregation aggregation, Predicate[] filters) {
+  static SqlAggregates of(SqlTable table, CaseInsensitiveStringMap options, Aggregation aggregation, Predicate[] filters) {
     AggregateFunc[] functions = aggregation.aggregateExpressions();
     if (aggregation.groupByExpressions().length > 0) {
       return null;
     }
     ObjectNode request = table.request("aggregate");
     request.set("filter", SqlFilter.json(filters));
+    request.set("options", Planner.JSON.valueToTree(options.asCaseSensitiveMap()));
     ArrayNode asked = request.putArray("functions");
     StructType schema = new StructType();
     for (int index = 0; index < functions.length; index++) {

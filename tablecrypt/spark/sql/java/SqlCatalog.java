@@ -105,7 +105,7 @@ public class SqlCatalog extends TransformCatalog implements StagingTableCatalog,
   /** A request about a table, with what the session says of writing where readers do not look yet. */
   ObjectNode request(String operation, Identifier table) {
     RuntimeConfig conf = SparkSession.active().conf();
-    ObjectNode request = request(operation, table.namespace()).put("name", table.name());
+    ObjectNode request = IcebergSettings.put(request(operation, table.namespace()).put("name", table.name()));
     return request.put("wap_branch", conf.get("spark.wap.branch", null)).put("wap_id", conf.get("spark.wap.id", null));
   }
 

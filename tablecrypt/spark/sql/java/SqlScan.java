@@ -44,8 +44,6 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitioning, SupportsRuntimeV2Filtering {
   private static final String BATCHES = "returning_batch";
-  /** Iceberg's setting: each task reads one partition, so that joins on partitions need no shuffle. */
-  private static final String GROUPED = "spark.sql.iceberg.planning.preserve-data-grouping";
 
   private final SqlTable table;
   private final SqlRowChange change;
@@ -123,7 +121,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
 
   private String sameness() {
     return table.name() + " " + table.id() + " " + table.version() + " " + columns.json() + " " + limit + " "
-        + Arrays.toString(filters);
+        + SqlFilter.json(filters);
   }
 
   // Planning
@@ -147,11 +145,12 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
   private synchronized JsonNode plan() {
     if (plan == null) {
       ObjectNode request = appends != null ? appends : table.request("plan");
+      request.set("options", Planner.JSON.valueToTree(options.asCaseSensitiveMap()));
       request.put("columns", columns.json()).put("limit", limit);
       request.set("filter", SqlFilter.json(filters));
       request.set("answered", SqlFilter.json(answered));
       request.put("row_level", change != null);
-      request.put("grouped", appends == null && wantsGroups());
+      request.put("grouped", appends == null);
       long start = System.nanoTime();
       plan = table.planner.ask(request).json;
       planningNanos = System.nanoTime() - start;
@@ -160,10 +159,6 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
       layout = new ScanColumns(columns, table.schema(), (StructType) DataType.fromJson(plan.required("stored").asText()), hasDeletes());
     }
     return plan;
-  }
-
-  private static boolean wantsGroups() {
-    return "true".equalsIgnoreCase(session().sessionState().conf().getConfString(GROUPED, "false"));
   }
 
   private boolean hasDeletes() {
@@ -235,13 +230,15 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
     open();
     JsonNode lengths = plan.required("lengths");
     SparkSession spark = session();
-    long cost = spark.sessionState().conf().filesOpenCostInBytes();
+    JsonNode split = plan.required("split");
+    long cost = split.required("open_bytes").asLong(spark.sessionState().conf().filesOpenCostInBytes());
     long total = 0;
     for (int number = 0; number < left.length; number++) {
       total += left[number] ? lengths.required(number).asLong() + cost : 0;
     }
-    long share = total / Math.max(1, spark.sparkContext().defaultParallelism());
-    long most = Math.min(spark.sessionState().conf().filesMaxPartitionBytes(), Math.max(cost, share));
+    long share = total / Math.max(1, split.required("parallelism").asInt(spark.sparkContext().defaultParallelism()));
+    long most = split.required("bytes").asLong(spark.sessionState().conf().filesMaxPartitionBytes());
+    most = split.required("adaptive").asBoolean() ? Math.min(most, Math.max(cost, share)) : most;
     ScanParts parts = new ScanParts(plan, portable, files, layout.partitionType(), most, cost);
     for (int number = 0; number < left.length; number++) {
       if (left[number]) {
@@ -278,7 +275,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
 
   public PartitionReaderFactory createReaderFactory() {
     open();
-    SparkSession spark = session();
+    SparkSession spark = plan.required("vectorized").asBoolean() ? session() : rowByRow();
     StructType none = new StructType();
     ReadFormat format = new ReadFormat(files);
     boolean batches = format.supportBatch(spark, layout.read);
@@ -291,6 +288,13 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
     scala.collection.immutable.Seq pushed = ArraySeq$.MODULE$.unsafeWrapArray(pushed());
     Function1 rows = format.buildReaderWithPartitionValues(spark, layout.read, none, layout.read, pushed, given, conf);
     return new SqlReaderFactory(rows, batches, endpoint().name(), read, layout, table.python());
+  }
+
+  /** The session with Spark's other Parquet reader, as Iceberg's setting vectorization.enabled=false asks. */
+  private static SparkSession rowByRow() {
+    SparkSession copy = session().cloneSession();
+    copy.sessionState().conf().setConfString("spark.sql.parquet.enableVectorizedReader", "false");
+    return copy;
   }
 
   /** Filters for Parquet's row groups: on columns that no file of the table ever had under another name or type. */

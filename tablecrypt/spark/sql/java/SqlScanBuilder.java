@@ -72,7 +72,7 @@ class SqlScanBuilder implements SupportsPushDownRequiredColumns, SupportsPushDow
 
   /** Spark asks for aggregates only where no filter is left for it to evaluate. */
   public boolean supportCompletePushDown(Aggregation aggregation) {
-    aggregates = change == null && filters.length == answered.length ? SqlAggregates.of(table, aggregation, answered) : null;
+    aggregates = change == null && filters.length == answered.length ? SqlAggregates.of(table, options, aggregation, answered) : null;
     return aggregates != null;
   }
 

@@ -84,7 +84,7 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
 
   /** A request about this table, as it was loaded. */
   ObjectNode request(String operation) {
-    return Planner.request(operation).put("table", handle);
+    return IcebergSettings.put(Planner.request(operation).put("table", handle));
   }
 
   public String name() {
@@ -133,7 +133,7 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
     if (name.equals("bucket")) {
       return Expressions.bucket(told.required("parameter").asInt(), new String[] {path});
     }
-    if (name.equals("truncate")) {
+    if (name.equals("truncate") || name.equals(SqlTransform.UUID_BUCKET)) {
       Expression width = Expressions.literal(Integer.valueOf(told.required("parameter").asInt()));
       return Expressions.apply(name, new Expression[] {width, column});
     }

@@ -36,6 +36,8 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
   private static final String PREFIX = "tablecrypt.";
   private static final String IDENTITY = "identity";
   static final String BUCKET = "bucket";
+  /** The bucket of a uuid, which Spark has as text. It is in no list: only the order of rows that are written asks for it. */
+  static final String UUID_BUCKET = "uuid_bucket";
   static final String TRUNCATE = "truncate";
   static final String YEARS = "years";
   static final String MONTHS = "months";
@@ -60,7 +62,7 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
 
   /** The function of this name; null where there is none. */
   static SqlTransform named(String name) {
-    return Arrays.asList(FUNCTIONS).contains(name) ? new SqlTransform(name, new DataType[0]) : null;
+    return name.equals(UUID_BUCKET) || Arrays.asList(FUNCTIONS).contains(name) ? new SqlTransform(name, new DataType[0]) : null;
   }
 
   public BoundFunction bind(StructType arguments) {
@@ -77,7 +79,8 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
     if (!takes(input)) {
       throw new UnsupportedOperationException(name + " does not take " + source.simpleString());
     }
-    return PartitionFunctions.bound(name, takesNumber() ? new DataType[] {DataTypes.IntegerType, input} : new DataType[] {input});
+    DataType[] types = takesNumber() ? new DataType[] {DataTypes.IntegerType, input} : new DataType[] {input};
+    return name.equals(UUID_BUCKET) ? new SqlTransform(name, types) : PartitionFunctions.bound(name, types);
   }
 
   public String name() {
@@ -136,7 +139,7 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
   }
 
   private boolean takesNumber() {
-    return name.equals(BUCKET) || name.equals(TRUNCATE);
+    return name.equals(BUCKET) || name.equals(TRUNCATE) || name.equals(UUID_BUCKET);
   }
 
   private static boolean isInt(DataType type) {
@@ -147,6 +150,9 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
     boolean isTimestamp = type instanceof TimestampType || type instanceof TimestampNTZType;
     if (!takesNumber()) {
       return isTimestamp || (type instanceof DateType && !name.equals(HOURS));
+    }
+    if (name.equals(UUID_BUCKET)) {
+      return type instanceof StringType;
     }
     boolean isNumber = isInt(type) || type instanceof LongType || type instanceof DecimalType;
     boolean isCut = isNumber || type instanceof StringType || type instanceof BinaryType;
@@ -165,6 +171,10 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, ReducibleF
     }
     if (name.equals(BUCKET)) {
       return bucket(number, value);
+    }
+    if (name.equals(UUID_BUCKET)) {
+      byte[] bytes = UuidText.bytes((UTF8String) value);
+      return bytes == null ? null : Integer.valueOf(BucketHash.of(number, bytes));
     }
     if (name.equals(TRUNCATE)) {
       return truncated(number, value);

@@ -49,7 +49,7 @@ class SqlView extends V1Table {
     String own = SqlName.whole(catalog.name(), view);
     ViewNesting.enter(own, ViewQuery.checked(session, name, sql).readings(session, own, from));
     HashMap settings = new HashMap();
-    settings.put(KEYS.VIEW_SCHEMA_MODE(), "COMPENSATION");
+    settings.put(KEYS.VIEW_SCHEMA_MODE(), told.required("binding").asText());
     JsonNode columns = told.required("query_columns");
     settings.put(KEYS.VIEW_QUERY_OUTPUT_NUM_COLUMNS(), String.valueOf(columns.size()));
     for (int index = 0; index < columns.size(); index++) {

@@ -36,6 +36,7 @@ from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.filters import Predicate, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.partition_values import json_value
 from tablecrypt.spark.sql.scans.plan import planned_tasks
+from tablecrypt.spark.sql.scans.read_settings import ReadSettings
 from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
 from tablecrypt.table.protection.names import check_names
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
@@ -51,6 +52,8 @@ class _UnknownError(Exception):
 def aggregate(planner: Planner, request: Request) -> Response:
     """Return the values of aggregate functions over the rows of a table that match, if its manifests have them."""
     loaded = planner.tables[request.text("table")]
+    if not ReadSettings.of(request, loaded.located.table.metadata.properties).asks_manifests:
+        return Response({})
     try:
         files = _whole_files(loaded, request.items("filter"))
         values = [_value(each, files, loaded) for each in request.items("functions")]

@@ -20,13 +20,19 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.transforms import VoidTransform
-from pyiceberg.types import NestedField
+from pyiceberg.transforms import BucketTransform, VoidTransform
+from pyiceberg.types import NestedField, UUIDType
 
 from tablecrypt.spark.jvm.schema import schema_json
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.scans.partition_values import json_value
 from tablecrypt.table.planning import EncryptedFileScanTask
+
+
+def _is_computed_alike(field: PartitionField, schema: Schema) -> bool:
+    """Whether Spark works out the same values of the other side of a join. Of a uuid it has the text, whose bucket is another."""
+    of_text = isinstance(field.transform, BucketTransform) and isinstance(schema.find_type(field.source_id), UUIDType)
+    return not (isinstance(field.transform, VoidTransform) or of_text)
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Grouping:
         shared = set.intersection(*({field.field_id for field in spec.fields} for spec in specs)) if specs else set()
         names = {field.field_id: field.name for field in schema.fields}
         fields = [field for field in (specs[0].fields if specs else ()) if field.field_id in shared]
-        read = [field for field in fields if names.get(field.source_id) in columns and not isinstance(field.transform, VoidTransform)]
+        read = [field for field in fields if names.get(field.source_id) in columns and _is_computed_alike(field, schema)]
         return cls(read, metadata, schema) if read else None
 
     def in_groups(self, tasks: Iterable[EncryptedFileScanTask]) -> list[EncryptedFileScanTask]:

@@ -20,6 +20,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, MonthTransform, Transform, TruncateTransform, YearTransform
+from pyiceberg.types import UUIDType
 
 from tablecrypt.spark.sql.scans.filters import SWAPPED, Predicate, UntranslatedError, expression_of, field_at, literal_of
 
@@ -60,13 +61,15 @@ def part_of_term(term: Predicate, spec: PartitionSpec, read: Schema) -> tuple[in
         read: the schema whose names the term has.
 
     Raises:
-        UntranslatedError: the term is not one of a column.
+        UntranslatedError: the term is not one of a column, or a partition holds something else than Spark computes.
     """
     *numbers, source = term["args"]
     transform = _transform(str(term["op"]), numbers)
-    field_id = field_at(read, source.get("column", ())).field_id
+    field = field_at(read, source.get("column", ()))
+    if isinstance(field.field_type, UUIDType):
+        raise UntranslatedError(f"{term['op']} of {field.name}: Spark computes it of the text, and Iceberg of 16 bytes")
     for position, part in enumerate(spec.fields):
-        if part.source_id == field_id and part.transform == transform:
+        if part.source_id == field.field_id and part.transform == transform:
             return position, part
     return None
 

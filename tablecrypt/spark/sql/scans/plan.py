@@ -6,12 +6,13 @@
 
 plan        {table, columns: Spark's JSON of the columns wanted, filter: [predicate] (filters.py), limit,
              answered: those of them that Spark does not evaluate on rows (whole_partitions.py),
-             grouped: whether files are to come partition by partition,
+             grouped: whether files may come partition by partition, options of the read (read_settings.py),
              row_level: whether the rows are read to be deleted, updated or merged}
 response    {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see jvm/schema.py),
              steady: names of the columns that Parquet may be filtered by, options: of Spark's Parquet reader, rows,
              stored_bytes: of each of the table's columns that are read, how many bytes it takes up in the files,
-             distinct: [{column, count}], metrics: numbers by name (metrics.py), grouping (grouping.py) or null, and of each file by number:
+             split, vectorized (read_settings.py), distinct: [{column, count}], metrics: numbers by name (metrics.py), grouping
+             (grouping.py) or null, and of each file by number:
              locations, paths (locations as Hadoop takes them), lengths, records, first_row_ids, sequences, specs,
              partitions (partition_values.py, where asked for),
              deletes: whether some of its rows are deleted, portable: why Python reads it, else null}
@@ -65,6 +66,7 @@ from tablecrypt.spark.sql.scans.metrics import planning_metrics
 from tablecrypt.spark.sql.scans.partition_terms import partition_filters
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.spark.sql.scans.portable import portable_tasks
+from tablecrypt.spark.sql.scans.read_settings import ReadSettings
 from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
 from tablecrypt.spark.tables import readable_columns
 from tablecrypt.table.deletes import DeleteReader
@@ -150,7 +152,9 @@ def planned(
     metadata = loaded.located.table.metadata
     projected = _projected(loaded.schema, wanted)
     readable = _readable(loaded, request, projected)
-    columns = {field.name for field in projected.fields} if request.flag("grouped") and loaded.changes is None else set()
+    settings = ReadSettings.of(request, metadata.properties)
+    may_group = request.flag("grouped") and settings.groups and loaded.changes is None
+    columns = {field.name for field in projected.fields} if may_group else set()
     grouping = Grouping.of(tasks, metadata, loaded.schema, columns)
     tasks = tasks if grouping is None else grouping.in_groups(tasks)
     made = Plan(loaded, row_filter, projected, tasks, readable)
@@ -167,7 +171,9 @@ def planned(
             "stored_bytes": _stored_bytes(tasks, projected),
             "options": READ_OPTIONS,
             "grouping": None if grouping is None else grouping.described(tasks),
-            "distinct": _distinct_counts(loaded, projected),
+            "distinct": _distinct_counts(loaded, projected) if settings.reports_statistics else [],
+            "split": settings.split,
+            "vectorized": settings.is_vectorized,
             "metrics": planning_metrics(tasks, counts),
             **_columns_of(tasks),
             "partitions": _partitions(tasks, metadata, wanted),

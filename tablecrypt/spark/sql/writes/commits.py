@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.types import UUIDType
 from pyroaring import BitMap64
 
 from tablecrypt.engines.changes import RowChange, check_unchanged
@@ -45,11 +46,11 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatEr
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, check_can_replace_partitions
-from tablecrypt.spark.jvm.columns import unsupported_partitioning
+from tablecrypt.spark.jvm.columns import stored_fields, unsupported_partitioning
 from tablecrypt.spark.jvm.coordinator import FileLocations
 from tablecrypt.spark.jvm.keys import ResultKey
 from tablecrypt.spark.jvm.parquet_settings import TARGET_FILE_SIZE, unsupported_codec, write_settings
-from tablecrypt.spark.jvm.schema import inner_ids, names_that_spark_confuses, stored_json, unread_type
+from tablecrypt.spark.jvm.schema import inner_ids, names_that_spark_confuses, stored_json, unwritten_type, written_by_python
 from tablecrypt.spark.jvm.written_files import FileOfPython, check_found, opened_results
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
@@ -157,14 +158,15 @@ def begin_write(planner: Planner, request: Request) -> Response:
         loaded = _loaded_now(loaded)
     loaded.check_writable(is_stream=query_id is not None)
     loaded = with_branch(loaded)
-    mode, options = request.text("mode"), SqlWriteOptions.of(request.mapping("options"))
+    mode, options = request.text("mode"), SqlWriteOptions.of(request)
     command = request.optional_text("command")
     replaced = _checked(loaded, mode, request.items("filter"), options)
     copy = _checked_copy(planner, loaded, options)
     given = _given(request, is_stream=query_id is not None)
     merged = in_asked_spec(loaded.located.table.metadata if given is None else merged_metadata(loaded, given), options, mode)
     masks = _REWRITTEN if mode in _ROW_LEVEL else request.optional_text("masks")
-    writer = _writer(loaded, merged, options, command if mode == _DELTA else None, _UNKNOWN if masks is None else masks)
+    marks_for = command if mode == _DELTA else None
+    writer = _writer(loaded, merged, given, options, marks_for, _UNKNOWN if masks is None else masks)
     metadata = writer.metadata
     locations, key = FileLocations(metadata), ResultKey()
     write = OpenWrite(writer.loaded, metadata, given, mode, options, replaced, command, query_id, locations, key, writer.denied, copy)
@@ -177,7 +179,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
             "schema": stored_json(stored),
             "inner_ids": inner_ids(stored),
             "settings": writer.settings,
-            "partition": described_partitioning(metadata.spec(), metadata.schema()),
+            "partition": _partition(metadata),
             "lineage": write.is_row_level,
             "python": writer.is_python,
         },
@@ -207,12 +209,15 @@ class _Writer:
     denied: TablecryptError | None = None
 
 
-def _writer(loaded: LoadedTable, metadata: TableMetadata, options: SqlWriteOptions, marks_for: str | None, masks: str) -> _Writer:
+def _writer(
+    loaded: LoadedTable, metadata: TableMetadata, given: GivenColumns | None, options: SqlWriteOptions, marks_for: str | None, masks: str
+) -> _Writer:
     """Return what writes the rows of a write.
 
     Args:
         loaded: the table.
         metadata: its own, with the columns that the write adds.
+        given: the columns of the rows where they are not the table's.
         options: of the write.
         marks_for: delete, update or merge, of a change that marks the rows which it deletes, and may have none to write.
         masks: why rows may hold masks; empty where none does.
@@ -220,17 +225,19 @@ def _writer(loaded: LoadedTable, metadata: TableMetadata, options: SqlWriteOptio
     if reason := _unsupported(metadata.schema()) or unsupported_partitioning(metadata.spec(), metadata.schema()):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     properties = options.over(metadata.properties)
-    if policy_of(metadata):
-        return _python_writer(loaded, properties, marks_for, masks)
+    if _is_written_by_python(metadata):
+        return _python_writer(loaded, metadata, given, properties, marks_for, masks)
     if reason := unsupported_codec(properties):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     dek_length = cast("TableFileIO", loaded.located.table.io).manager.data_key_length
     return _Writer(loaded, metadata, sanitize_column_names(metadata.schema()), write_settings(properties) | {_DEK_LENGTH: str(dek_length)})
 
 
-def _python_writer(loaded: LoadedTable, properties: dict[str, str], marks_for: str | None, masks: str) -> _Writer:
+def _python_writer(
+    loaded: LoadedTable, metadata: TableMetadata, given: GivenColumns | None, properties: dict[str, str], marks_for: str | None, masks: str
+) -> _Writer:
     parquet_writer_options(properties)
-    metadata, settings = loaded.located.table.metadata, {TARGET_FILE_SIZE: str(target_file_size(properties))}
+    settings = {TARGET_FILE_SIZE: str(target_file_size(properties))}
     writer = _Writer(loaded, metadata, metadata.schema(), settings, is_python=True)
     if marks_for == _DELETE:
         return replace(writer, denied=ConfigurationError(f"{loaded.located.name}: a DELETE that marks rows writes none"))
@@ -241,8 +248,10 @@ def _python_writer(loaded: LoadedTable, properties: dict[str, str], marks_for: s
         if marks_for != _MERGE:
             raise denied from None
         return replace(writer, denied=denied)
-    metadata = keyed.loaded.located.table.metadata
-    return replace(writer, loaded=keyed.loaded, metadata=metadata, content=content_for_tasks(keyed, properties))
+    # The keys may have been committed just now.
+    metadata = keyed.loaded.located.table.metadata if given is None else merged_metadata(keyed.loaded, given)
+    content = content_for_tasks(keyed, metadata, properties)
+    return replace(writer, loaded=keyed.loaded, metadata=metadata, stored=metadata.schema(), content=content)
 
 
 def _for_masks(masks: str, denied: ColumnKeyDeniedError) -> ColumnKeyDeniedError:
@@ -357,10 +366,22 @@ def _replaces_all(loaded: LoadedTable, mode: str) -> bool:
     return mode == "overwrite" or (mode == "overwrite_partitions" and loaded.located.table.spec().is_unpartitioned())
 
 
+def _is_written_by_python(metadata: TableMetadata) -> bool:
+    return bool(policy_of(metadata)) or written_by_python(metadata.schema())
+
+
+def _partition(metadata: TableMetadata) -> list[dict[str, Any]]:
+    """Return what Java works partition values out of."""
+    schema = metadata.schema()
+    are_uuids = [isinstance(schema.find_type(field.source_id), UUIDType) for field in stored_fields(metadata.spec())]
+    described = described_partitioning(metadata.spec(), schema)
+    return [{**field, "uuid": is_uuid} for field, is_uuid in zip(described, are_uuids, strict=True)]
+
+
 def _unsupported(schema: Schema) -> str | None:
     for column in schema.fields:
-        if unread := unread_type(column):
-            return f"Spark has no type for column {unread}"
+        if unwritten := unwritten_type(column):
+            return f"Spark has no type for column {unwritten}"
     return names_that_spark_confuses(schema)
 
 
@@ -368,9 +389,9 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
     """Return the entries of the files that tasks report, and the positions of deleted rows by data file."""
     files: list[DataFile] = []
     deleted: dict[str, BitMap64] = {}
-    of_python = bool(policy_of(write.metadata))
-    # Spark sorts the rows of a batch within each task, and a file has rows of one task; of a stream's rows nobody checked that.
-    order_id = sort_order_of(write.metadata, write.given) if write.query_id is None else None
+    of_python = _is_written_by_python(write.metadata)
+    # Spark sorts the rows of each task, those of a stream's micro-batches too, and a file has rows of one task.
+    order_id = sort_order_of(write.metadata, write.given)
     for result in opened_results(write.key, write.locations, content):
         for file in result.files:
             if isinstance(file, FileOfPython) != of_python:

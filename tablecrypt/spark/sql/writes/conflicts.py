@@ -28,7 +28,7 @@ from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot, ances
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
-from tablecrypt.table.partitions import partition_values
+from tablecrypt.table.partitions import in_literals, partition_values
 
 Matches = Callable[[TableMetadata, DataFile], bool]
 _SHOWN: Final = 3
@@ -132,4 +132,4 @@ def _partition_matches(metadata: TableMetadata, schema: Schema, row_filter: Bool
     projected = inclusive_projection(schema, spec)(row_filter)
     if isinstance(projected, AlwaysTrue):
         return True
-    return expression_evaluator(Schema(*spec.partition_type(schema).fields), projected, True)(file.partition)
+    return expression_evaluator(Schema(*spec.partition_type(schema).fields), projected, True)(in_literals(file.partition))

@@ -22,8 +22,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import (
+    BinaryType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -31,7 +33,9 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    StringType,
     StructType,
+    UUIDType,
 )
 
 from tablecrypt.errors import ConfigurationError
@@ -39,8 +43,8 @@ from tablecrypt.setting_kinds import truth
 from tablecrypt.spark.sql.catalogs import spark_json
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.spark_types import iceberg_schema
-from tablecrypt.spark.sql.writes.options import CHECK_ORDERING, MERGE_SCHEMA
-from tablecrypt.table.protection.policy import policy_of
+from tablecrypt.spark.sql.statements.iceberg_settings import IcebergSettings
+from tablecrypt.spark.sql.writes.options import CHECK_NULLABILITY, CHECK_ORDERING, MERGE_SCHEMA, write_options
 from tablecrypt.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
@@ -60,6 +64,7 @@ class GivenColumns:
         is_case_sensitive: whether names that differ in case are different ones.
         merges: whether the table gets what it lacks.
         checks_order: whether the columns have to come in the table's order.
+        checks_nullability: whether columns that may hold nulls are refused where the table's are required; else nulls alone are.
     """
 
     schema: Schema
@@ -67,24 +72,25 @@ class GivenColumns:
     is_case_sensitive: bool
     merges: bool
     checks_order: bool
+    checks_nullability: bool
 
     @classmethod
     def of(cls, request: Request) -> GivenColumns | None:
         """Return what a request says of its rows; None where Spark has brought them to the table's columns."""
         if "row_schema" not in request.fields:
             return None
-        options = {name.lower(): value for name, value in request.mapping("options").items()}
+        asked = {**IcebergSettings.of(request).values, **write_options(request)}
         told = json.loads(request.text("row_schema"))
         untyped = [field for field in told["fields"] if field["type"] == _VOID]
         for field in untyped:
             field["type"] = "string"
-        merges = True in {truth(name, options[name]) for name in MERGE_SCHEMA if name in options}
         return cls(
             iceberg_schema(told),
             frozenset(field["name"] for field in untyped),
             request.flag("case_sensitive"),
-            merges,
-            truth(CHECK_ORDERING, options.get(CHECK_ORDERING, "true")),
+            truth(MERGE_SCHEMA, asked.get(MERGE_SCHEMA, False)),
+            truth(CHECK_ORDERING, asked.get(CHECK_ORDERING, True)),
+            truth(CHECK_NULLABILITY, asked.get(CHECK_NULLABILITY, False)),
         )
 
     def has(self, path: Path) -> bool:
@@ -114,6 +120,20 @@ class GivenColumns:
                     f"the rows for {table} have the column {after} after {before}, and the table has it before: select the columns in the "
                     f"table's order, or set the write option {CHECK_ORDERING}=false"
                 )
+
+        if self.checks_nullability and (optional := next(self._optional(schema.fields, self.schema.fields, ()), None)):
+            raise ConfigurationError(
+                f"the rows for {table} may have nulls in {'.'.join(optional)}, which is required: set the write option "
+                f"{CHECK_NULLABILITY}=false, and nulls alone are refused"
+            )
+
+    def _optional(self, known: tuple[NestedField, ...], given: tuple[NestedField, ...], path: Path) -> Iterator[Path]:
+        for field in known:
+            found = self._find(given, field.name)
+            if found is not None and field.required and not found.required:
+                yield (*path, field.name)
+            if found is not None and isinstance(field.field_type, StructType) and isinstance(found.field_type, StructType):
+                yield from self._optional(field.field_type.fields, found.field_type.fields, (*path, field.name))
 
     def stage(self, table: str, transaction: EncryptedTransaction) -> None:
         """Stage what the table lacks. Without mergeSchema types are Spark's business: it casts, and refuses a value that does not fit.
@@ -190,6 +210,9 @@ def _holds(wide: IcebergType, narrow: IcebergType) -> bool:
     match wide, narrow:
         case (LongType(), IntegerType()) | (DoubleType(), FloatType()):
             return True
+        case (UUIDType(), StringType()) | (FixedType(), BinaryType()):
+            # What Spark has of such a column.
+            return True
         case DecimalType(), DecimalType():
             return wide.scale == narrow.scale and wide.precision >= narrow.precision
     return False
@@ -199,8 +222,7 @@ def merged_metadata(loaded: LoadedTable, given: GivenColumns) -> TableMetadata:
     """Return a table's metadata with what the rows of a write add to it. Nothing is committed.
 
     Raises:
-        ConfigurationError: as `GivenColumns.check` and `GivenColumns.stage`; or the columns would be seen before the rows are published, or
-            come to a table with protected ones.
+        ConfigurationError: as `GivenColumns.check` and `GivenColumns.stage`; or the columns would be seen before the rows are published.
     """
     table, name = loaded.located.table, loaded.located.name
     given.check(name, table.schema())
@@ -213,8 +235,6 @@ def merged_metadata(loaded: LoadedTable, given: GivenColumns) -> TableMetadata:
         raise ConfigurationError(
             f"{name}: mergeSchema would show new columns to readers before the rows are published: add them with ALTER TABLE first"
         )
-    if policy_of(table.metadata):
-        raise ConfigurationError(f"{name} has protected columns, and mergeSchema adds none to it: add them with ALTER TABLE first")
     return merged
 
 

@@ -7,15 +7,16 @@
                    none for a table without a sort order, whose writer brings rows of a partition together by itself
 
 write.distribution-mode says which; by default range for a table with a sort order, hash for one with partitions, none for others. As
-Iceberg's own Spark writer does, row-level changes go by write.{delete,update,merge}.distribution-mode, by default hash (a MERGE: what holds
-for other writes, where that is said):
+Iceberg's own Spark writer does, row-level changes go by write.{delete,update,merge}.distribution-mode, by default hash (a copy-on-write
+MERGE into a table without partitions: what holds for other writes):
 
     copy-on-write, delete and update    hash: the rows of one data file come into one task
     merge-on-read, update and merge     hash: new rows by table partition, deleted ones by data file
-    merge-on-read, delete               there are no rows to lay out
+    merge-on-read, delete               deleted rows by data file, only where hash or range is asked for: they write no data files
 
 With write.spark.fanout.enabled=false, and with protected columns, which Python writes, rows are ordered by partition all the same.
-write.spark.advisory-partition-size-bytes says how many bytes of rows Spark should give one task.
+write.spark.advisory-partition-size-bytes says how many bytes of rows Spark should give one task. The write's options, or else the session's
+settings (options.py), come before these properties.
 
 Iceberg table spec, "Sorting".
 """
@@ -29,9 +30,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import IcebergType, UUIDType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import one_of, truth
+from tablecrypt.spark.jvm.columns import stored_fields
 from tablecrypt.spark.jvm.schema import path_of
 from tablecrypt.spark.sql.catalogs import described_partitioning, described_transform
 from tablecrypt.spark.sql.messages import Request, Response
@@ -69,7 +72,7 @@ def write_layout(planner: Planner, request: Request) -> Response:
     metadata = planner.tables[request.text("table")].located.table.metadata
     mode = request.text("mode")
     kind = WriteKind(request.optional_text("command"), mode == "delta", request.flag("rows"))
-    options = SqlWriteOptions.of(request.mapping("options"))
+    options = SqlWriteOptions.of(request)
     return Response(layout_of(in_asked_spec(metadata, options, mode), options, kind, GivenColumns.of(request)))
 
 
@@ -79,16 +82,23 @@ def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind
     Args:
         given: the columns of the rows where they are not the table's; a column that they lack has one value in all of them.
     """
-    fields = described_partitioning(metadata.spec(), metadata.schema())
+    schema, spec = metadata.schema(), metadata.spec()
+    sources = [schema.find_type(field.source_id) for field in stored_fields(spec)]
+    fields = [_computed(field, source) for field, source in zip(described_partitioning(spec, schema), sources, strict=True)]
     partition = [_sorted(field) for field in fields if given is None or given.has(tuple(field["column"]))]
     order = [field for field in described_order(metadata) if given is None or given.has(tuple(field["column"]))]
     properties = options.over(metadata.properties)
     groups = kind.has_rows and bool(partition) and not order and _writer_groups(properties, metadata)
-    distribution = _distribution(properties, kind, bool(partition), bool(order)) if options.uses_layout and kind.has_rows else NONE
+    asked = options.properties.get(DISTRIBUTION_MODE)
+    if asked is not None and kind.command is not None:
+        properties[f"write.{kind.command}.distribution-mode"] = asked
+    distribution = _distribution(properties, kind, bool(partition), bool(order)) if options.uses_layout else NONE
     taken = [field["column"] for field in partition if field["name"] == "identity"]
     ordering = partition + [field for field in order if not (field["name"] == "identity" and field["column"] in taken)]
-    if distribution == RANGE and not ordering:
+    if distribution == RANGE and kind.has_rows and not ordering:
         distribution = NONE
+    if distribution == RANGE and not kind.has_rows:
+        distribution = HASH
     return {
         "distribution": distribution,
         "clustering": _clustering(kind, partition) if distribution == HASH else [],
@@ -131,11 +141,16 @@ def described_order(metadata: TableMetadata) -> list[dict[str, Any]]:
     """Return the fields of the table's sort order: as of a partition, with the direction and where nulls go."""
     schema = metadata.schema()
     return [
-        described_transform(field.transform, schema, field.source_id)
+        _computed(described_transform(field.transform, schema, field.source_id), schema.find_type(field.source_id))
         | {"ascending": field.direction == SortDirection.ASC, "nulls_first": field.null_order == NullOrder.NULLS_FIRST}
         for field in metadata.sort_order().fields
         if path_of(schema, field.source_id) is not None and not isinstance(field.transform, VoidTransform)
     ]
+
+
+def _computed(field: dict[str, Any], source: IcebergType) -> dict[str, Any]:
+    """Return a transform as Spark is to compute it: of a uuid it has the text, whose bucket is another."""
+    return {**field, "name": "uuid_bucket"} if isinstance(source, UUIDType) and field["name"] == "bucket" else field
 
 
 def _sorted(field: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,8 +163,9 @@ def _distribution(properties: Mapping[str, str], kind: WriteKind, is_partitioned
         asked = of_rows
     else:
         own = _mode(properties, f"write.{kind.command}.distribution-mode")
-        asked = own or (of_rows if kind.command == "merge" else HASH)
-    clusters_by_file = kind.command in ("delete", "update") and not kind.is_delta
+        follows = kind.command == "merge" and not kind.is_delta and not is_partitioned
+        asked = own or (of_rows if follows else HASH if kind.has_rows else NONE)
+    clusters_by_file = not kind.has_rows or (kind.command in ("delete", "update") and not kind.is_delta)
     return NONE if asked == HASH and not is_partitioned and not clusters_by_file else asked
 
 
@@ -165,7 +181,7 @@ def _mode(properties: Mapping[str, str], name: str) -> str | None:
 def _clustering(kind: WriteKind, partition: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
     if kind.command is None or (kind.command == "merge" and not kind.is_delta):
         return [*partition]
-    return [_FILE, *partition] if kind.is_delta else [_FILE]
+    return [_FILE, *partition] if kind.is_delta and kind.has_rows else [_FILE]
 
 
 def _advisory_bytes(properties: Mapping[str, str]) -> int:

@@ -1,15 +1,17 @@
 """What a Spark write says beside its rows: df.writeTo("prod.db.t").option("target-file-size-bytes", "…"), with Iceberg's names.
 
     target-file-size-bytes, compression-codec, compression-level     in place of the table's properties
-    distribution-mode, advisory-partition-size                       likewise (layout.py)
+    distribution-mode, advisory-partition-size                       likewise (layout.py); before the properties of commands, too
+    compression-strategy                                             is of ORC files, and these are Parquet's
     use-table-distribution-and-ordering=false                        rows stay in the tasks they are in
     snapshot-property.NAME                                           goes into the summary of the new snapshot
     isolation-level, validate-from-snapshot-id                       of an overwrite (conflicts.py)
     output-spec-id                                                   which of the table's partition specs appended rows are written in
-    mergeSchema, check-ordering                                      of rows whose columns are not the table's (given_columns.py)
+    mergeSchema, check-ordering, check-nullability                   of rows whose columns are not the table's (given_columns.py)
     tablecrypt-copy                                                  which call of add_files it is (copies.py)
 
-Names are compared without case, as Spark's are. Options that would change what is written, or what is checked, and that are not served here
+Most are settings of the session too (iceberg_settings.py), which count where a write has no such option. Names are compared without case
+and dashes, so camel case will do. Options that would change what is written, or what is checked, and that are not served here
 are refused. Others are passed over: Spark hands on those of its own too.
 """
 
@@ -25,24 +27,27 @@ from pyiceberg.table.snapshots import IsolationLevel
 from pyiceberg.table.update import SetDefaultSpecUpdate, update_table_metadata
 from pyiceberg.typedef import Properties
 
+from tablecrypt import __version__
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import ACCEPT_ANY_SCHEMA
 from tablecrypt.setting_kinds import check_option_names, one_of, truth
+from tablecrypt.spark.sql.messages import Request
+from tablecrypt.spark.sql.statements.iceberg_settings import SNAPSHOT_PROPERTY, IcebergSettings, folded, option_names
 from tablecrypt.table.protection.policy import policy_of
 
-SNAPSHOT_PROPERTY: Final = "snapshot-property."
 COPY: Final = "tablecrypt-copy"
 DISTRIBUTION_MODE: Final = "write.distribution-mode"
 FANOUT: Final = "write.spark.fanout.enabled"
 ADVISORY_SIZE: Final = "write.spark.advisory-partition-size-bytes"
 USE_LAYOUT: Final = "use-table-distribution-and-ordering"
-MERGE_SCHEMA: Final = ("mergeschema", "merge-schema")
+MERGE_SCHEMA: Final = "merge-schema"
 CHECK_ORDERING: Final = "check-ordering"
+CHECK_NULLABILITY: Final = "check-nullability"
+_STRATEGY: Final = "compression-strategy"
 _ISOLATION_LEVEL: Final = "isolation-level"
 VALIDATE_FROM: Final = "validate-from-snapshot-id"
 _SPEC: Final = "output-spec-id"
 _FORMATS: Final = ("write-format", "file-format")
-_SUMMARY: Final = {"engine-name": "spark"}
 _PROPERTIES: Final[Mapping[str, str]] = {
     "target-file-size-bytes": TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
     "compression-codec": TableProperties.PARQUET_COMPRESSION,
@@ -54,9 +59,24 @@ _PROPERTIES: Final[Mapping[str, str]] = {
 _REFUSED: Final[Mapping[str, str]] = {
     "branch": "write to db.table.branch_NAME",
 }
+_APPLICATION: Final[Mapping[str, str]] = {"version": "engine-version", "id": "app-id", "name": "app-name"}
 _KNOWN: Final = frozenset(
-    {*_PROPERTIES, *_REFUSED, *_FORMATS, *MERGE_SCHEMA, CHECK_ORDERING, COPY, USE_LAYOUT, _ISOLATION_LEVEL, VALIDATE_FROM}
+    {
+        *_PROPERTIES,
+        *_REFUSED,
+        *_FORMATS,
+        MERGE_SCHEMA,
+        CHECK_ORDERING,
+        CHECK_NULLABILITY,
+        COPY,
+        USE_LAYOUT,
+        _STRATEGY,
+        _ISOLATION_LEVEL,
+        VALIDATE_FROM,
+        _SPEC,
+    }
 )
+_BY_FOLDED: Final = {folded(name): name for name in _KNOWN}
 
 
 @dataclass(frozen=True)
@@ -82,10 +102,12 @@ class SqlWriteOptions:
     spec_id: str | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> SqlWriteOptions:
-        """Take the options of a DataFrameWriterV2. ConfigurationError for one that is not served."""
-        options = {name.lower(): value for name, value in given.items()}
+    def of(cls, request: Request) -> SqlWriteOptions:
+        """Take a request's options of a DataFrameWriterV2, and settings of its session. ConfigurationError for one that is not served."""
+        given, session = request.mapping("options"), IcebergSettings.of(request)
+        options = {**{name: value for name, value in session.values.items() if name in _PROPERTIES}, **write_options(request)}
         check_option_names(options, _KNOWN, "the write option")
+        one_of(_STRATEGY, options.get(_STRATEGY, "speed"), ("speed", "compression"))
         for name in _FORMATS:
             if options.get(name, "parquet").lower() != "parquet":
                 raise ConfigurationError(f"{name}={options[name]}: encrypted tables are written as Parquet")
@@ -97,7 +119,7 @@ class SqlWriteOptions:
             raise ConfigurationError(f"the write option {VALIDATE_FROM} says nothing without {_ISOLATION_LEVEL}: give both")
         return cls(
             {own: options[name] for name, own in _PROPERTIES.items() if name in options},
-            {**_SUMMARY, **_snapshot_properties(given)},
+            {**written_by(request), **session.snapshot_properties, **_snapshot_properties(given)},
             None if level is None else isolation_level(level, _ISOLATION_LEVEL),
             validated_from,
             truth(USE_LAYOUT, options.get(USE_LAYOUT, "true")),
@@ -108,6 +130,20 @@ class SqlWriteOptions:
     def over(self, properties: Properties) -> dict[str, str]:
         """Return a table's properties as they hold for this write."""
         return {**properties, **self.properties}
+
+
+def write_options(request: Request) -> dict[str, str]:
+    """Return the options of a write by the names above."""
+    return option_names(request.mapping("options") if "options" in request.fields else {}, _BY_FOLDED)
+
+
+def written_by(request: Request) -> dict[str, str]:
+    """Return what the summary of a snapshot says of who wrote it, under the names that Iceberg Java gives it from Spark."""
+    application = request.mapping("application") if "application" in request.fields else {}
+    told = {_APPLICATION[name]: str(value) for name, value in application.items() if name in _APPLICATION}
+    if "app-id" in told:
+        told["spark.app.id"] = told["app-id"]
+    return {"engine-name": "spark", "iceberg-version": f"tablecrypt {__version__}", **told}
 
 
 def in_asked_spec(metadata: TableMetadata, options: SqlWriteOptions, mode: str) -> TableMetadata:

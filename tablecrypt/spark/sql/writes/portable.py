@@ -116,16 +116,17 @@ def _staged_with_column_keys(loaded: LoadedTable) -> LoadedTable:
     return replace(loaded, located=replace(loaded.located, table=table))
 
 
-def content_for_tasks(keyed: KeyedTable, properties: Properties) -> bytes:
+def content_for_tasks(keyed: KeyedTable, metadata: TableMetadata, properties: Properties) -> bytes:
     """Return what tasks need to write files of a table.
 
     Args:
         keyed: the table.
+        metadata: its own, with the columns that the write adds.
         properties: as they hold for this write.
     """
     table = keyed.loaded.located.table
     written = copy(table)
-    written.metadata = table.metadata.model_copy(update={"properties": dict(properties)})
+    written.metadata = metadata.model_copy(update={"properties": dict(properties)})
     readable = frozenset(policy_of(table.metadata).columns) - keyed.write_only
     return pickle.dumps(table_access(written, readable, brings_keys=True, write_only=keyed.write_only))
 

@@ -31,7 +31,7 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.scans.filters import Predicate, exact_filter, pruning_filter
 from tablecrypt.spark.sql.scans.whole_partitions import partition_tests
-from tablecrypt.spark.sql.writes.options import SqlWriteOptions, isolation_level
+from tablecrypt.spark.sql.writes.options import isolation_level, written_by
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.write import WriteOptions, commit_change
 from tablecrypt.table.filters import with_sql_null_semantics
@@ -151,7 +151,7 @@ def delete_where(planner: Planner, request: Request) -> Response:
     refuse_restricted(loaded.located.table.io, "DELETE")
     loaded = with_branch(loaded)
     change = whole_files(loaded, request.items("filter"))
-    summary = {**SqlWriteOptions.of({}).snapshot_properties, **loaded.audit_first.summary}
+    summary = {**written_by(request), **loaded.audit_first.summary}
     commit_change(loaded.located, change, WriteOptions(branch=loaded.target, snapshot_properties=summary))
     return Response({})
 

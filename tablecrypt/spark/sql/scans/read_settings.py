@@ -1,0 +1,113 @@
+"""How a scan's files are read: what the read's options, the session's settings and the table's properties say, in this order.
+
+    split-size, file-open-cost           bytes that a task reads, and as how many bytes opening a file counts
+    vectorization-enabled                whether Spark's vectorised Parquet reader is used
+    aggregate-push-down-enabled          whether count, min and max may come from manifests
+
+Without a size of the options or the session, tasks get less where that keeps more of them busy, unless adaptive splits are off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.setting_kinds import truth, whole_number
+from tablecrypt.spark.sql.messages import Request
+from tablecrypt.spark.sql.statements.iceberg_settings import (
+    ADAPTIVE_SPLITS,
+    COLUMN_STATISTICS,
+    GROUPED,
+    PREFIX,
+    PUSHED_AGGREGATES,
+    SPLIT_PARALLELISM,
+    SPLIT_SIZE,
+    VECTORIZED,
+    IcebergSettings,
+    folded,
+    option_names,
+)
+
+_VECTORIZED: Final = "vectorization-enabled"
+_AGGREGATES: Final = "aggregate-push-down-enabled"
+_SIZE: Final = "split-size"
+_OPEN_COST: Final = "file-open-cost"
+_UNSERVED: Final = ("locality", "async-micro-batch-planning-enabled")
+_OPTIONS: Final = {folded(name): name for name in (_VECTORIZED, _AGGREGATES, _SIZE, _OPEN_COST, *_UNSERVED)}
+_OF_TABLE: Final[Mapping[str, str]] = {
+    _VECTORIZED: "read.parquet.vectorization.enabled",
+    _SIZE: "read.split.target-size",
+    _OPEN_COST: "read.split.open-file-cost",
+    ADAPTIVE_SPLITS: "read.split.adaptive-size.enabled",
+}
+
+
+@dataclass(frozen=True)
+class ReadSettings:
+    """What holds for one scan."""
+
+    options: Mapping[str, str]
+    session: IcebergSettings
+    properties: Mapping[str, str]
+
+    @classmethod
+    def of(cls, request: Request, properties: Mapping[str, str]) -> ReadSettings:
+        """Take what a request says. ConfigurationError for values that are none, or that ask for something that does not happen here.
+
+        Args:
+            properties: of the table.
+        """
+        options = option_names(request.mapping("options") if "options" in request.fields else {}, _OPTIONS)
+        for name in _UNSERVED:
+            if name in options and truth(name, options[name]):
+                raise ConfigurationError(f"the read option {name}={options[name]} is not supported: leave it out")
+        return cls(options, IcebergSettings.of(request), properties)
+
+    @property
+    def is_vectorized(self) -> bool:
+        """Whether Spark's vectorised reader reads what it can."""
+        return self._switch(_VECTORIZED, VECTORIZED)
+
+    @property
+    def asks_manifests(self) -> bool:
+        """Whether aggregates may come from manifests."""
+        return self._switch(_AGGREGATES, PUSHED_AGGREGATES)
+
+    @property
+    def groups(self) -> bool:
+        """Whether each task reads files of one partition."""
+        return self.session.switch(GROUPED, default=False)
+
+    @property
+    def reports_statistics(self) -> bool:
+        """Whether Spark is told of columns what is known."""
+        return self.session.switch(COLUMN_STATISTICS, default=True)
+
+    @property
+    def split(self) -> dict[str, Any]:
+        """Into how large tasks files go; null where Spark's own settings say so."""
+        asked = self._number(_SIZE, SPLIT_SIZE)
+        size = asked if asked is not None else self._number(_OF_TABLE[_SIZE], of=self.properties)
+        open_bytes = self._number(_OPEN_COST)
+        parallelism = self.session.values.get(SPLIT_PARALLELISM)
+        return {
+            "bytes": size,
+            "open_bytes": open_bytes if open_bytes is not None else self._number(_OF_TABLE[_OPEN_COST], of=self.properties),
+            "adaptive": asked is None and self._switch(ADAPTIVE_SPLITS, ADAPTIVE_SPLITS),
+            "parallelism": None if parallelism is None else int(parallelism),
+        }
+
+    def _switch(self, option: str, setting: str) -> bool:
+        if option in self.options:
+            return truth(option, self.options[option])
+        own = _OF_TABLE.get(option, "")
+        return self.session.switch(setting, default=truth(own, self.properties.get(own, True)))
+
+    def _number(self, name: str, setting: str = "", of: Mapping[str, str] | None = None) -> int | None:
+        given = self.options if of is None else of
+        if name in given:
+            return whole_number(name, given[name], least=1)
+        value = self.session.values.get(setting)
+        return None if value is None else whole_number(PREFIX + setting, value, least=1)
