@@ -3,6 +3,7 @@ package tablecrypt.jvm;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Iterator;
+import java.util.Locale;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -18,10 +19,13 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
 import scala.collection.Seq;
 
-/** What add_files copies: a table or view, or files of one format under a path (tablecrypt/spark/sql/statements/add_files.py). */
+/** What a procedure copies: a table or view, or files of one format under a path (tablecrypt/spark/sql/statements/add_files.py, spark_tables.py). */
 class CopiedSource {
+  private static final String SESSION_CATALOG = "spark_catalog";
+
   private final Dataset rows;
   private final StructType directories;
+  private StoredTable table;
 
   private CopiedSource(Dataset rows, StructType directories) {
     this.rows = rows;
@@ -34,12 +38,33 @@ class CopiedSource {
     return new CopiedSource(directories.isEmpty() ? rows : withTexts(session, name, rows.schema(), directories), directories);
   }
 
+  /** A table of Spark's session catalog, with what its catalog says of it. */
+  static CopiedSource ofTable(SparkSession session, String name) {
+    // Spark remembers which files a table had when it was last read.
+    session.catalog().refreshTable(name);
+    CopiedSource source = of(session, name);
+    source.table = new StoredTable(session, ((org.apache.spark.sql.classic.Dataset) source.rows).queryExecution().analyzed());
+    return source;
+  }
+
+  /** Whether a name begins with that of Spark's session catalog. */
+  static boolean isOfSession(SparkSession session, String name) {
+    if (!name.toLowerCase(Locale.ROOT).contains(SESSION_CATALOG)) {
+      return false;
+    }
+    String[] parts = SqlName.strings(parsed(session, name));
+    return parts.length > 1 && parts[0].equalsIgnoreCase(SESSION_CATALOG);
+  }
+
   /** Put the columns, and those that are texts of directories' names, into the arguments of a procedure. */
   void describe(ObjectNode arguments) {
     arguments.put("source_schema", rows.schema().json());
     ArrayNode names = arguments.putArray("directory_columns");
     for (int index = 0; index < directories.length(); index++) {
       names.add(directories.apply(index).name());
+    }
+    if (table != null) {
+      table.describe(arguments);
     }
   }
 

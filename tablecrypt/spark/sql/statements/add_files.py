@@ -39,25 +39,33 @@ from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
 from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.statements.spark_tables import check_parallelism
 from tablecrypt.spark.sql.writes.copies import Copy
 from tablecrypt.spark.sql.writes.defaults import default_metadata
 
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _DIGITS: Final = 38
 """Of the longest decimal."""
-_RESULT: Final = columns(added_files_count=pa.int64(), changed_partition_count=pa.int64())
+_NAME: Final = "add_files"
+_COUNTS: Final = ("added_files_count", "imported_files_count", "migrated_files_count")
+_RESULTS: Final = {
+    _NAME: columns(added_files_count=pa.int64(), changed_partition_count=pa.int64()),
+    "snapshot": columns(imported_files_count=pa.int64()),
+    "migrate": columns(migrated_files_count=pa.int64()),
+}
+"""What Iceberg's procedures return."""
 
 
 def _add_files(call: Call) -> Iterator[Row]:
+    check_parallelism(call)
     table, source = call.encrypted_table(), ".".join(map(quoted, name_parts(call.text("source_table"))))
     given = _SourceColumns.of(source, call.text("source_schema"), call.items("directory_columns"))
     kinds = _kinds(table.schema())
     if unknown := [name for key, name in given.names.items() if key not in kinds]:
         raise ConfigurationError(f"{'.'.join(table.name())} has no column {', '.join(unknown)}, which {source} has: add it first")
-    copy = Copy(source, call.flag("check_duplicate_files", default=True), CopiedFiles.of(()))
-    into = ".".join(map(quoted, (call.catalog_name, *call.identifier())))
+    copy = Copy(source, call.flag("check_duplicate_files", default=True), CopiedFiles.of(()), _NAME)
     selected = [given.selected(field, kinds[field.name.lower()]) for field in table.schema().fields]
-    call.copies.append(RowCopy(copy, into, selected, given.condition(call.mapping("partition_filter"), kinds)))
+    call.copies.append(RowCopy(copy, call.identifier(), selected, given.condition(call.mapping("partition_filter"), kinds)))
     yield from ()
 
 
@@ -70,8 +78,9 @@ def list_source_files(planner: Planner, request: Request) -> Response:
 def copied_rows(planner: Planner, request: Request) -> Response:
     """Return the rows of a call whose rows have been appended: how many files and partitions it came to."""
     copy = planner.copies.pop(request.text("copy"))
-    counts = {"added_files_count": copy.added_files, "changed_partition_count": copy.changed_partitions}
-    return Response({"name": f"{catalog_of(planner, request).name}.system.add_files"}, arrow_stream(table_of([counts], _RESULT)))
+    counts = {**dict.fromkeys(_COUNTS, copy.added_files), "changed_partition_count": copy.changed_partitions}
+    name = f"{catalog_of(planner, request).name}.system.{copy.procedure}"
+    return Response({"name": name}, arrow_stream(table_of([counts], _RESULTS[copy.procedure])))
 
 
 @dataclass(frozen=True)
@@ -168,7 +177,7 @@ def _literal(text: str) -> str:
 
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
-    "add_files": Procedure(
+    _NAME: Procedure(
         "Copy the rows of a table, or of files under a path, encrypted. The source stays as it is.",
         (
             TABLE,
@@ -177,9 +186,9 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             Parameter("check_duplicate_files", "BOOLEAN"),
             Parameter("parallelism", "INT"),
         ),
-        _RESULT,
+        _RESULTS[_NAME],
         _add_files,
-        copies=True,
+        copies="source_table",
     )
 }
 OPERATIONS: Final = {"list_source_files": list_source_files, "copied_rows": copied_rows}
