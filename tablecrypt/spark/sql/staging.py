@@ -57,7 +57,7 @@ class StagedTable:
     copied_files: frozenset[bytes] = frozenset()
     has_ended: bool = False
 
-    def keep(self, files: Sequence[DataFile], snapshot_properties: Mapping[str, str], copied_files: frozenset[bytes]) -> None:
+    def keep(self, files: Sequence[DataFile], snapshot_properties: Mapping[str, str], copied_files: frozenset[bytes] = frozenset()) -> None:
         """Take the files of a write, which `commit` commits and `abort` deletes. After `abort` they are deleted: ConfigurationError."""
         self.files += files
         self.copied_files |= copied_files

@@ -89,9 +89,6 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
       arguments.set("file_list", files(session, arguments.required(FILE_LIST_VIEW).asText()));
     }
     CopiedSource source = source(session, arguments);
-    if (source != null) {
-      source.describe(arguments);
-    }
     if (session.catalog().currentCatalog().equals(catalog.name())) {
       request.put("current_namespace", session.catalog().currentDatabase());
     }
@@ -114,17 +111,27 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     return Collections.singletonList(new LocalTable(rows.json.required("name").asText(), rows.bytes)).iterator();
   }
 
-  /** What the rows of a call are to be copied from; null where Python copies them, or there is nothing to copy. */
+  /** What the rows of a call are to be copied from, described in its arguments; null where Python copies them, or there is nothing to copy. */
   private CopiedSource source(SparkSession session, ObjectNode arguments) {
     String argument = told.required("copies").asText();
     if (!arguments.has(argument)) {
       return null;
     }
     String name = arguments.required(argument).asText();
-    if (!told.required("copies_tables").asBoolean()) {
-      return CopiedSource.of(session, name);
+    boolean isTable = told.required("copies_tables").asBoolean();
+    if (isTable && !CopiedSource.isOfSession(session, name)) {
+      return null;
     }
-    return CopiedSource.isOfSession(session, name) ? CopiedSource.ofTable(session, name) : null;
+    if (isTable) {
+      // Spark remembers which files a table had when it was last read.
+      session.catalog().refreshTable(name);
+    }
+    CopiedSource source = CopiedSource.of(session, name);
+    source.describe(arguments);
+    if (isTable) {
+      source.describeTable(session, arguments);
+    }
+    return source;
   }
 
   /** Copy the rows of a table that has another name from here on, so that nobody adds to it by the one that it had. */

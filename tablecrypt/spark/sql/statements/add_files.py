@@ -11,19 +11,20 @@ are read as texts here, and a text has to say a value of its column's type exact
 
 The table remembers the source's files (manifests/copied_files.py). None is copied twice, unless check_duplicate_files is false.
 
-A column that the source lacks has its initial default, or null, as in files that were written before the column was added.
+A column that the source lacks has its initial default, or null, as in files that were written before the column was added. Columns that the
+table lacks are left out, as Iceberg does not read them. A path without files adds nothing.
 
 Raises:
     AlreadyAddedError: the table has rows of some of the source's files.
-    ConfigurationError: the source has a column that the table lacks, or lacks one that must not be null; or the filter names none of its
-        columns; or its rows come from no files. Types that do not fit Spark itself refuses.
+    ConfigurationError: the source lacks a column that must not be null; or the filter names a column by which it is not partitioned; or its
+        rows come from no files. Types that do not fit Spark itself refuses.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,14 +60,14 @@ _RESULTS: Final = {
 def _add_files(call: Call) -> Iterator[Row]:
     check_parallelism(call)
     table, source = call.encrypted_table(), ".".join(map(quoted, name_parts(call.text("source_table"))))
-    given = _SourceColumns.of(source, call.text("source_schema"), call.items("directory_columns"))
+    given = _SourceColumns.of(source, call.text("source_schema"), call.items("directory_columns"), call.items("source_partitions"))
+    if not given.names:
+        yield dict.fromkeys(_RESULTS[_NAME].names, 0)
+        return
     kinds = _kinds(table.schema())
-    if unknown := [name for key, name in given.names.items() if key not in kinds]:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no column {', '.join(unknown)}, which {source} has: add it first")
     copy = Copy(source, call.flag("check_duplicate_files", default=True), CopiedFiles.of(()), _NAME)
     selected = [given.selected(field, kinds[field.name.lower()]) for field in table.schema().fields]
     call.copies.append(RowCopy(copy, call.identifier(), selected, given.condition(call.mapping("partition_filter"), kinds)))
-    yield from ()
 
 
 def list_source_files(planner: Planner, request: Request) -> Response:
@@ -91,20 +92,23 @@ class _SourceColumns:
         source: what is copied, in SQL.
         names: theirs, by themselves in small letters.
         directories: names in small letters of those that are texts of partition directories.
+        partitions: names in small letters of those by which the source is partitioned.
     """
 
     source: str
     names: Mapping[str, str]
     directories: frozenset[str]
+    partitions: Sequence[str]
 
     @classmethod
-    def of(cls, source: str, schema: str, directories: Iterable[str]) -> _SourceColumns:
+    def of(cls, source: str, schema: str, directories: Iterable[str], partitions: Iterable[str]) -> _SourceColumns:
         """Take the columns from Spark's JSON of them."""
         try:
             names = [str(field["name"]) for field in json.loads(schema)["fields"]]
         except (ValueError, LookupError, TypeError) as error:
             raise FormatError("the columns of the source are not a Spark schema") from error
-        return cls(source, {name.lower(): name for name in names}, frozenset(name.lower() for name in directories))
+        by_name = {name.lower(): name for name in names}
+        return cls(source, by_name, frozenset(name.lower() for name in directories), [name.lower() for name in partitions])
 
     def selected(self, field: NestedField, kind: str) -> str:
         """Return the expression of a column of the table.
@@ -136,8 +140,9 @@ class _SourceColumns:
         conditions = ["true"]
         for name, value in partition_filter.items():
             key = name.lower()
-            if key not in self.names:
-                raise ConfigurationError(f"partition_filter names {name}, and {self.source} has {', '.join(self.names.values())}")
+            if key not in self.partitions:
+                has = ", ".join(self.names[each] for each in self.partitions) or "nothing"
+                raise ConfigurationError(f"partition_filter names {name}, and {self.source} is partitioned by {has}")
             column, text = quoted(self.names[key]), _literal(value)
             same = f"CAST({column} AS STRING) = {text}"
             # Directories' names that differ may be one value: amount=007 and amount=7.

@@ -7,6 +7,7 @@ import java.net.URI;
 import java.util.ArrayList;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTablePartition;
@@ -16,46 +17,53 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.internal.SessionState;
 import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.collection.Iterator;
 
-/** What Spark's session catalog says of a table whose rows are copied (tablecrypt/spark/sql/statements/spark_tables.py). */
-class StoredTable {
-  private final SparkSession session;
+/** The files that are all that a procedure copies, and what Spark's session catalog says of their table. */
+class StoredFiles {
   private final HadoopFsRelation files;
   private final CatalogTable table;
 
-  StoredTable(SparkSession session, LogicalPlan analyzed) {
-    this.session = session;
-    LogicalPlan plan = analyzed;
+  StoredFiles(Dataset rows) {
+    LogicalPlan plan = ((org.apache.spark.sql.classic.Dataset) rows).queryExecution().analyzed();
     // Spark pads the texts of CHAR columns in a projection.
     while (plan instanceof SubqueryAlias || plan instanceof Project) {
       plan = (LogicalPlan) plan.children().head();
     }
     LogicalRelation relation = plan instanceof LogicalRelation ? (LogicalRelation) plan : null;
-    boolean isOfFiles = relation != null && relation.catalogTable().isDefined() && relation.relation() instanceof HadoopFsRelation;
+    boolean isOfFiles = relation != null && relation.relation() instanceof HadoopFsRelation;
     files = isOfFiles ? (HadoopFsRelation) relation.relation() : null;
-    table = isOfFiles ? (CatalogTable) relation.catalogTable().get() : null;
+    table = isOfFiles && relation.catalogTable().isDefined() ? (CatalogTable) relation.catalogTable().get() : null;
   }
 
-  /** Put what it is into the arguments of a procedure. The format is empty where it is none of files that Spark reads by itself. */
-  void describe(ObjectNode arguments) {
-    Object format = files == null ? null : files.fileFormat();
+  boolean isTable() {
+    return table != null;
+  }
+
+  /** The columns by which they are partitioned. */
+  StructType partitions() {
+    return files == null ? new StructType() : files.partitionSchema();
+  }
+
+  /** Put what their table is into the arguments of a procedure. The format is empty where there is none. */
+  void describeTable(SparkSession session, ObjectNode arguments) {
+    Object format = table == null ? null : files.fileFormat();
     arguments.put("source_format", format instanceof DataSourceRegister ? ((DataSourceRegister) format).shortName() : "");
-    if (files == null) {
-      return;
+    if (table != null) {
+      arguments.put("source_is_bucketed", table.bucketSpec().isDefined());
+      arguments.set("missing_directories", missing(((org.apache.spark.sql.classic.SparkSession) session).sessionState()));
     }
-    arguments.put("source_is_bucketed", table.bucketSpec().isDefined());
-    arguments.set("source_partitions", Planner.JSON.valueToTree(files.partitionSchema().fieldNames()));
-    arguments.set("missing_directories", missing());
   }
 
-  private ArrayNode missing() {
-    Configuration conf = ((org.apache.spark.sql.classic.SparkSession) session).sessionState().newHadoopConf();
+  private ArrayNode missing(SessionState state) {
+    Configuration conf = state.newHadoopConf();
     ArrayNode missing = Planner.JSON.createArrayNode();
     try {
-      ArrayList directories = directories();
+      ArrayList directories = directories(state.catalog());
       for (int index = 0; index < directories.size(); index++) {
         Path directory = new Path((URI) directories.get(index));
         if (!directory.getFileSystem(conf).exists(directory)) {
@@ -69,13 +77,12 @@ class StoredTable {
   }
 
   /** Where the catalog says that rows are. */
-  private ArrayList directories() {
+  private ArrayList directories(SessionCatalog catalog) {
     ArrayList directories = new ArrayList();
     if (table.partitionColumnNames().isEmpty()) {
       directories.add(table.location());
       return directories;
     }
-    SessionCatalog catalog = ((org.apache.spark.sql.classic.SparkSession) session).sessionState().catalog();
     Iterator partitions = catalog.listPartitions(table.identifier(), Option.empty()).iterator();
     while (partitions.hasNext()) {
       directories.add(((CatalogTablePartition) partitions.next()).location());
