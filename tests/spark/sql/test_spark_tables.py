@@ -79,7 +79,7 @@ def test_a_table_that_is_migrated_gets_another_name_or_goes(
         (", parallelism => 0", "parallelism is '0'"),
         (", workers => 2", "workers: these are for Iceberg tables"),
         ("", "directories that its catalog lists do not exist"),
-        (", ignore_missing_files => true, location => 'relative//folder'", "relative//folder"),
+        (", ignore_missing_files => true, location => 'file:///tmp/a?b'", "name a location without them"),
     ],
 )
 def test_a_table_that_is_not_migrated_keeps_its_name(
