@@ -92,7 +92,8 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     if (session.catalog().currentCatalog().equals(catalog.name())) {
       request.put("current_namespace", session.catalog().currentDatabase());
     }
-    boolean hasJobs = told.required("runs_jobs").asBoolean() && !arguments.has("workers");
+    // Rows that Spark copies are remembered in the planner that commits them.
+    boolean hasJobs = source == null && told.required("runs_jobs").asBoolean() && !arguments.has("workers");
     PlannerResponse response = hasJobs && JobProcess.isWorthwhile() ? JobProcess.ask(catalog, request) : ask(request);
     PlannerResponse rows = response;
     JsonNode copies = response.json.required("copies");
