@@ -85,8 +85,9 @@ class Procedure:
         run: does it, and returns the rows.
         runs_jobs: whether it reads or writes data files, which a cluster's executors share.
         only_looks: whether the table stays as it is.
-        copies: whether the session is to append rows of its own, as Call.copies says; `run` gets the columns of the argument source_table
-            as Spark's JSON in source_schema, and in directory_columns the names of those that are texts of partition directories.
+        copies: the argument that names a source whose rows the session may have to copy, as Call.copies says; empty where there is none.
+            `run` gets what the session knows of the source in arguments that SQL does not have (java/CopiedSource.java).
+        copies_tables: whether only tables of Spark's session catalog are sources, so that other names are for `run` to find.
     """
 
     description: str
@@ -95,24 +96,57 @@ class Procedure:
     run: Callable[[Call], Iterable[Row]]
     runs_jobs: bool = False
     only_looks: bool = False
-    copies: bool = False
+    copies: str = ""
+    copies_tables: bool = False
+
+
+@dataclass(frozen=True)
+class NewTable:
+    """A table that is created with the rows of a copy.
+
+    Attributes:
+        properties: of the table, and its location.
+        partitions: names of the columns by which it is partitioned.
+    """
+
+    properties: Mapping[str, str]
+    partitions: Sequence[str]
+
+
+@dataclass(frozen=True)
+class RenamedTable:
+    """A table of the session catalog that is renamed before its rows are copied.
+
+    Attributes:
+        name: in SQL, without the catalog.
+        backup: its new name.
+        is_dropped: whether it is dropped once its rows are committed.
+    """
+
+    name: str
+    backup: str
+    is_dropped: bool
 
 
 @dataclass(frozen=True)
 class RowCopy:
-    """Rows for the session to append.
+    """Rows for the session to append, or to create a table with.
 
     Attributes:
         copy: what is remembered of them.
-        into: the table's name in SQL.
+        target: the table.
         columns: expressions, one for each column of the table.
         condition: which of the source's rows.
+        made: the table where it is new; None where it is there.
+        renamed: what becomes of the source; None where it stays as it is.
     """
 
     copy: Copy
-    into: str
+    target: Identifier
     columns: Sequence[str]
     condition: str
+    made: NewTable | None = None
+    renamed: RenamedTable | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +161,7 @@ class Call:
         is_case_sensitive: whether columns in a filter are named in the case that the table has them in.
         runner: runs work on files; None for threads of this process.
         statements: SQL that the session runs before it gets the rows; a procedure adds to it what only a session can do.
-        copies: rows that the session appends, from whose commit the result comes (statements/add_files.py).
+        copies: rows that the session copies, from whose commit the result comes (statements/add_files.py).
     """
 
     catalog: Catalog

@@ -16,6 +16,15 @@ from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, MANIFESTS_BELOW, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
+from tablecrypt.spark.sql.statements.spark_tables import (
+    BACKUP_PARAMETERS,
+    OF_SPARK,
+    PARAMETERS,
+    check_of_iceberg,
+    migrate_spark_table,
+    snapshot_spark_table,
+    target_of,
+)
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 
 _TEXTS: Final = pa.list_(pa.string())
@@ -48,6 +57,11 @@ def _result_of(operation: Callable[..., OperationResult]) -> Callable[[Call], It
 
 
 def _migrate(call: Call) -> Iterator[Row]:
+    if call.given(OF_SPARK):
+        target = target_of(call)
+        migrate_spark_table(call, target, _all_properties(call, target))
+        return
+    check_of_iceberg(call)
     options = call.options(maintenance.migrate)
     target = call.identifier("into" if "into" in options else "table")
     options["key_id"], options["properties"] = _key_and_properties(call, target)
@@ -57,6 +71,10 @@ def _migrate(call: Call) -> Iterator[Row]:
 
 def _snapshot(call: Call) -> Iterator[Row]:
     target = call.identifier("table")
+    if call.given(OF_SPARK):
+        snapshot_spark_table(call, target, _all_properties(call, target))
+        return
+    check_of_iceberg(call)
     key_id, properties = _key_and_properties(call, target)
     options = call.given("location", "workers")
     into = ".".join(target)
@@ -74,6 +92,11 @@ def _key_and_properties(call: Call, target: Identifier) -> tuple[str, dict[str, 
     if not key_id:
         raise ConfigurationError(f"no master key is named: give key_id, or set {names.DEFAULT_KEY_ID.name} for catalog or namespace")
     return key_id, properties
+
+
+def _all_properties(call: Call, target: Identifier) -> dict[str, str]:
+    key_id, properties = _key_and_properties(call, target)
+    return {**properties, names.KEY_ID.name: key_id}
 
 
 def _audit(call: Call) -> Iterator[Row]:
@@ -177,10 +200,12 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         runs_jobs=True,
     ),
     "migrate": Procedure(
-        "Encrypt a plain table, in place or as a new table.",
+        "Encrypt a plain table, in place or as a new table. A table of Spark's session catalog is copied and renamed.",
         (
             TABLE,
             _PROPERTIES,
+            *BACKUP_PARAMETERS,
+            *PARAMETERS,
             *_texts("key_id", "into", "location"),
             *_flags("drop_refs", "keep_plaintext"),
             DELETE_BELOW,
@@ -198,6 +223,8 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         ),
         _migrate,
         runs_jobs=True,
+        copies="table",
+        copies_tables=True,
     ),
     "snapshot": Procedure(
         "Copy a plain table into a new encrypted one. The plain table stays as it is.",
@@ -206,12 +233,15 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             TABLE,
             *_texts("location"),
             _PROPERTIES,
+            *PARAMETERS,
             *_texts("key_id"),
             WORKERS,
         ),
         columns(imported_files_count=pa.int64()),
         _snapshot,
         runs_jobs=True,
+        copies="source_table",
+        copies_tables=True,
     ),
     "audit": Procedure(
         "Find plaintext and neglected keys in a table or in all tables of the catalog.",

@@ -128,7 +128,7 @@ class Planner:
             "attempt at a task", limits.attempts, lambda attempt: attempt.stop(keep=False), _NOT_COMMITTED
         )
         self.staged: Handles[StagedTable] = Handles("new table", limits.staged, lambda staged: staged.abort(), _NOT_COMMITTED)
-        self.copies: Handles[Copy] = Handles("call of add_files", limits.copies)
+        self.copies: Handles[Copy] = Handles("call that copies rows", limits.copies)
 
     def abandon_writes(self) -> None:
         """Delete the files of writes, attempts at tasks and staged tables that nobody will commit any more."""

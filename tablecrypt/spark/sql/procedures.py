@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean
+from tablecrypt.spark.jvm.columns import quoted
 from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures
-from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, name_parts, table_of
+from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, RowCopy, name_parts, table_of
 from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.job_session import runner_of
 from tablecrypt.spark.sql.local_rows import arrow_stream
@@ -71,6 +72,7 @@ def load_procedure(planner: Planner, request: Request) -> Response:
             "parameters": [_described(each) for each in procedure.parameters],
             "runs_jobs": procedure.runs_jobs,
             "copies": procedure.copies,
+            "copies_tables": procedure.copies_tables,
         }
     )
 
@@ -94,15 +96,29 @@ def call_procedure(planner: Planner, request: Request) -> Response:
         current = name_parts(namespace) if namespace else ()
         call = Call(opened.catalog, opened.name, current, arguments, request.flag("case_sensitive"), runner)
         rows = list(procedure.run(call))
-    for sql in (*call.statements, *(text for copy in call.copies for text in (copy.into, *copy.columns, copy.condition))):
+    copies = [_described_copy(planner, opened.name, each) for each in call.copies]
+    for sql in (*call.statements, *(text for each in copies for text in (each["into"], *each["columns"], each["condition"]))):
         # Whoever writes the metadata names the columns, and the rows of a copy are read by others than who calls this.
         if (found := find_variable(sql)) is not None:
             raise ConfigurationError(f"a name that {name} needs has {found}, {MEANING}: rename the column or table")
-    copies = [{**vars(each), "copy": planner.copies.add(each.copy)} for each in call.copies]
     described: dict[str, Any] = {"name": f"{opened.name}.{_SYSTEM}.{name}", "statements": call.statements, "copies": copies}
     if not procedure.only_looks:
-        described["changed"] = [opened.name, *call.identifier()]
+        described["changed"] = [opened.name, *(call.copies[0].target if call.copies else call.identifier())]
     return Response(described, arrow_stream(table_of(rows, procedure.columns)))
+
+
+def _described_copy(planner: Planner, catalog_name: str, copied: RowCopy) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "copy": planner.copies.add(copied.copy),
+        "into": ".".join(map(quoted, (catalog_name, *copied.target))),
+        "columns": copied.columns,
+        "condition": copied.condition,
+    }
+    if copied.made is not None:
+        described["made"] = vars(copied.made)
+    if copied.renamed is not None:
+        described["renamed"] = vars(copied.renamed)
+    return described
 
 
 def _named(name: str) -> Procedure:

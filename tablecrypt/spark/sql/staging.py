@@ -46,6 +46,7 @@ class StagedTable:
         replaces: whether there is a table whose rows are replaced.
         files: what writes have left to be committed.
         snapshot_properties: for the summary of the snapshot.
+        copied_files: fingerprints of the files that the rows are copied from.
         has_ended: whether it was aborted.
     """
 
@@ -53,11 +54,13 @@ class StagedTable:
     replaces: bool
     files: list[DataFile] = field(default_factory=list)
     snapshot_properties: dict[str, str] = field(default_factory=dict)
+    copied_files: frozenset[bytes] = frozenset()
     has_ended: bool = False
 
-    def keep(self, files: Sequence[DataFile], snapshot_properties: Mapping[str, str]) -> None:
+    def keep(self, files: Sequence[DataFile], snapshot_properties: Mapping[str, str], copied_files: frozenset[bytes] = frozenset()) -> None:
         """Take the files of a write, which `commit` commits and `abort` deletes. After `abort` they are deleted: ConfigurationError."""
         self.files += files
+        self.copied_files |= copied_files
         self.snapshot_properties |= snapshot_properties
         # Looked at last: an abort in another thread either deletes these files, or is seen here.
         if self.has_ended:
@@ -90,6 +93,7 @@ class StagedTable:
             return
         producer = update.replacement() if self.replaces else update.fast_append()
         with producer:
+            producer.copied_files = self.copied_files
             for file in self.files:
                 producer.append_data_file(file)
 

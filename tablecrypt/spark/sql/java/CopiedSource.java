@@ -3,14 +3,11 @@ package tablecrypt.jvm;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Iterator;
+import java.util.Locale;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
-import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
-import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
@@ -18,20 +15,35 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
 import scala.collection.Seq;
 
-/** What add_files copies: a table or view, or files of one format under a path (tablecrypt/spark/sql/statements/add_files.py). */
+/** What a procedure copies: a table or view, or files of one format under a path (tablecrypt/spark/sql/statements/add_files.py, spark_tables.py). */
 class CopiedSource {
+  private static final String SESSION_CATALOG = "spark_catalog";
+
   private final Dataset rows;
   private final StructType directories;
+  private final StoredFiles stored;
 
-  private CopiedSource(Dataset rows, StructType directories) {
+  private CopiedSource(Dataset rows, StructType directories, StoredFiles stored) {
     this.rows = rows;
     this.directories = directories;
+    this.stored = stored;
   }
 
   static CopiedSource of(SparkSession session, String name) {
-    Dataset rows = session.table(name);
-    StructType directories = directories(((org.apache.spark.sql.classic.Dataset) rows).queryExecution().analyzed());
-    return new CopiedSource(directories.isEmpty() ? rows : withTexts(session, name, rows.schema(), directories), directories);
+    Dataset rows = rows(session, name);
+    StoredFiles stored = new StoredFiles(rows);
+    // Tables that Spark knows have types for the names of directories.
+    StructType directories = stored.isTable() ? new StructType() : stored.partitions();
+    return new CopiedSource(directories.isEmpty() ? rows : withTexts(session, name, rows.schema(), directories), directories, stored);
+  }
+
+  /** Whether a name begins with that of Spark's session catalog. */
+  static boolean isOfSession(SparkSession session, String name) {
+    if (!name.toLowerCase(Locale.ROOT).contains(SESSION_CATALOG)) {
+      return false;
+    }
+    String[] parts = SqlName.strings(parsed(session, name));
+    return parts.length > 1 && parts[0].equalsIgnoreCase(SESSION_CATALOG);
   }
 
   /** Put the columns, and those that are texts of directories' names, into the arguments of a procedure. */
@@ -41,6 +53,12 @@ class CopiedSource {
     for (int index = 0; index < directories.length(); index++) {
       names.add(directories.apply(index).name());
     }
+    arguments.set("source_partitions", Planner.JSON.valueToTree(stored.partitions().fieldNames()));
+  }
+
+  /** Put what Spark's session catalog says of the table into the arguments of a procedure. */
+  void describeTable(SparkSession session, ObjectNode arguments) {
+    stored.describeTable(session, arguments);
   }
 
   /** Its rows that match a condition. */
@@ -78,6 +96,18 @@ class CopiedSource {
     return session.read().format(formatAndPath[0]).schema(new StructType(fields)).load(formatAndPath[1]);
   }
 
+  private static Dataset rows(SparkSession session, String name) {
+    try {
+      return session.table(name);
+    } catch (Exception error) {
+      if (!(error instanceof AnalysisException) || !"UNABLE_TO_INFER_SCHEMA".equals(((AnalysisException) error).getCondition())) {
+        Platform.throwException(error);
+      }
+      // There is no file under a path.
+      return session.emptyDataFrame();
+    }
+  }
+
   private static Seq parsed(SparkSession session, String name) {
     try {
       return ((org.apache.spark.sql.classic.SparkSession) session).sessionState().sqlParser().parseMultipartIdentifier(name);
@@ -85,17 +115,5 @@ class CopiedSource {
       Platform.throwException(error);
       return null;
     }
-  }
-
-  /** The columns of partition directories under a path. Tables that Spark knows have types for theirs. */
-  private static StructType directories(LogicalPlan plan) {
-    if (plan instanceof SubqueryAlias) {
-      return directories(((SubqueryAlias) plan).child());
-    }
-    if (!(plan instanceof LogicalRelation) || ((LogicalRelation) plan).catalogTable().isDefined()) {
-      return new StructType();
-    }
-    Object relation = ((LogicalRelation) plan).relation();
-    return relation instanceof HadoopFsRelation ? ((HadoopFsRelation) relation).partitionSchema() : new StructType();
   }
 }

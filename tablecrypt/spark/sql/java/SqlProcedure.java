@@ -5,11 +5,16 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Collections;
 import java.util.Iterator;
+import java.util.Map;
+import org.apache.spark.sql.AnalysisException;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.DataFrameWriterV2;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.functions;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
@@ -30,7 +35,6 @@ import org.apache.spark.sql.types.TimestampType;
 /** A procedure as Python describes it: CALL prod.system.rotate_kek(table => 'db.orders'). */
 class SqlProcedure implements UnboundProcedure, BoundProcedure {
   private static final String FILE_LIST_VIEW = "file_list_view";
-  private static final String SOURCE_TABLE = "source_table";
   private static final String COPY = "tablecrypt-copy";
 
   private final SqlCatalog catalog;
@@ -86,20 +90,18 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     if (arguments.has(FILE_LIST_VIEW)) {
       arguments.set("file_list", files(session, arguments.required(FILE_LIST_VIEW).asText()));
     }
-    CopiedSource source = null;
-    if (told.required("copies").asBoolean()) {
-      source = CopiedSource.of(session, arguments.required(SOURCE_TABLE).asText());
-      source.describe(arguments);
-    }
+    CopiedSource source = source(session, arguments);
     if (session.catalog().currentCatalog().equals(catalog.name())) {
       request.put("current_namespace", session.catalog().currentDatabase());
     }
-    boolean hasJobs = told.required("runs_jobs").asBoolean() && !arguments.has("workers");
+    // Rows that Spark copies are remembered in the planner that commits them.
+    boolean hasJobs = source == null && told.required("runs_jobs").asBoolean() && !arguments.has("workers");
     PlannerResponse response = hasJobs && JobProcess.isWorthwhile() ? JobProcess.ask(catalog, request) : ask(request);
     PlannerResponse rows = response;
     JsonNode copies = response.json.required("copies");
     for (int index = 0; index < copies.size(); index++) {
-      rows = copied(source, copies.required(index));
+      JsonNode copy = copies.required(index);
+      rows = copy.has("renamed") ? movedAway(session, copy) : copied(source, copy);
     }
     if (response.json.has("changed")) {
       // What Spark has cached of the table is of the state before.
@@ -112,7 +114,49 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     return Collections.singletonList(new LocalTable(rows.json.required("name").asText(), rows.bytes)).iterator();
   }
 
-  /** Append rows of a source, and return what Python says of the commit. */
+  /** What the rows of a call are to be copied from, described in its arguments; null where Python copies them, or there is nothing to copy. */
+  private CopiedSource source(SparkSession session, ObjectNode arguments) {
+    String argument = told.required("copies").asText();
+    if (!arguments.has(argument)) {
+      return null;
+    }
+    String name = arguments.required(argument).asText();
+    boolean isTable = told.required("copies_tables").asBoolean();
+    if (isTable && !CopiedSource.isOfSession(session, name)) {
+      return null;
+    }
+    if (isTable) {
+      // Spark remembers which files a table had when it was last read.
+      session.catalog().refreshTable(name);
+    }
+    CopiedSource source = CopiedSource.of(session, name);
+    source.describe(arguments);
+    if (isTable) {
+      source.describeTable(session, arguments);
+    }
+    return source;
+  }
+
+  /** Copy the rows of a table that has another name from here on, so that nobody adds to it by the one that it had. */
+  private PlannerResponse movedAway(SparkSession session, JsonNode copy) {
+    JsonNode renamed = copy.required("renamed");
+    String name = renamed.required("name").asText();
+    String backup = renamed.required("backup").asText();
+    session.sql("ALTER TABLE spark_catalog." + name + " RENAME TO " + backup);
+    PlannerResponse rows;
+    try {
+      rows = copied(CopiedSource.of(session, "spark_catalog." + backup), copy);
+    } catch (RuntimeException failed) {
+      session.sql("ALTER TABLE spark_catalog." + backup + " RENAME TO " + name);
+      throw failed;
+    }
+    if (renamed.required("is_dropped").asBoolean()) {
+      session.sql("DROP TABLE spark_catalog." + backup);
+    }
+    return rows;
+  }
+
+  /** Write rows of a source, and return what Python says of the commit. */
   private PlannerResponse copied(CopiedSource source, JsonNode copy) {
     String handle = copy.required("copy").asText();
     Dataset rows = source.rows(copy.required("condition").asText());
@@ -120,12 +164,34 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     listing.set("files", CopiedSource.files(rows));
     ask(listing);
     String[] columns = (String[]) Planner.JSON.convertValue(copy.required("columns"), String[].class);
+    DataFrameWriterV2 writer = rows.selectExpr(columns).writeTo(copy.required("into").asText()).option(COPY, handle);
     try {
-      rows.selectExpr(columns).writeTo(copy.required("into").asText()).option(COPY, handle).append();
-    } catch (NoSuchTableException gone) {
-      throw new IllegalStateException(gone.getMessage(), gone);
+      if (copy.has("made")) {
+        create(writer, copy.required("made"));
+      } else {
+        writer.append();
+      }
+    } catch (AnalysisException wrongTable) {
+      throw new IllegalStateException(wrongTable.getMessage(), wrongTable);
     }
     return ask(catalog.request("copied_rows").put("copy", handle));
+  }
+
+  private static void create(DataFrameWriterV2 writer, JsonNode made) throws TableAlreadyExistsException {
+    Iterator properties = made.required("properties").fields();
+    while (properties.hasNext()) {
+      Map.Entry property = (Map.Entry) properties.next();
+      writer.tableProperty((String) property.getKey(), ((JsonNode) property.getValue()).asText());
+    }
+    JsonNode names = made.required("partitions");
+    if (names.size() > 0) {
+      Column[] others = new Column[names.size() - 1];
+      for (int index = 0; index < others.length; index++) {
+        others[index] = functions.col(QuotedName.of(names.required(index + 1).asText()));
+      }
+      writer.partitionedBy(functions.col(QuotedName.of(names.required(0).asText())), others);
+    }
+    writer.create();
   }
 
   /** The files of a view: their location, and when they were last changed in microseconds. */

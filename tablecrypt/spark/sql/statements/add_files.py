@@ -11,19 +11,20 @@ are read as texts here, and a text has to say a value of its column's type exact
 
 The table remembers the source's files (manifests/copied_files.py). None is copied twice, unless check_duplicate_files is false.
 
-A column that the source lacks has its initial default, or null, as in files that were written before the column was added.
+A column that the source lacks has its initial default, or null, as in files that were written before the column was added. Columns that the
+table lacks are left out, as Iceberg does not read them. A path without files adds nothing.
 
 Raises:
     AlreadyAddedError: the table has rows of some of the source's files.
-    ConfigurationError: the source has a column that the table lacks, or lacks one that must not be null; or the filter names none of its
-        columns; or its rows come from no files. Types that do not fit Spark itself refuses.
+    ConfigurationError: the source lacks a column that must not be null; or the filter names a column by which it is not partitioned; or its
+        rows come from no files. Types that do not fit Spark itself refuses.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,26 +40,34 @@ from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
 from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.statements.spark_tables import check_parallelism
 from tablecrypt.spark.sql.writes.copies import Copy
 from tablecrypt.spark.sql.writes.defaults import default_metadata
 
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 _DIGITS: Final = 38
 """Of the longest decimal."""
-_RESULT: Final = columns(added_files_count=pa.int64(), changed_partition_count=pa.int64())
+_NAME: Final = "add_files"
+_COUNTS: Final = ("added_files_count", "imported_files_count", "migrated_files_count")
+_RESULTS: Final = {
+    _NAME: columns(added_files_count=pa.int64(), changed_partition_count=pa.int64()),
+    "snapshot": columns(imported_files_count=pa.int64()),
+    "migrate": columns(migrated_files_count=pa.int64()),
+}
+"""What Iceberg's procedures return."""
 
 
 def _add_files(call: Call) -> Iterator[Row]:
+    check_parallelism(call)
     table, source = call.encrypted_table(), ".".join(map(quoted, name_parts(call.text("source_table"))))
-    given = _SourceColumns.of(source, call.text("source_schema"), call.items("directory_columns"))
+    given = _SourceColumns.of(source, call.text("source_schema"), call.items("directory_columns"), call.items("source_partitions"))
+    if not given.names:
+        yield dict.fromkeys(_RESULTS[_NAME].names, 0)
+        return
     kinds = _kinds(table.schema())
-    if unknown := [name for key, name in given.names.items() if key not in kinds]:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no column {', '.join(unknown)}, which {source} has: add it first")
-    copy = Copy(source, call.flag("check_duplicate_files", default=True), CopiedFiles.of(()))
-    into = ".".join(map(quoted, (call.catalog_name, *call.identifier())))
+    copy = Copy(source, call.flag("check_duplicate_files", default=True), CopiedFiles.of(()), _NAME)
     selected = [given.selected(field, kinds[field.name.lower()]) for field in table.schema().fields]
-    call.copies.append(RowCopy(copy, into, selected, given.condition(call.mapping("partition_filter"), kinds)))
-    yield from ()
+    call.copies.append(RowCopy(copy, call.identifier(), selected, given.condition(call.mapping("partition_filter"), kinds)))
 
 
 def list_source_files(planner: Planner, request: Request) -> Response:
@@ -70,8 +79,9 @@ def list_source_files(planner: Planner, request: Request) -> Response:
 def copied_rows(planner: Planner, request: Request) -> Response:
     """Return the rows of a call whose rows have been appended: how many files and partitions it came to."""
     copy = planner.copies.pop(request.text("copy"))
-    counts = {"added_files_count": copy.added_files, "changed_partition_count": copy.changed_partitions}
-    return Response({"name": f"{catalog_of(planner, request).name}.system.add_files"}, arrow_stream(table_of([counts], _RESULT)))
+    counts = {**dict.fromkeys(_COUNTS, copy.added_files), "changed_partition_count": copy.changed_partitions}
+    name = f"{catalog_of(planner, request).name}.system.{copy.procedure}"
+    return Response({"name": name}, arrow_stream(table_of([counts], _RESULTS[copy.procedure])))
 
 
 @dataclass(frozen=True)
@@ -82,20 +92,23 @@ class _SourceColumns:
         source: what is copied, in SQL.
         names: theirs, by themselves in small letters.
         directories: names in small letters of those that are texts of partition directories.
+        partitions: names in small letters of those by which the source is partitioned.
     """
 
     source: str
     names: Mapping[str, str]
     directories: frozenset[str]
+    partitions: Sequence[str]
 
     @classmethod
-    def of(cls, source: str, schema: str, directories: Iterable[str]) -> _SourceColumns:
+    def of(cls, source: str, schema: str, directories: Iterable[str], partitions: Iterable[str]) -> _SourceColumns:
         """Take the columns from Spark's JSON of them."""
         try:
             names = [str(field["name"]) for field in json.loads(schema)["fields"]]
         except (ValueError, LookupError, TypeError) as error:
             raise FormatError("the columns of the source are not a Spark schema") from error
-        return cls(source, {name.lower(): name for name in names}, frozenset(name.lower() for name in directories))
+        by_name = {name.lower(): name for name in names}
+        return cls(source, by_name, frozenset(name.lower() for name in directories), [name.lower() for name in partitions])
 
     def selected(self, field: NestedField, kind: str) -> str:
         """Return the expression of a column of the table.
@@ -127,8 +140,9 @@ class _SourceColumns:
         conditions = ["true"]
         for name, value in partition_filter.items():
             key = name.lower()
-            if key not in self.names:
-                raise ConfigurationError(f"partition_filter names {name}, and {self.source} has {', '.join(self.names.values())}")
+            if key not in self.partitions:
+                has = ", ".join(self.names[each] for each in self.partitions) or "nothing"
+                raise ConfigurationError(f"partition_filter names {name}, and {self.source} is partitioned by {has}")
             column, text = quoted(self.names[key]), _literal(value)
             same = f"CAST({column} AS STRING) = {text}"
             # Directories' names that differ may be one value: amount=007 and amount=7.
@@ -168,7 +182,7 @@ def _literal(text: str) -> str:
 
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
-    "add_files": Procedure(
+    _NAME: Procedure(
         "Copy the rows of a table, or of files under a path, encrypted. The source stays as it is.",
         (
             TABLE,
@@ -177,9 +191,9 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
             Parameter("check_duplicate_files", "BOOLEAN"),
             Parameter("parallelism", "INT"),
         ),
-        _RESULT,
+        _RESULTS[_NAME],
         _add_files,
-        copies=True,
+        copies="source_table",
     )
 }
 OPERATIONS: Final = {"list_source_files": list_source_files, "copied_rows": copied_rows}

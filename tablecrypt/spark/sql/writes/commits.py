@@ -100,7 +100,7 @@ class OpenWrite:
         command: delete, update or merge, of a change.
         query_id: of the streaming query that this is a micro-batch of.
         denied: why no rows are written, where tasks may yet delete some.
-        copy: the call of add_files whose rows it writes.
+        copy: the call that copies its rows.
         metadata: the table's, with the columns that the write adds.
         given: the columns of its rows where they are not the table's.
     """
@@ -279,7 +279,8 @@ def commit_write(planner: Planner, request: Request) -> Response:
     if write.copy is not None:
         write.copy.count(files)
     if write.loaded.staged is not None:
-        write.loaded.staged.keep(files, _options(write, None).summary)
+        copied = frozenset[bytes]() if write.copy is None else write.copy.files.fingerprints
+        write.loaded.staged.keep(files, _options(write, None).summary, copied)
         return Response({"files": len(files)})
     marker = None if write.query_id is None else BatchMarker(write.query_id, request.number("batch_id"), write.loaded.branch)
     options = replace(_options(write, marker), check_base=_conflicts(write, files))

@@ -1,6 +1,6 @@
-"""What the planner knows of one call of add_files, from its arguments to its result (statements/add_files.py).
+"""What the planner knows of one call that copies rows, from its arguments to its result (statements/add_files.py, spark_tables.py).
 
-add_files          ─▶ a copy, whose handle the write has as its option
+the call           ─▶ a copy, whose handle the write has as its option
 list_source_files  the files that the rows are of
 begin_write        ─▶ refuses files that the table remembers, before a row is written
 commit_write       ─▶ counts, then commits rows and files; refuses files that others have copied meanwhile
@@ -21,12 +21,13 @@ from tablecrypt.table.partitions import partition_values
 
 @dataclass
 class Copy:
-    """One call of add_files.
+    """One call of a procedure that copies rows.
 
     Attributes:
         source: what is copied, as the call names it.
         is_checked: whether files that the table has rows of are refused.
         files: the source's files, as far as they are known.
+        procedure: add_files, snapshot or migrate.
         has_other_rows: whether some rows are of no file.
         added_files: how many files the rows come from; where none is known, how many they were written to.
         changed_partitions: how many of the table's partitions the rows fall into.
@@ -35,6 +36,7 @@ class Copy:
     source: str
     is_checked: bool
     files: CopiedFiles
+    procedure: str
     has_other_rows: bool = False
     added_files: int = 0
     changed_partitions: int = 0
