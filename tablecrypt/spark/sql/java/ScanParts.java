@@ -16,7 +16,7 @@ class ScanParts {
   private static final InternalRow NO_VALUES = new GenericInternalRow(new Object[0]);
 
   /** Of a file: row groups are not cut, and parts below their size read nothing. */
-  private static final long LEAST_OF_FILE = 1 << 20;
+  private static final long LEAST_OF_FILE = 1 << 14;
 
   private final JsonNode plan;
   private final String[] portable;
