@@ -2,7 +2,7 @@ package tablecrypt.jvm;
 
 import java.io.IOException;
 import java.util.function.Supplier;
-import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.execution.RecordBinaryComparator;
@@ -22,7 +22,7 @@ class LateRows {
 
   LateRows(StructType rows) throws IOException {
     projection = UnsafeProjection.create(rows);
-    long pageSize = SparkEnv.get().memoryManager().pageSizeBytes();
+    long pageSize = TaskContext.get().taskMemoryManager().pageSizeBytes();
     sorter = UnsafeExternalRowSorter.createWithRecordComparator(rows, new Comparators(), PrefixComparators.LONG, prefix, pageSize, true);
   }
 
