@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tablecrypt.spark.read import read_table
     from tablecrypt.spark.runner import SparkRunner, compact
     from tablecrypt.spark.session import check_java
-    from tablecrypt.spark.source.data_source import register
+    from tablecrypt.spark.source.registration import register
     from tablecrypt.spark.sql.session import catalog
     from tablecrypt.spark.stream import stream_writer
     from tablecrypt.spark.write import write_table
@@ -69,7 +69,7 @@ _ON_DEMAND: Final = {
     "orc_options": "orc",
     "read_orc": "orc",
     "read_table": "read",
-    "register": "source.data_source",
+    "register": "source.registration",
     "stream_writer": "stream",
     "write_orc": "orc",
     "write_table": "write",
