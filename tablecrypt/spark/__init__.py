@@ -29,7 +29,6 @@ if find_spec("pyspark") is None:
     raise MissingExtraError.named("tablecrypt.spark needs PySpark", "spark")
 
 if TYPE_CHECKING:
-    from tablecrypt.spark.delete import delete_where
     from tablecrypt.spark.orc import check_orc_session, check_orc_table, orc_options, read_orc, write_orc
     from tablecrypt.spark.read import read_table
     from tablecrypt.spark.runner import SparkRunner, compact
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from tablecrypt.spark.source.registration import register
     from tablecrypt.spark.sql.session import catalog
     from tablecrypt.spark.stream import stream_writer
-    from tablecrypt.spark.write import write_table
+    from tablecrypt.spark.write import delete_where, write_table
 
 __all__ = [
     "SparkRunner",
@@ -65,7 +64,7 @@ _ON_DEMAND: Final = {
     "check_orc_session": "orc",
     "check_orc_table": "orc",
     "compact": "runner",
-    "delete_where": "delete",
+    "delete_where": "write",
     "orc_options": "orc",
     "read_orc": "orc",
     "read_table": "read",
