@@ -82,7 +82,7 @@ def contents(folder: Path, pattern: str) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("where", "pattern", "shows"),
     [
-        ("the driver's log and its plans", "driver.log", (b"MapInArrow", b"Scan parquet", b"BatchScan", b"DEBUG ")),
+        ("the driver's log and its plans", "driver.log", (b"MapInArrow", b"BatchScan db.", b"BatchScan sparktest.", b"DEBUG ")),
         ("what executors printed", "work/*/*/std*", (b"DEBUG ", b"Running task")),
         (
             "the event log",
@@ -95,7 +95,7 @@ def contents(folder: Path, pattern: str) -> dict[str, bytes]:
             "processes/*",
             (b"CoarseGrainedExecutorBackend", b"pyspark.daemon", b"spark_cluster_traces.py", b"tablecrypt.spark.sql", b"PYTHONPATH="),
         ),
-        ("the UI", "ui/*", (b"MapInArrow", b"Scan parquet", b"spark.network.crypto.enabled")),
+        ("the UI", "ui/*", (b"MapInArrow", b"BatchScan db.", b"spark.network.crypto.enabled")),
     ],
 )
 def test_no_key_is_in(traces: Path, keys: dict[str, list[bytes]], where: str, pattern: str, shows: tuple[bytes, ...]) -> None:

@@ -89,7 +89,7 @@ def main() -> None:
     rows = tcs.read_table(spark, job["table"], catalog_properties=job["properties"])
     plan = rows._jdf.queryExecution().toString()
     killed: list[int] = []
-    answers: dict[str, Any] = {"plan": "jvm" if "FileScan parquet" in plan else "python", "first": count_and_sum(rows)}
+    answers: dict[str, Any] = {"plan": "jvm" if "BatchScan" in plan else "python", "first": count_and_sum(rows)}
     timer = threading.Timer(1.5, kill_one, (driver, killed))
     timer.start()
     answers["while an executor was killed"] = count_and_sum(rows, milliseconds=2)
