@@ -149,6 +149,9 @@ def test_properties_and_options_say_otherwise() -> None:
     merge = WriteKind("merge", is_delta=True, has_rows=True)
     assert layout(SPEC, kind=merge, properties={"merge.distribution-mode": "none"})["distribution"] == "none"
     assert layout(SPEC, kind=merge, properties={"distribution-mode": "range"})["distribution"] == "hash"
+    for changed in (WriteKind("delete", is_delta=False, has_rows=True), WriteKind("update", is_delta=True, has_rows=True)):
+        by_file = layout(kind=changed, properties={f"{changed.command}.distribution-mode": "range"})
+        assert (by_file["distribution"], [each["column"] for each in by_file["ranges"]], by_file["ordering"]) == ("range", [["_file"]], [])
     assert (
         layout(SPEC, kind=merge, properties={"merge.distribution-mode": "hash"}, options={"distributionMode": "none"})["clustering"] == []
     )

@@ -11,7 +11,8 @@ write.distribution-mode says which; by default range for a table with a sort ord
 Iceberg's own Spark writer does, row-level changes go by write.{delete,update,merge}.distribution-mode, by default hash (a copy-on-write
 MERGE into a table without partitions: what holds for other writes):
 
-    copy-on-write, delete and update    hash: the rows of one data file come into one task
+    copy-on-write, delete and update    hash: the rows of one data file come into one task; range, without partitions and a sort order:
+                                        the rows of a range of data files
     merge-on-read, update and merge     hash: new rows by table partition, deleted ones by data file
     merge-on-read, delete               deleted rows by data file, only where hash or range is asked for: they write no data files
 
@@ -66,6 +67,11 @@ class WriteKind:
     is_delta: bool
     has_rows: bool
 
+    @property
+    def goes_by_file(self) -> bool:
+        """Whether rows know the data file that they are from: all but those of queries and of copy-on-write merges."""
+        return self.command is not None and (self.is_delta or self.command != "merge")
+
 
 def write_layout(planner: Planner, request: Request) -> Response:
     """Return the distribution, the ordering and the advisory size of a write."""
@@ -96,14 +102,15 @@ def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind
     distribution = _distribution(properties, kind, bool(partition), bool(order)) if options.uses_layout else NONE
     taken = [field["column"] for field in partition if field["name"] == "identity"]
     ordering = partition + [field for field in order if not (field["name"] == "identity" and field["column"] in taken)]
-    if distribution == RANGE and kind.has_rows and not ordering:
-        distribution = NONE
+    ranges = ordering or ([_sorted(_FILE)] if kind.goes_by_file else [])
     if distribution == RANGE and not kind.has_rows:
         distribution = HASH
+    if distribution == RANGE and not ranges:
+        distribution = NONE
     return {
         "distribution": distribution,
         "clustering": _clustering(kind, partition) if distribution == HASH else [],
-        "ranges": ordering if distribution == RANGE else [],
+        "ranges": ranges if distribution == RANGE else [],
         "ordering": ordering if kind.has_rows and not groups else [],
         "groups": groups,
         "advisory_bytes": 0 if distribution == NONE else _advisory_bytes(properties),
