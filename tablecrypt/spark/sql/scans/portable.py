@@ -77,17 +77,17 @@ def portable_tasks(
         marked: rows that are deleted by position are read too.
 
     Raises:
-        ConfigurationError: `marked`, and rows of a file are deleted by equality, or changes are read.
+        ConfigurationError: `marked`, and rows of a file are deleted by equality.
     """
     if not tasks:
         return {}
-    if marked and loaded.changes is not None:
-        raise ConfigurationError("a row of changes is not deleted from them: do not ask for _deleted")
     table = loaded.located.table
     chosen = ALWAYS_TRUE if loaded.selection is None else loaded.selection.row_filter
     shared = _pickled(_Shared(table_access(table, readable, brings_keys=True), projected, chosen))
     codec = FileEntryCodec(table.metadata)
-    given = {number: _with_deleted_rows(task) if marked else task for number, task in tasks.items()}
+    # No row of changes is deleted from them.
+    marks = marked and loaded.changes is None
+    given = {number: _with_deleted_rows(task) if marks else task for number, task in tasks.items()}
     return {number: shared + _pickled(_change_in(tasks[number])) + codec.encode_tasks([task]) for number, task in given.items()}
 
 
