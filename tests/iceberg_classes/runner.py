@@ -1,8 +1,8 @@
 """Iceberg's own test classes for Spark 4.1, run as they are in front of our SQL catalog.
 
-Their jars come from Maven Central. The classes in java/ take the place of Iceberg's catalog and extensions under their names, and an agent
-changes what little has to be another (Agent.java says what). The tests' own Hive metastore holds the tables; Iceberg Java looks into the same
-tables with the same master key, so that what a test asserts of metadata, manifests and files is Iceberg's own reading of what we wrote.
+Their jars come from Maven Central. The classes in java/ take the place of Iceberg's catalog and extensions under their names, and an
+agent changes what little has to be another (Agent.java says what). The tests' own Hive metastore holds the tables; Iceberg Java looks into
+the same tables with the same master key, so that what a test asserts of metadata, manifests and files is Iceberg's reading of what we wrote.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPENED: Final = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a class: its tests that passed, and those that did not, with the first line that each said. Skipped ones are neither."""
+    """What became of a class: its tests that passed, and those that did not, with what each said. Skipped ones are neither."""
 
     passed: frozenset[str]
     failed: dict[str, str]
