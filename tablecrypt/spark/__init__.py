@@ -29,15 +29,14 @@ if find_spec("pyspark") is None:
     raise MissingExtraError.named("tablecrypt.spark needs PySpark", "spark")
 
 if TYPE_CHECKING:
-    from tablecrypt.spark.delete import delete_where
     from tablecrypt.spark.orc import check_orc_session, check_orc_table, orc_options, read_orc, write_orc
     from tablecrypt.spark.read import read_table
     from tablecrypt.spark.runner import SparkRunner, compact
     from tablecrypt.spark.session import check_java
-    from tablecrypt.spark.source.data_source import register
+    from tablecrypt.spark.source.registration import register
     from tablecrypt.spark.sql.session import catalog
     from tablecrypt.spark.stream import stream_writer
-    from tablecrypt.spark.write import write_table
+    from tablecrypt.spark.write import delete_where, write_table
 
 __all__ = [
     "SparkRunner",
@@ -65,11 +64,11 @@ _ON_DEMAND: Final = {
     "check_orc_session": "orc",
     "check_orc_table": "orc",
     "compact": "runner",
-    "delete_where": "delete",
+    "delete_where": "write",
     "orc_options": "orc",
     "read_orc": "orc",
     "read_table": "read",
-    "register": "source.data_source",
+    "register": "source.registration",
     "stream_writer": "stream",
     "write_orc": "orc",
     "write_table": "write",

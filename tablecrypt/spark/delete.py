@@ -1,4 +1,4 @@
-"""Deleting by a filter, on the executors: executors read only the filter's columns, and the table's properties say how rows are removed.
+"""Deleting by a filter, on the executors, as the table's properties say how rows are removed.
 
 whole partitions that match    dropped by the driver without being read
 other files that may match     read by a job ─▶ positions of matching rows ─▶ copy-on-write job, or deletion vectors
@@ -14,31 +14,25 @@ driver     RESULT messages: the new files
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import TableProperties
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyroaring import BitMap64
 
-from tablecrypt.arguments import check_text
 from tablecrypt.engines.access import TableAccess
-from tablecrypt.engines.changes import RowChange, is_merge_on_read, numbered, split_whole_files, stage_row_change
+from tablecrypt.engines.changes import RowChange, is_merge_on_read, numbered, split_whole_files
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, bitmap_of, merge_positions
-from tablecrypt.engines.protected_columns import ensure_column_keys
 from tablecrypt.engines.rewriting import encrypt_rewrites, rewritten_files
-from tablecrypt.engines.tasks import decrypted_results, delete_files, encrypt_tasks
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, collected, open_task, result_batch, task_numbers
-from tablecrypt.spark.session import Sizing, check_session, in_tasks
+from tablecrypt.spark.session import Sizing, in_tasks
 from tablecrypt.spark.tables import LocatedTable, readable_columns, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.filters import with_sql_null_semantics
@@ -46,8 +40,6 @@ from tablecrypt.table.lineage import ROW_ID
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import ERROR
 from tablecrypt.table.reader import TaskReader
-from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.row_changes import row_mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,55 +88,14 @@ class LocateContent:
     row_filter: BooleanExpression
 
 
-def delete_where(
-    spark: SparkSession,
-    identifier: str,
-    row_filter: str | BooleanExpression,
-    *,
-    branch: str = MAIN_BRANCH,
-    snapshot_properties: Mapping[str, str] | None = None,
-    catalog_properties: Mapping[str, str] | None = None,
-) -> None:
-    """Delete the matching rows of an encrypted table in one commit. If no row matches, there is no commit.
+def change_without(
+    spark: SparkSession, located: LocatedTable, row_filter: str | BooleanExpression, branch: str | None, mode: str
+) -> RowChange:
+    """Return the change that deletes the rows that match a filter; what it writes is written.
 
     Args:
-        spark: a session of Spark 4.0 or newer.
-        identifier: "catalog.namespace.table", as for `read_table`.
-        row_filter: PyIceberg's filter, as text ("id > 3 and region = 'eu'") or expression.
-        branch: the branch to delete from.
-        snapshot_properties: for the summary of the new snapshot.
-        catalog_properties: properties for load_catalog, beside those that it finds.
-
-    The table's write.delete.mode says how rows go: copy-on-write (executors write the remaining rows again; they keep their `_row_id`), or
-    merge-on-read (deletion vectors).
-
-    Raises:
-        ConfigurationError: not an encrypted table, a branch that it does not have, or properties that UTF-8 cannot hold.
-        ValueError: a filter that does not fit the table.
-        CommitFailedException, ValidationException: others were faster, or changed rows that match. Nothing is committed.
-        KmsError: the KMS refused the table's key to the driver.
+        mode: merge-on-read or copy-on-write.
     """
-    check_text("snapshot_properties", snapshot_properties)
-    check_session(spark)
-    located = LocatedTable.of(identifier, catalog_properties)
-    refuse_restricted(located.table.io, "delete_where")
-    located.check_branch(branch)
-    mode = row_mode(located.table.metadata.properties, TableProperties.DELETE_MODE)
-    if not is_merge_on_read(mode):
-        ensure_column_keys(located.table)
-    change = located_change(spark, located, row_filter, branch)
-    try:
-        rewrite_unless_merge_on_read(spark, located, change, mode)
-        transaction = located.table.transaction()
-        with transaction:
-            stage_row_change(transaction, change, dict(snapshot_properties or {}))
-    except (CommitFailedException, ValidationException):
-        delete_files(cast("EncryptingFileIO", located.table.io), change.written)
-        raise
-
-
-def located_change(spark: SparkSession, located: LocatedTable, row_filter: str | BooleanExpression, branch: str | None) -> RowChange:
-    """Find the rows that match a filter, in a separate job."""
     asked = located.scan(row_filter, branch).row_filter
     scan = located.scan(with_sql_null_semantics(asked, located.table.metadata.schema()), branch)
     filtered = extract_field_ids(bind(located.table.schema(), scan.row_filter, case_sensitive=True))
@@ -157,6 +108,7 @@ def located_change(spark: SparkSession, located: LocatedTable, row_filter: str |
     positions = _located(spark, located, partitions, scan.row_filter)
     tasks = numbered(partitions)
     change.marked = [(tasks[number], bitmap) for number, bitmap in positions.items() if len(bitmap)]
+    rewrite_unless_merge_on_read(spark, located, change, mode)
     return change
 
 

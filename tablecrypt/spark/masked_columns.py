@@ -1,7 +1,7 @@
 """Masks in DataFrames: which columns show them, and that Spark evaluates no condition on them.
 
-    read_table, format("tablecrypt") ──▶ columns with MARK in their metadata ──▶ java/ColumnOrigins.java refuses conditions on them
-                                                                             ──▶ write_table, format("tablecrypt") refuse to store them
+    read_table on the Python path ──▶ columns with MARK in their metadata ──▶ java/ColumnOrigins.java refuses conditions on them
+                                                                          ──▶ write_table, format("tablecrypt") refuse to store them
 
 In a classic session the Java class is put behind the optimizer when masks are read. A session that does not take it, such as one of Spark
 Connect, shows masks to a reader who asks for them by name alone, and raises an error otherwise.

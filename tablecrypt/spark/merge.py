@@ -1,15 +1,18 @@
 """Merge: a DataFrame's rows replace the table's rows with the same keys; rows with new keys are added. All of it runs on executors.
 
-    table  ──job──▶ keys, _row_id, file and position of each row ─┐
-                                                                  ├─ left join on the keys, rows of one key in one task, in order
-    DataFrame ────────────────────────────────────────────────────┘      │
-                                                                         ▼
-    one task: refuses a key that occurs twice or is null; writes all rows, updated ones with the _row_id of the row that they replace;
+    table  ──────▶ keys, _row_id, file and position of each row ─┐
+                                                                 ├─ left join on the keys, rows of one key in one task
+    DataFrame ───────────────────────────────────────────────────┘      │
+                                                                        ▼
+    one task: fails for a key that occurs twice or is null; writes all rows, updated ones with the _row_id of the row that they replace;
               returns its files and the positions of the replaced rows
     driver:   copy-on-write job or deletion vectors for the replaced rows, as the table says; one snapshot; one commit
 
-The driver holds one Roaring bitmap of positions per data file with matches and no keys or rows. Every matched row is written again, even if
-it does not differ.
+It is MERGE INTO … ON equal keys WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *, where each key names one row of the source
+and at most one of the table: every matched row is written again, even if it does not differ (`table.upsert` leaves such a row alone).
+write.merge.mode and write.merge.isolation-level hold as for the statement, and the snapshot has its counts.
+
+The DataFrame is evaluated once. The driver holds one Roaring bitmap of positions per data file with matches and no keys or rows.
 
 Raises ConfigurationError for keys that cannot be compared safely.
 """
@@ -18,11 +21,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.types import (
@@ -47,18 +50,25 @@ from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table, spark_schema
 from tablecrypt.spark.executor_job import filled_batches, open_task, result_batch, results_of, skip_per_task_setup, task_numbers
+from tablecrypt.spark.jvm.columns import quoted
 from tablecrypt.spark.session import Sizing, in_tasks
 from tablecrypt.spark.tables import LocatedTable, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.row_changes import isolation_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_KEY: Final = "__tablecrypt_key_"
-_ROW_COLUMNS: Final = ("__tablecrypt_row_id", "__tablecrypt_task", "__tablecrypt_file", "__tablecrypt_position")
+ROW_COLUMNS: Final = ("__tablecrypt_row_id", "__tablecrypt_task", "__tablecrypt_file", "__tablecrypt_position")
+COUNTED: Final = (
+    *("copied", "deleted", "updated", "inserted", "matched-updated", "matched-deleted"),
+    *("not-matched-by-source-updated", "not-matched-by-source-deleted"),
+)
+"""What is counted of the table's rows in a merge."""
+_NUMBER: Final = "__tablecrypt_number"
 _COMPARABLE: Final = (
     *(BinaryType, BooleanType, DateType, DecimalType, FixedType, IntegerType, LongType, StringType, TimestampType, TimestamptzType),
 )
@@ -70,14 +80,6 @@ class KeysContent:
 
     access: TableAccess
     projected: Schema
-
-
-@dataclass(frozen=True)
-class MergeContent:
-    """What every task that writes needs."""
-
-    access: TableAccess
-    keys: tuple[str, ...]
 
 
 def checked_keys(table: Schema, columns: Sequence[str], keys: Sequence[str] | None) -> tuple[str, ...]:
@@ -110,22 +112,104 @@ def checked_keys(table: Schema, columns: Sequence[str], keys: Sequence[str] | No
 
 
 def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], branch: str | None) -> RowChange:
-    """Write the DataFrame's rows, and find the rows that they replace; `rewrite_unless_merge_on_read` and a commit make it a merge."""
-    spark = df.sparkSession
-    tasks = cast("list[EncryptedFileScanTask]", list(located.scan(ALWAYS_TRUE, branch).plan_files()))
-    partitions = Sizing.of(spark).partitions(tasks) if tasks else []
-    joined = _joined(df, _keys_of_table(df, located, keys, partitions), keys)
+    """Write the DataFrame's rows, and find the rows that they replace; `rewrite_unless_merge_on_read` and a commit make it a merge.
 
+    Args:
+        df: rows that fit the table.
+        located: the table.
+        keys: see `checked_keys`.
+        branch: whose rows are replaced.
+
+    Raises:
+        ConfigurationError: a key is null in the DataFrame, or occurs twice in it or in the table.
+    """
+    isolation = isolation_of(located.table.metadata.properties, "merge")
+    tasks = cast("list[EncryptedFileScanTask]", list(located.scan(ALWAYS_TRUE, branch).plan_files()))
+    with _refusing_keys(keys):
+        change = _merged(df, located, keys, tasks)
+    return replace(change, branch=branch, isolation=isolation)
+
+
+def merge_counts(change: RowChange, updated: int) -> dict[str, str]:
+    """Return what Spark counts in the MERGE statement that does the same, under Iceberg's names in a snapshot's summary.
+
+    Args:
+        change: as it is committed.
+        updated: how many rows are replaced.
+    """
+    written, copied = (sum(file.record_count for file in files) for files in (change.added, change.rewritten))
+    counts = {"copied": copied, "updated": updated, "matched-updated": updated, "inserted": written - updated}
+    return {summary_name(each): str(counts.get(each, 0)) for each in COUNTED}
+
+
+def summary_name(counted: str) -> str:
+    """Return the property of a snapshot's summary that holds a count of COUNTED."""
+    return f"spark.merge-into.num-target-rows-{counted}"
+
+
+def key_name(number: int) -> str:
+    """Return the name under which `joined` takes a key column of the table, by its number."""
+    return f"__tablecrypt_key_{number}"
+
+
+def _joined(rows: DataFrame, stored: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Join rows with the table's rows that have the same keys. Rows of one key come into one task, and keys that are null, or that occur
+    twice, fail it.
+
+    Args:
+        rows: the rows to merge.
+        stored: the table's keys, under the names of `key_name`, and all or some of ROW_COLUMNS.
+        keys: the key columns of `rows`.
+    """
+    from pyspark.sql import Window, functions
+
+    columns = [functions.col(quoted(name)) for name in keys]
+    on = [column == functions.col(key_name(number)) for number, column in enumerate(columns)]
+    matched = rows.join(stored, on, "left").drop(*(key_name(number) for number in range(len(keys))))
+    # Spark needs no more shuffle for the window than for the join, and no other sort.
+    number = functions.row_number().over(Window.partitionBy(*columns).orderBy(*columns))
+    is_good = functions.when(functions.col(_NUMBER) > 1, functions.raise_error(_occurs_twice(keys))).otherwise(functions.lit(True))
+    for name, column in zip(keys, columns, strict=True):
+        is_good = functions.when(column.isNull(), functions.raise_error(_is_null(name))).otherwise(is_good)
+    return matched.withColumn(_NUMBER, number).where(is_good).drop(_NUMBER)
+
+
+def _is_null(name: str) -> str:
+    return f"merge key {name!r} is null in the DataFrame: such a row matches nothing"
+
+
+def _occurs_twice(keys: Sequence[str]) -> str:
+    return f"the keys {', '.join(keys)} do not name one row: some occur more than once in the DataFrame or the table"
+
+
+@contextmanager
+def _refusing_keys(keys: Sequence[str]) -> Iterator[None]:
+    """Raise what `joined` refuses as an error of this package, without Spark's account of the job that failed."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        failed = str(error)
+        refusal = next((each for each in (*map(_is_null, keys), _occurs_twice(keys)) if each in failed), None)
+        if refusal is None:
+            raise
+        raise ConfigurationError(refusal) from None
+
+
+def _merged(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], tasks: list[EncryptedFileScanTask]) -> RowChange:
+    spark = df.sparkSession
+    partitions = Sizing.of(spark).partitions(tasks) if tasks else []
+    rows = _joined(df, _keys_of_table(df, located, keys, partitions), keys)
     ticket, job_key = located.issue_job(spark)
-    encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(MergeContent(table_access(located.table), keys)))
+    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(table_access(located.table)))
 
     def write_merged_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return write_merged_partition(ticket, encrypted_content, batches)
+        return write_merged_partition(ticket, encrypted_access, batches)
 
-    results = results_of(joined, write_merged_files)
-    change = RowChange(branch=branch)
+    change = RowChange()
     replaced: dict[FileNumber, BitMap64] = {}
-    for result in decrypted_results(job_key, FileEntryCodec(located.table.metadata), results):
+    for result in decrypted_results(job_key, FileEntryCodec(located.table.metadata), results_of(rows, write_merged_files)):
         change.added += result.files
         merge_positions(replaced, result.marks)
     numbers = numbered(partitions)
@@ -152,23 +236,21 @@ def read_keys(
                 yield batch_for_spark(pa.RecordBatch.from_arrays(columns, names=schema.names), schema)
 
 
-def write_merged_partition(ticket: JobTicket, encrypted_content: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_merged_partition(ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write one partition of joined rows. Runs on an executor."""
     rows_of_partition = filled_batches(batches)
     if rows_of_partition is None:
         return
     first, filled = rows_of_partition
-    job = open_task(ticket, encrypted_content)
-    table, own = job.metadata.schema(), [name for name in first.schema.names if name not in _ROW_COLUMNS]
+    job = open_task(ticket, encrypted_access)
+    table, own = job.metadata.schema(), [name for name in first.schema.names if name not in ROW_COLUMNS]
     schema = schema_for_table(first.select(own).schema, table)
     stored = pa.schema([*schema, pa.field(ROW_ID.name, pa.int64()), pa.field(LAST_UPDATED.name, pa.int64())])
     marks: dict[FileNumber, BitMap64] = {}
 
     def rows() -> Iterator[pa.RecordBatch]:
-        previous: pa.RecordBatch | None = None
         for batch in filled:
-            previous = _check_keys(batch.select(list(job.shared.keys)), previous)
-            row_id, *row = (batch.column(name) for name in _ROW_COLUMNS)
+            row_id, *row = (batch.column(name) for name in ROW_COLUMNS)
             merge_positions(marks, positions_by_file(*row))
             converted = batch_for_table(batch.select(own), schema, table)
             columns = [*converted.columns, row_id, pa.nulls(batch.num_rows, pa.int64())]
@@ -197,32 +279,5 @@ def _keys_of_table(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], 
 
 def _keys_schema(projected: Schema) -> pa.Schema:
     *keys, _ = schema_for_spark(projected)
-    renamed = [field.with_name(f"{_KEY}{number}").with_nullable(True) for number, field in enumerate(keys)]
-    return pa.schema([*renamed, *(pa.field(name, pa.int64()) for name in _ROW_COLUMNS)])
-
-
-def _joined(df: DataFrame, located: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    from pyspark.sql import functions
-
-    on = [functions.col(f"`{name}`") == functions.col(f"{_KEY}{number}") for number, name in enumerate(keys)]
-    joined = df.join(located, on, "left").drop(*(f"{_KEY}{number}" for number in range(len(keys))))
-    columns = [functions.col(f"`{name}`") for name in keys]
-    return joined.repartition(*columns).sortWithinPartitions(*columns)
-
-
-def _check_keys(keys: pa.RecordBatch, previous: pa.RecordBatch | None) -> pa.RecordBatch:
-    """Check rows that are sorted by their keys. Return the last row, to compare with the next batch."""
-    nulls = [name for name, column in zip(keys.schema.names, keys.columns, strict=True) if column.null_count]
-    if nulls:
-        raise ConfigurationError(f"merge key {nulls[0]!r} is null in the DataFrame: such a row matches nothing")
-    rows = pa.Table.from_batches([keys] if previous is None else [previous, keys]).combine_chunks()
-    if rows.num_rows > 1:
-        same = [pc.equal(column.slice(1), column.slice(0, rows.num_rows - 1)) for column in rows.columns]
-        every = same[0]
-        for column in same[1:]:
-            every = pc.and_(every, column)
-        if pc.any(every).as_py():
-            raise ConfigurationError(
-                f"the keys {', '.join(keys.schema.names)} do not name one row: some occur more than once in the DataFrame or the table"
-            )
-    return keys.slice(keys.num_rows - 1)
+    renamed = [field.with_name(key_name(number)).with_nullable(True) for number, field in enumerate(keys)]
+    return pa.schema([*renamed, *(pa.field(name, pa.int64()) for name in ROW_COLUMNS)])

@@ -157,7 +157,7 @@ def python_rows(spark: SparkSession, job: ReadJob, schema: Any) -> DataFrame:
 
 
 def read_partitions(
-    ticket: JobTicket, encrypted_shared: bytes, encrypted_tasks: Sequence[bytes] | Mapping[int, bytes], numbers: Iterable[pa.RecordBatch]
+    ticket: JobTicket, encrypted_shared: bytes, encrypted_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Open the tasks whose numbers come in and yield their rows. Runs on an executor.
 

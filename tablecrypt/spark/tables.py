@@ -87,31 +87,16 @@ class LocatedTable:
             ConfigurationError: the executors' way to the KMS cannot be sent to them, or the catalog requires what the session is not.
             KmsError: the KMS refused to wrap the key.
         """
+        self._check_place(spark.conf.get)
+        check_network(self.client_properties, spark.conf.get)
         if not brings_keys_by_spark(self.client_properties):
-            ticket, job_key = self.issue_job_under(spark.conf.get)
+            properties = self.kms_properties
+            check_credentials_stay_private(properties, spark.conf.get)
+            ticket, job_key = issue_job(self._manager.kms, self._manager.table_key_id, properties)
         else:
-            self._check_place(spark.conf.get)
-            check_network(self.client_properties, spark.conf.get)
             ticket, job_key = issue_by_broadcast(spark, self._manager.table_key_id)
         warn_of_open_network(spark.conf.get)
         return ticket, job_key
-
-    def issue_job_under(self, spark_setting: Callable[[str, str], str | None]) -> tuple[JobTicket, JobKey]:
-        """Make a job key where no session is; see `issue_job`.
-
-        Args:
-            spark_setting: returns a Spark setting by name, or the default that is given with it.
-        """
-        self._check_place(spark_setting)
-        check_network(self.client_properties, spark_setting)
-        if brings_keys_by_spark(self.client_properties):
-            raise ConfigurationError(
-                f"{names.SPARK_EXECUTOR_KEYS.name}=spark needs the program's own session: use tablecrypt.spark.read_table, write_table and "
-                'stream_writer instead of format("tablecrypt")'
-            )
-        properties = self.kms_properties
-        check_credentials_stay_private(properties, spark_setting)
-        return issue_job(self._manager.kms, self._manager.table_key_id, properties)
 
     def _check_place(self, spark_setting: Callable[[str, str], str | None]) -> None:
         """Raise ConfigurationError where executors would look for the table's files in their own working directories."""

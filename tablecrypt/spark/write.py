@@ -1,4 +1,4 @@
-"""Writing a Spark DataFrame into an encrypted table.
+"""Writing a Spark DataFrame into an encrypted table, and deleting rows from it.
 
     driver     checks the schema ─▶ encrypts what the tasks need (SHARED)
     executor   mapInArrow: each partition's rows ─▶ encrypted Parquet files under fresh DEKs ─▶ their entries, encrypted (RESULT)
@@ -22,11 +22,12 @@ import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt.arguments import check_text
-from tablecrypt.engines.changes import RowChange, check_unchanged, committing, stage_row_change
+from tablecrypt.engines.changes import RowChange, check_unchanged, committing, is_merge_on_read, stage_row_change
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.overwrite import stage_overwrite
 from tablecrypt.engines.protected_columns import ensure_column_keys
@@ -36,12 +37,12 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.spark.columns import arrow_schema, batch_for_table, schema_for_table
 from tablecrypt.spark.commit import BatchMarker, begin, check_can_replace_partitions, replaced_partitions
-from tablecrypt.spark.delete import located_change, rewrite_unless_merge_on_read
+from tablecrypt.spark.delete import change_without, rewrite_unless_merge_on_read
 from tablecrypt.spark.executor_job import filled_batches, open_task, result_batch, results_of
 from tablecrypt.spark.jvm.schema import path_of
 from tablecrypt.spark.layout import Distribution, laid_out
 from tablecrypt.spark.masked_columns import check_values
-from tablecrypt.spark.merge import checked_keys, merged_change
+from tablecrypt.spark.merge import checked_keys, merge_counts, merged_change
 from tablecrypt.spark.read import Path
 from tablecrypt.spark.session import check_session
 from tablecrypt.spark.tables import LocatedTable, table_access
@@ -49,12 +50,12 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.protection.layout import check_sort_columns
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.row_changes import upsert_mode
+from tablecrypt.table.row_changes import MERGE_MODE, row_mode
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 Mode = Literal["append", "overwrite", "overwrite_partitions", "merge"]
@@ -166,13 +167,59 @@ def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> N
     if options.mode == "merge":
         merge_keys = checked_keys(located.table.schema(), df.columns, options.keys)
         change = merged_change(df, located, merge_keys, options.branch)
-        _rewrite_and_commit(df, located, change, options)
+        updated = sum(len(positions) for _, positions in change.marked)
+        with removing_on_error(cast("EncryptingFileIO", located.table.io), change.written):
+            rewrite_unless_merge_on_read(df.sparkSession, located, change, _merge_mode(located))
+        counts = merge_counts(change, updated)
+        commit_change(located, change, replace(options, snapshot_properties={**counts, **options.snapshot_properties}))
     elif options.overwrite_filter is not None:
-        change = located_change(df.sparkSession, located, options.overwrite_filter, options.branch)
-        change.added = _written(df, located, options)
-        _rewrite_and_commit(df, located, change, options)
+        added = _written(df, located, options)
+        with removing_on_error(cast("EncryptingFileIO", located.table.io), added):
+            change = change_without(df.sparkSession, located, options.overwrite_filter, options.branch, _merge_mode(located))
+        change.added = added
+        commit_change(located, change, options)
     else:
         commit_written(located, _written(df, located, options), options)
+
+
+def delete_where(
+    spark: SparkSession,
+    identifier: str,
+    row_filter: str | BooleanExpression,
+    *,
+    branch: str = MAIN_BRANCH,
+    snapshot_properties: Mapping[str, str] | None = None,
+    catalog_properties: Mapping[str, str] | None = None,
+) -> None:
+    """Delete the matching rows of an encrypted table in one commit. If no row matches, there is no commit.
+
+    Args:
+        spark: a session of Spark 4.0 or newer.
+        identifier: "catalog.namespace.table", as for `read_table`.
+        row_filter: PyIceberg's filter, as text ("id > 3 and region = 'eu'") or expression.
+        branch: the branch to delete from.
+        snapshot_properties: for the summary of the new snapshot.
+        catalog_properties: properties for load_catalog, beside those that it finds.
+
+    The table's write.delete.mode says how rows go: copy-on-write (executors write the remaining rows again; they keep their `_row_id`), or
+    merge-on-read (deletion vectors).
+
+    Raises:
+        ConfigurationError: not an encrypted table, a branch that it does not have, or properties that UTF-8 cannot hold; or the table's
+            schema or partitioning was changed meanwhile.
+        ValueError: a filter that does not fit the table.
+        CommitFailedException, ValidationException: others were faster, or changed rows that match. Nothing is committed.
+        KmsError: the KMS refused the table's key to the driver.
+    """
+    options = WriteOptions(branch=branch, snapshot_properties=dict(snapshot_properties or {}))
+    check_session(spark)
+    located = LocatedTable.of(identifier, catalog_properties)
+    refuse_restricted(located.table.io, "delete_where")
+    located.check_branch(branch)
+    mode = row_mode(located.table.metadata.properties, TableProperties.DELETE_MODE)
+    if not is_merge_on_read(mode):
+        ensure_column_keys(located.table)
+    commit_change(located, change_without(spark, located, row_filter, branch, mode), options)
 
 
 def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) -> None:
@@ -296,11 +343,8 @@ def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions)
                 producer.append_data_file(file)
 
 
-def _rewrite_and_commit(df: DataFrame, located: LocatedTable, change: RowChange, options: WriteOptions) -> None:
-    io = cast("EncryptingFileIO", located.table.io)
-    with removing_on_error(io, change.written):
-        rewrite_unless_merge_on_read(df.sparkSession, located, change, upsert_mode(located.table.metadata.properties))
-    commit_change(located, change, options)
+def _merge_mode(located: LocatedTable) -> str:
+    return row_mode(located.table.metadata.properties, MERGE_MODE)
 
 
 def commit_change(located: LocatedTable, change: RowChange, options: WriteOptions) -> None:

@@ -25,6 +25,7 @@ from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_f
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties, upsert_util
+from pyiceberg.table.snapshots import IsolationLevel
 from pyroaring import BitMap64
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -65,6 +66,21 @@ def row_mode(properties: Mapping[str, str], *names: str) -> str:
     """
     name = next((each for each in names if properties.get(each)), None)
     return TableProperties.DELETE_MODE_DEFAULT if name is None else one_of(name, properties[name], _MODES)
+
+
+def isolation_of(properties: Mapping[str, str], command: str) -> IsolationLevel:
+    """Return what others may do while a delete, an update or a merge runs, as write.COMMAND.isolation-level says.
+
+    Raises:
+        ConfigurationError: it is neither serializable nor snapshot.
+    """
+    name = f"write.{command}.isolation-level"
+    return isolation_level(properties.get(name, TableProperties.WRITE_ISOLATION_LEVEL_DEFAULT), name)
+
+
+def isolation_level(level: str, name: str) -> IsolationLevel:
+    """Return an isolation level by its name, as a property or an option says. ConfigurationError where there is none."""
+    return IsolationLevel(one_of(name, level, (each.value for each in IsolationLevel)))
 
 
 def upsert_mode(properties: Mapping[str, str]) -> str:

@@ -18,8 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.spark.delete import delete_where
-from tablecrypt.spark.write import WriteOptions
+from tablecrypt.spark.write import WriteOptions, delete_where
 from tablecrypt.table.metadata import write_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog, encrypted

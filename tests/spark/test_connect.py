@@ -17,11 +17,12 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.maintenance import remove_orphan_files
-from tests.spark.conftest import Lake
+from tests.spark.conftest import CATALOG, Lake
 from tests.spark.test_jvm_path import lake_in
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
 from tests.support.spark_connect import CLIENT, CRASHES, ConnectServer
+from tests.support.spark_jar import catalog_settings, spark_jar
 from tests.support.tables import REGION_SCHEMA, ids
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -42,8 +43,9 @@ def lake_of_client(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def server(java_runtime: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    with ConnectServer(tmp_path_factory.mktemp("connect")) as running:
+def server(java_runtime: None, lake_of_client: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    settings = catalog_settings(CATALOG, lake_of_client.properties)
+    with ConnectServer(tmp_path_factory.mktemp("connect"), settings, [spark_jar()]) as running:
         yield running
 
 
@@ -92,9 +94,14 @@ def test_compaction_works_from_a_client(results: dict[str, Any], step: str) -> N
 
 
 def test_masks_are_shown_to_who_asks_for_them(results: dict[str, Any]) -> None:
-    assert "ColumnKeyDeniedError" in results["masks by source"]["error"]
+    assert results["masks by source"] == [None], "the server refuses conditions on them"
+    assert "ColumnKeyDeniedError" in results["masks by source, refused"]["error"]
     assert "ColumnKeyDeniedError" in results["masks by function"]["error"]
-    assert results["masks by source, asked for"] == results["masks by function, asked for"] == [None]
+    assert results["masks by function, asked for"] == [None]
+
+
+def test_properties_of_catalogs_are_refused_in_the_client(results: dict[str, Any]) -> None:
+    assert "configure them where the server runs" in results["catalogs"]["error"]
 
 
 def test_streams_write_each_batch_once(results: dict[str, Any], lake_of_client: Lake) -> None:

@@ -112,11 +112,12 @@ def test_a_job_that_is_cancelled_leaves_nothing(spark: SparkSession, lake: Lake,
     _wait(lambda: not stored(lake))
 
 
+@pytest.mark.parametrize("options", [{}, {"mode": "overwrite", "overwrite_filter": "id < 5"}])
 def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
-    spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None]
+    spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None], options: dict[str, Any]
 ) -> None:
     with pytest.raises(ConfigurationError, match="its schema was changed while the rows were written"):
-        write(changing(source(spark), lake))
+        write(changing(source(spark), lake), **options)
 
     assert table.refresh().current_snapshot() is None
     assert not stored(lake)

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import pyarrow as pa
 import pytest
@@ -100,9 +101,8 @@ def test_a_table_with_a_relative_location_is_read_and_written_where_python_has_i
     table = catalog.load_table("db.older")
     assert all(task.file.file_path.startswith("warehouse/db/older/data/") for task in table.scan().plan_files())
     with pytest.raises(ConfigurationError, match="warehouse/db/older is relative to the current folder"):
-        LocatedTable.of_table(cast(EncryptedTable, table)).issue_job_under(
-            lambda name, default: "spark://host:7077" if name == "spark.master" else default
-        )
+        settings: Any = SimpleNamespace(get=lambda name, default: "spark://host:7077" if name == "spark.master" else default)
+        LocatedTable.of_table(cast(EncryptedTable, table)).issue_job(cast("Any", SimpleNamespace(conf=settings)))
 
 
 def _configured(folder: Path) -> dict[str, str]:

@@ -9,11 +9,8 @@ from typing import Any, Final, cast
 
 import pytest
 
-from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.masked_columns import MARK, check_values, marked_schema, masks_asked_for, refuses_conditions
-from tablecrypt.spark.session import Sizing
-from tablecrypt.spark.source.session import SessionFacts
-from tablecrypt.spark.source.table import SourceTable
 from tablecrypt.table.table import EncryptedTable
 from tests.support.protected_tables import COLUMN_KEY, EMAIL, PEOPLE_SCHEMA, SSN, TABLE_KEY, Clients, clients
 
@@ -58,14 +55,6 @@ def test_masks_are_not_stored_as_values_by_who_got_the_right_since_they_were_rea
     check_values(masks, cast("EncryptedTable", open_to_all))
 
 
-def source(both: Clients, refuses: bool, masked: str | None) -> Any:
-    facts = SessionFacts({}, Sizing(1, 1, 1), None, refuses)
-    options = {"path": "prod.db.people", **({"masked": masked} if masked else {})}
-    properties = {**both.analyst.properties, "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog"}
-    options |= {f"catalog.{name}": value for name, value in properties.items()}
-    return SourceTable.of(facts, options)
-
-
 def test_a_session_without_a_jvm_refuses_no_conditions(both: Clients) -> None:
     assert not refuses_conditions(cast("Any", SimpleNamespace()))
     for asked, catalog, done in ((None, None, "error"), (None, "mask", "mask"), ("mask", None, "mask"), ("error", "mask", "error")):
@@ -73,15 +62,3 @@ def test_a_session_without_a_jvm_refuses_no_conditions(both: Clients) -> None:
         table.catalog.properties.update({} if catalog is None else {"encryption.masked-reads": catalog})
         assert masks_asked_for(table, asked) == done
         table.catalog.properties.pop("encryption.masked-reads", None)
-
-
-@pytest.mark.parametrize(("refuses", "masked", "shows"), [(True, None, True), (False, None, False), (False, "mask", True)])
-def test_the_data_source_shows_masks_where_conditions_on_them_are_refused(
-    both: Clients, refuses: bool, masked: str | None, shows: bool
-) -> None:
-    asked = source(both, refuses, masked)
-    if shows:
-        assert MARK in asked.spark_schema()["ssn"].metadata
-        return
-    with pytest.raises(ColumnKeyDeniedError):
-        asked.spark_schema()

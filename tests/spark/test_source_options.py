@@ -42,6 +42,8 @@ def test_no_other_word_sets_a_switch(name: str, text: str) -> None:
         ("max-snapshots-per-batch", "many", "it must be a whole number of at least 1"),
         ("skip-delete-snapshot", "true", "Did you mean skip-delete-snapshots"),
         ("tabel", "x", "Did you mean table"),
+        ("catalog.encryption.kms-impl", "os.system", "names code to import beside the driver"),
+        ("catalog.Py-IO-Impl", "os.system", "names code to import beside the driver"),
     ],
 )
 def test_what_is_none_is_refused(name: str, value: str, said: str) -> None:

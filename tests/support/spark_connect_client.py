@@ -77,13 +77,8 @@ class Client:
 
     def masks_by_source(self, **options: str) -> list[Any]:
         """Read db.people through format("tablecrypt") without the right to the key of its column."""
-        import tablecrypt.spark as tcs
-
-        tcs.register(self._spark, {"sparktest": self._restricted()})
-        try:
-            return [row["ssn"] for row in self._spark.read.format("tablecrypt").options(**options).load(PEOPLE).collect()]
-        finally:
-            tcs.register(self._spark, {"sparktest": self._properties})
+        restricted = {"catalog.encryption.allowed-key-ids": "alias/orders", **options}
+        return [row["ssn"] for row in self._spark.read.format("tablecrypt").options(**restricted).load(PEOPLE).collect()]
 
     def masks_by_function(self, **arguments: Any) -> list[Any]:
         """Read db.people through read_table without the right to the key of its column."""
@@ -157,7 +152,7 @@ def main() -> None:
     job = json.load(sys.stdin)
     spark = SparkSession.builder.remote(job["remote"]).getOrCreate()
     client = Client(spark, job["properties"], job["folder"], job["canary"])
-    tcs.register(spark, {"sparktest": job["properties"]})
+    tcs.register(spark)
     steps: dict[str, Callable[[], Any]] = {
         "append": lambda: client.write(0, 30, "append"),
         "columns and filter": lambda: client.read(columns=["id"], row_filter="id >= 25"),
@@ -173,7 +168,8 @@ def main() -> None:
         "format append": lambda: client.save(20, 5, "append"),
         "view": client.view,
         "masks by source": client.masks_by_source,
-        "masks by source, asked for": lambda: client.masks_by_source(masked="mask"),
+        "masks by source, refused": lambda: client.masks_by_source(masked="error"),
+        "catalogs": lambda: tcs.register(spark, {"sparktest": job["properties"]}),
         "masks by function": client.masks_by_function,
         "masks by function, asked for": lambda: client.masks_by_function(masked="mask"),
         "format overwrite": lambda: client.save(50, 5, "overwrite"),

@@ -54,7 +54,10 @@ def spark_sources() -> JavaSources:
         for path in (resources.files(package) / "java").iterdir():
             if path.name.endswith(".java"):
                 texts[path.name.removesuffix(".java")] = path.read_text(encoding="utf-8")
-    services = {"org.apache.spark.sql.SparkSessionExtensionsProvider": f"{PACKAGE}.SqlExtensions"}
+    services = {
+        "org.apache.spark.sql.SparkSessionExtensionsProvider": f"{PACKAGE}.SqlExtensions",
+        "org.apache.spark.sql.sources.DataSourceRegister": f"{PACKAGE}.EncryptedSource",
+    }
     return JavaSources("tablecrypt-spark", dict(sorted(texts.items())) | {DIGEST_CLASS: _digest_class(spark_digest(texts))}, services)
 
 

@@ -41,7 +41,7 @@ _KNOWN: Final = frozenset(
 )
 # What Spark adds by itself; it repeats the options of CREATE TABLE as option.<name>.
 _OF_CREATE_TABLE: Final = "option."
-_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", "serialization.format"})
+_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", "serialization.format", "owner", "location", "provider"})
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
@@ -69,13 +69,9 @@ class SourceOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
         """Check options as Spark hands them over."""
-        given = {name.lower(): value for name, value in options.items()}
+        given = {name.lower().removeprefix(_OF_CREATE_TABLE): value for name, value in options.items()}
         _refuse_credentials(given)
-        if any(name.startswith(_OF_CREATE_TABLE) for name in given):
-            raise ConfigurationError(
-                "Spark gives a Python source no options when it reads a table that CREATE TABLE ... USING made: "
-                "write CREATE TEMPORARY VIEW ... USING tablecrypt OPTIONS (...)"
-            )
+        _refuse_code(given)
         unknown = [name for name in given if name not in _KNOWN | _OF_SPARK and not name.startswith((_CATALOG, _SNAPSHOT_PROPERTY))]
         if unknown:
             raise ConfigurationError(
@@ -138,6 +134,17 @@ def _refuse_credentials(given: Mapping[str, str]) -> None:
             raise ConfigurationError(
                 f"option {name!r} looks like a credential, and Spark shows options in plans and keeps them in its catalog: give it to "
                 "tablecrypt.spark.register(spark, catalogs={...}), or to PyIceberg's own configuration"
+            )
+
+
+def _refuse_code(given: Mapping[str, str]) -> None:
+    for name in given:
+        known = names.property_named(name.removeprefix(_CATALOG)) if name.startswith(_CATALOG) else None
+        # Any user of a session sets options, and the planner runs beside the driver.
+        if known is not None and known.names_code:
+            raise ConfigurationError(
+                f"option {name!r} names code to import beside the driver: give it to tablecrypt.spark.register(spark, catalogs={{...}}), "
+                "or to PyIceberg's own configuration"
             )
 
 

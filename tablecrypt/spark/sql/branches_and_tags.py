@@ -50,7 +50,12 @@ def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: 
     """Make a branch or tag, or move it, and return the snapshot that it points to.
 
     It is the one that is asked for, or the current one. A new branch of a table without a current one gets an empty snapshot of its own.
+    One that moves keeps the limits of age and number that are not given.
+
+    Raises:
+        ConfigurationError: no such snapshot, or none yet; or the name is of the other kind.
     """
+    limits = {**_limits_of(table, name, kind), **limits}
     target = head_of(table) if snapshot_id is None else snapshot_of(table, snapshot_id).snapshot_id
     if target is None and kind == SnapshotRefType.BRANCH and name not in table.metadata.refs:
         return begin(table, name, limits)
@@ -60,6 +65,13 @@ def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: 
     make = management.create_branch if kind == SnapshotRefType.BRANCH else management.create_tag
     make(target, name, **limits).commit()
     return target
+
+
+def _limits_of(table: EncryptedTable, name: str, kind: SnapshotRefType) -> dict[str, int]:
+    if name not in table.metadata.refs:
+        return {}
+    present = ref_of(table, name, kind)
+    return {limit: value for limit in LIMITS if (value := getattr(present, limit)) is not None}
 
 
 def begin(table: EncryptedTable, name: str, limits: Mapping[str, int | None]) -> int:

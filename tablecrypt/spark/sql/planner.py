@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
+from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.handles import Handles
@@ -16,6 +18,7 @@ from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable
 
 if TYPE_CHECKING:
+    from tablecrypt.spark.source.options import SourceOptions
     from tablecrypt.spark.sql.scans.changes import SnapshotChange
     from tablecrypt.spark.sql.scans.plan import Plan
     from tablecrypt.spark.sql.scans.portable import TaskRows
@@ -53,11 +56,20 @@ class OpenCatalog:
 
 
 @dataclass(frozen=True)
-class PlannedRows:
-    """What a program planned to read: columns, and files of one snapshot."""
+class Selection:
+    """What a program, or options of format("tablecrypt"), choose of a table.
+
+    Attributes:
+        schema: the columns.
+        tasks: the files, of one snapshot; None for all of the snapshot that is read.
+        row_filter: Python keeps the rows that it matches alone.
+        masked: see `EncryptedTable.scan`.
+    """
 
     schema: Schema
-    tasks: Sequence[EncryptedFileScanTask]
+    tasks: Sequence[EncryptedFileScanTask] | None = None
+    row_filter: BooleanExpression = ALWAYS_TRUE
+    masked: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,8 @@ class LoadedTable:
         snapshot_id: what is read; None for a table without snapshots.
         is_writable: False where a snapshot or tag was asked for.
         staged: of a table that a statement is creating or replacing.
-        planned: what a program read of it, where one did.
+        selection: what is read of it; None for all.
+        stream: of format("tablecrypt"): where a stream begins, and what it passes over.
         changes: the snapshots whose changes are read in place of the table's rows; None where its rows are.
         audit_first: where the session keeps what it writes out of readers' sight.
     """
@@ -84,15 +97,16 @@ class LoadedTable:
     staged: StagedTable | None = None
     audit_first: AuditFirst = field(default_factory=AuditFirst)
     changes: tuple[SnapshotChange, ...] | None = None
-    planned: PlannedRows | None = None
+    selection: Selection | None = None
+    stream: SourceOptions | None = None
 
     @property
     def schema(self) -> Schema:
         """The table's schema; that of the snapshot where a snapshot or tag was asked for; with the columns of changes where they are; the
-        columns that a program planned."""
+        columns that were chosen."""
         metadata = self.located.table.metadata
-        if self.planned is not None:
-            return self.planned.schema
+        if self.selection is not None:
+            return self.selection.schema
         if self.changes is not None:
             return with_change_columns(metadata.schema())
         snapshot = metadata.snapshot_by_id(self.snapshot_id) if self.snapshot_id is not None and not self.is_writable else None

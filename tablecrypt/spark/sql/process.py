@@ -21,6 +21,7 @@ from threading import Lock
 from typing import BinaryIO, Final, TypeAlias
 
 from tablecrypt.errors import FormatError
+from tablecrypt.spark.source import loading as sources
 from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, staging, view_definitions, views
 from tablecrypt.spark.sql.messages import Request, Response, described_error
 from tablecrypt.spark.sql.planner import Planner
@@ -47,6 +48,7 @@ _PROCEDURES: Final = ("list_procedures", "load_procedure", "call_procedure", "li
 OPERATIONS: Final[Mapping[str, Operation]] = {
     **catalogs.OPERATIONS,
     **loading.OPERATIONS,
+    **sources.OPERATIONS,
     **namespaces.OPERATIONS,
     **definitions.OPERATIONS,
     **views.OPERATIONS,

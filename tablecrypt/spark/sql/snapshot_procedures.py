@@ -77,8 +77,7 @@ def _fast_forward(call: Call) -> Iterator[Row]:
         if all(each.snapshot_id != current.snapshot_id for each in _ancestors(table, target)):
             raise ConfigurationError(f"{branch} cannot be moved to {to}: it has snapshots that are not in {to}")
     if current is None or current.snapshot_id != target:
-        # The branch's limits of age and number stay.
-        point(table, SnapshotRefType.BRANCH, branch, target, {} if current is None else {name: getattr(current, name) for name in LIMITS})
+        point(table, SnapshotRefType.BRANCH, branch, target, {})
     yield {"branch_updated": branch, "previous_ref": None if current is None else current.snapshot_id, "updated_ref": target}
 
 

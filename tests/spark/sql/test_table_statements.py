@@ -204,6 +204,23 @@ class TestGrammar:
         encrypted_table.manage_snapshots().create_branch(moved.snapshot_id, "main").commit()
         assert encrypted_table.refresh().scan().to_arrow().num_rows == 1
 
+    @pytest.mark.parametrize("statement", ["REPLACE TAG t1", "CREATE OR REPLACE TAG t1"])
+    def test_a_tag_that_moves_is_kept_as_long_as_before_unless_it_is_said(self, encrypted_table: EncryptedTable, statement: str) -> None:
+        encrypted_table.append(pa.table({"id": [1]}))
+        first = encrypted_table.refresh().metadata.current_snapshot_id
+        alter(encrypted_table, "CREATE TAG t1 RETAIN 5 DAYS")
+        encrypted_table.append(pa.table({"id": [2]}))
+
+        alter(encrypted_table, statement)
+        moved = encrypted_table.refresh().metadata.refs["t1"]
+        assert (moved.snapshot_id != first, moved.max_ref_age_ms) == (True, 5 * 86_400_000)
+        alter(encrypted_table, f"{statement} AS OF VERSION {first} RETAIN 1 HOURS")
+        moved = encrypted_table.refresh().metadata.refs["t1"]
+        assert (moved.snapshot_id, moved.max_ref_age_ms) == (first, 3_600_000)
+        with pytest.raises(ConfigurationError, match="has no branch t1"):
+            alter(encrypted_table, statement.replace("TAG", "BRANCH"))
+        alter(encrypted_table, "DROP TAG t1")
+
     def test_the_main_branch_is_not_dropped(self, encrypted_table: EncryptedTable) -> None:
         encrypted_table.append(pa.table({"id": [1]}))
         with pytest.raises(ConfigurationError, match="the main branch cannot be dropped"):

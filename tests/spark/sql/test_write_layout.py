@@ -96,8 +96,6 @@ def test_a_partitioned_table_is_clustered_and_its_writer_or_spark_brings_rows_of
     assert layout(SPEC) == {**UNSORTED, **clustered}
     assert layout(SPEC, properties={"spark.fanout.enabled": "false"}) == by_spark
     assert layout(SPEC, options={"fanout-enabled": "false"}) == by_spark
-    protected = metadata(SPEC, UNSORTED_SORT_ORDER, {"encryption.column.1.key-id": "pii"})
-    assert layout_of(protected, SqlWriteOptions.of(request({})), ROWS)["groups"] is False
     with pytest.raises(ConfigurationError, match="fanout"):
         layout(SPEC, properties={"spark.fanout.enabled": "maybe"})
 
@@ -143,13 +141,17 @@ def test_properties_and_options_say_otherwise() -> None:
     assert layout(SPEC, properties={"distribution-mode": "none"})["distribution"] == "none"
     assert layout(SPEC, options={"Distribution-Mode": "RANGE"})["distribution"] == "range"
     assert layout(SPEC, options={"use-table-distribution-and-ordering": "false"})["distribution"] == "none"
-    assert layout(SPEC, options={"use-table-distribution-and-ordering": "false"})["ordering"] == layout(SPEC)["ordering"]
+    assert layout(SPEC, ORDER, options={"use-table-distribution-and-ordering": "false", "fanout-enabled": "false"})["groups"] is True
+    assert layout(SPEC, ORDER, options={"use-table-distribution-and-ordering": "false"})["ordering"] == []
     assert layout(properties={"distribution-mode": "range"})["distribution"] == "none"
     assert layout(SPEC, properties={"spark.advisory-partition-size-bytes": "1000"})["advisory_bytes"] == 1000
     assert layout(properties={"spark.advisory-partition-size-bytes": "1000"})["advisory_bytes"] == 0
     merge = WriteKind("merge", is_delta=True, has_rows=True)
     assert layout(SPEC, kind=merge, properties={"merge.distribution-mode": "none"})["distribution"] == "none"
     assert layout(SPEC, kind=merge, properties={"distribution-mode": "range"})["distribution"] == "hash"
+    for changed in (WriteKind("delete", is_delta=False, has_rows=True), WriteKind("update", is_delta=True, has_rows=True)):
+        by_file = layout(kind=changed, properties={f"{changed.command}.distribution-mode": "range"})
+        assert (by_file["distribution"], [each["column"] for each in by_file["ranges"]], by_file["ordering"]) == ("range", [["_file"]], [])
     assert (
         layout(SPEC, kind=merge, properties={"merge.distribution-mode": "hash"}, options={"distributionMode": "none"})["clustering"] == []
     )

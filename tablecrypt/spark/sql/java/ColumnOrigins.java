@@ -117,9 +117,6 @@ class ColumnOrigins {
   }
 
   private void addRead(Table table, Seq output) {
-    if (table.getClass().getPackageName().endsWith(".python")) {
-      addMarked(output);
-    }
     ProtectedColumn[] columns = table instanceof SqlTable ? ((SqlTable) table).protectedColumns() : new ProtectedColumn[0];
     for (int index = 0; index < output.size(); index++) {
       Attribute attribute = (Attribute) output.apply(index);

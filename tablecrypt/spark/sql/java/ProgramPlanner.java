@@ -21,6 +21,8 @@ import scala.Option;
 public class ProgramPlanner extends Planner {
   private static final String APPEND = "byPosition";
 
+  private static final String LAYOUT = "use-table-distribution-and-ordering";
+
   private final ProgramRequests requests;
   private final String name;
   private volatile boolean isClosed = false;
@@ -73,7 +75,8 @@ public class ProgramPlanner extends Planner {
 
   /** Newer releases of Spark give it one more argument, whether the table's schema may evolve. */
   private static LogicalPlan appended(DataSourceV2Relation table, LogicalPlan rows) {
-    Object options = scala.collection.immutable.Map$.MODULE$.empty();
+    // How rows are laid out, the program says, and not the table.
+    Object options = ((scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty()).updated(LAYOUT, "false");
     Method[] methods = AppendData$.MODULE$.getClass().getMethods();
     try {
       for (int index = 0; index < methods.length; index++) {

@@ -134,8 +134,6 @@ class RowSources {
       addProtected(((SqlTable) table).protectedColumns(), output);
     } else if (packageName.equals(RowSources.class.getPackageName())) {
       add("it reads " + table.name() + ", which is about another table");
-    } else if (packageName.endsWith(".python")) {
-      addMarked(output);
     } else if (isProtected(table)) {
       add("it reads " + table.name() + " through another catalog, which does not tell masks from values");
     }

@@ -203,6 +203,13 @@ public class SqlCatalog extends TransformCatalog implements StagingTableCatalog,
     return load(table, request("load_table", table).put("timestamp", timestamp));
   }
 
+  /** The table that options of format("tablecrypt") name. */
+  SourceTable source(CaseInsensitiveStringMap options) {
+    ObjectNode request = request("load_source");
+    request.set("options", Planner.JSON.valueToTree(options.asCaseSensitiveMap()));
+    return new SourceTable(this, planner(), planner().ask(request).json);
+  }
+
   private Table load(Identifier table, ObjectNode request) throws NoSuchTableException {
     try {
       PlannerResponse response = planner().ask(request);

@@ -20,6 +20,8 @@ class SqlWriteBuilder implements DeltaWriteBuilder, SupportsOverwriteV2, Support
   private final SqlTable table;
   private final SqlRowChange change;
   private final LogicalWriteInfo info;
+  /** Whether replacing all rows means those of the partitions that the rows fall into. */
+  boolean truncatesPartitions;
   private String mode;
   private JsonNode filter = Planner.JSON.createArrayNode();
 
@@ -38,7 +40,7 @@ class SqlWriteBuilder implements DeltaWriteBuilder, SupportsOverwriteV2, Support
   }
 
   public WriteBuilder truncate() {
-    mode = OVERWRITE;
+    mode = truncatesPartitions ? OVERWRITE_PARTITIONS : OVERWRITE;
     return this;
   }
 

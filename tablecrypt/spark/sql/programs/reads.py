@@ -39,7 +39,7 @@ from tablecrypt.spark.jvm.support import (
 )
 from tablecrypt.spark.sql.catalogs import bare_json, described
 from tablecrypt.spark.sql.messages import Request, Response
-from tablecrypt.spark.sql.planner import LoadedTable, PlannedRows, Planner
+from tablecrypt.spark.sql.planner import LoadedTable, Planner, Selection
 from tablecrypt.spark.sql.programs.responses import new_planner, this_python
 from tablecrypt.spark.sql.scans import aggregates, plan, whole_partitions
 from tablecrypt.spark.tables import PlannedRead
@@ -122,7 +122,7 @@ def _relation(spark: SparkSession, side: JvmSide, read: PlannedRead, wanted: Sch
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     planner, name = Planner(), read.located.name
-    loaded = LoadedTable(read.located, "", MAIN_BRANCH, None, is_writable=False, planned=PlannedRows(wanted, read.tasks))
+    loaded = LoadedTable(read.located, "", MAIN_BRANCH, None, is_writable=False, selection=Selection(wanted, read.tasks))
     told = described(planner, loaded) | this_python()
     # Its handle says which of a table's reads it is: others have other files, and rows of the one are not those of the other.
     told |= {"name": name, "schema": bare_json(wanted), "snapshot": told["table"]}

@@ -35,11 +35,10 @@ from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.filters import Predicate, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.partition_values import json_value
-from tablecrypt.spark.sql.scans.plan import planned_tasks
+from tablecrypt.spark.sql.scans.plan import is_filtered, planned_tasks
 from tablecrypt.spark.sql.scans.read_settings import ReadSettings
 from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
 from tablecrypt.table.protection.names import check_names
-from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
 _EXACT_BOUNDS: Final = (BooleanType, IntegerType, LongType, DateType, TimestampType, TimestamptzType, DecimalType)
 _EXTREMES: Final[Mapping[str, tuple[str, Callable[[Iterable[Any]], Any]]]] = {"min": ("lower_bounds", min), "max": ("upper_bounds", max)}
@@ -63,7 +62,7 @@ def aggregate(planner: Planner, request: Request) -> Response:
 
 
 def _whole_files(loaded: LoadedTable, predicates: Sequence[Predicate]) -> list[DataFile]:
-    if loaded.changes is not None or restrictions_of(loaded.located.table.io) is not None:
+    if loaded.changes is not None or is_filtered(loaded):
         raise _UnknownError
     metadata = loaded.located.table.metadata
     check_names(metadata, looked_at(predicates, loaded.schema))

@@ -7,8 +7,8 @@
 
 A snapshot that only rewrites files (REPLACE) changes no row. create_changelog_view finds the same changes by a query, and can pair them.
 
-Options of a read say which snapshots: those behind start-snapshot-id up to end-snapshot-id, or from start-timestamp to end-timestamp, in
-milliseconds since 1970; all of the main branch without them.
+Options of a read say which snapshots: those behind start-snapshot-id up to end-snapshot-id, or behind start-timestamp up to end-timestamp,
+in milliseconds since 1970; all of the main branch without them.
 
 Raises:
     ConfigurationError: the options contradict each other, name no snapshot of the branch, or one that has expired; a column of the table
@@ -65,8 +65,10 @@ def snapshot_range(table: EncryptedTable, options: Mapping[str, str]) -> tuple[S
     before = {each.snapshot_id: parent for each, parent in zip(chain, [*chain[1:], None], strict=False)}
     if start is not None:
         chain = chain[: chain.index(start)]
+    if {_START_TIME, _END_TIME} <= options.keys() and _number(options, _START_TIME) > _number(options, _END_TIME):
+        raise ConfigurationError("options has a start-timestamp that is later than the end-timestamp")
     if _START_TIME in options:
-        chain = [each for each in chain if each.timestamp_ms >= _number(options, _START_TIME)]
+        chain = [each for each in chain if each.timestamp_ms > _number(options, _START_TIME)]
     if _END_TIME in options:
         chain = [each for each in chain if each.timestamp_ms <= _number(options, _END_TIME)]
     if any(before[each.snapshot_id] is None and not _begins(table, each) for each in chain):

@@ -87,13 +87,25 @@ def looked_at(predicates: Sequence[Predicate], schema: Schema) -> set[int]:
     """Return the field ids of the columns that predicates look at, whether they are translated or not; metadata columns are left out."""
     found: set[int] = set()
     for predicate in predicates:
-        found |= looked_at(predicate.get("args", ()), schema)
+        if not _asks_for_a_struct(predicate, schema):
+            found |= looked_at(predicate.get("args", ()), schema)
         if "column" in predicate:
             try:
                 found.add(field_at(schema, predicate["column"]).field_id)
             except UntranslatedError:
                 continue
     return found
+
+
+def _asks_for_a_struct(predicate: Predicate, schema: Schema) -> bool:
+    """Whether a predicate is on a struct being null, which says nothing about its fields."""
+    [*arguments] = predicate.get("args", ())
+    if predicate.get("op") not in _NULLS or len(arguments) != 1 or not arguments[0].get("column"):
+        return False
+    try:
+        return isinstance(field_at(schema, arguments[0]["column"]).field_type, StructType)
+    except UntranslatedError:
+        return False
 
 
 _TRUTHS: Final = {"ALWAYS_TRUE": True, "ALWAYS_FALSE": False}

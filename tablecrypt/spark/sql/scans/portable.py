@@ -28,6 +28,7 @@ from threading import Lock
 from typing import Any, Final
 
 import pyarrow as pa
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
@@ -60,6 +61,7 @@ class _Shared:
 
     access: TableAccess
     projected: Schema
+    row_filter: BooleanExpression
 
 
 def portable_tasks(
@@ -75,16 +77,17 @@ def portable_tasks(
         marked: rows that are deleted by position are read too.
 
     Raises:
-        ConfigurationError: `marked`, and rows of a file are deleted by equality, or changes are read.
+        ConfigurationError: `marked`, and rows of a file are deleted by equality.
     """
     if not tasks:
         return {}
-    if marked and loaded.changes is not None:
-        raise ConfigurationError("a row of changes is not deleted from them: do not ask for _deleted")
     table = loaded.located.table
-    shared = _pickled(_Shared(table_access(table, readable, brings_keys=True), projected))
+    chosen = ALWAYS_TRUE if loaded.selection is None else loaded.selection.row_filter
+    shared = _pickled(_Shared(table_access(table, readable, brings_keys=True), projected, chosen))
     codec = FileEntryCodec(table.metadata)
-    given = {number: _with_deleted_rows(task) if marked else task for number, task in tasks.items()}
+    # No row of changes is deleted from them.
+    marks = marked and loaded.changes is None
+    given = {number: _with_deleted_rows(task) if marks else task for number, task in tasks.items()}
     return {number: shared + _pickled(_change_in(tasks[number])) + codec.encode_tasks([task]) for number, task in given.items()}
 
 
@@ -159,7 +162,7 @@ def _rows(content: bytes, *, row_ids: bool, last_updated: bool, positions: bool)
     stored = shared.projected if change is None else stored_part(shared.projected)
     projected = with_lineage(stored, tuple(lineage)) if lineage else stored
     # What may not be masked was refused when the scan was planned.
-    reader = TaskReader(shared.access.metadata(), shared.access.io(), projected, ALWAYS_TRUE, read_ahead=READ_AHEAD, masked=MASK)
+    reader = TaskReader(shared.access.metadata(), shared.access.io(), projected, shared.row_filter, read_ahead=READ_AHEAD, masked=MASK)
     schema = schema_for_spark(projected)
     if not positions and change is None:
         for rows in reader.batches(task):

@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.setting_kinds import check_option_names, truth, whole_number
+from tablecrypt.spark.source.options import EARLIEST, LATEST
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.plan import planned, row_filter_of
@@ -49,6 +50,8 @@ _OPTIONS: Final = (_FROM_TIMESTAMP, _SKIP_DELETES, _SKIP_OVERWRITES, _MAX_FILES,
 def stream_start(planner: Planner, request: Request) -> Response:
     """Return where a new query begins."""
     loaded = _loaded_now(planner.tables[request.text("table")])
+    if loaded.stream is not None:
+        return Response(_offset(loaded, _start_asked_for(loaded, loaded.stream.starting)))
     since = _number(request, _FROM_TIMESTAMP)
     if since is None:
         check_begins_with_the_first(loaded.located, loaded.branch)
@@ -60,12 +63,23 @@ def stream_start(planner: Planner, request: Request) -> Response:
     return Response(_offset(loaded, position))
 
 
+def _start_asked_for(loaded: LoadedTable, starting: str) -> int:
+    if starting == LATEST:
+        head = loaded.located.table.metadata.snapshot_by_name(loaded.branch)
+        return BEFORE_THE_FIRST if head is None else head.snapshot_id
+    if starting == EARLIEST:
+        check_begins_with_the_first(loaded.located, loaded.branch)
+        return BEFORE_THE_FIRST
+    history(loaded.located, loaded.branch, int(starting))
+    return int(starting)
+
+
 def stream_latest(planner: Planner, request: Request) -> Response:
     """Return how far the next micro-batch goes: at most to "until", without limits where "unlimited" is true."""
     loaded = _loaded_now(planner.tables[request.text("table")])
     after = _position(loaded, request.mapping("after"))
     until = None if request.fields.get("until") is None else _position(loaded, request.mapping("until"))
-    rules = _rules(request)
+    rules = _rules(loaded, request)
     if request.flag("unlimited"):
         rules = replace(rules, max_files=None, max_rows=None)
     if until in (after, BEFORE_THE_FIRST):
@@ -87,7 +101,7 @@ def plan_appends(planner: Planner, request: Request) -> Response:
     tasks: list[EncryptedFileScanTask] = []
     if after != until:
         snapshots = history(loaded.located, loaded.branch, after, until)
-        rules = _rules(request)
+        rules = _rules(loaded, request)
         for snapshot in snapshots:
             check_appended(snapshot, rules)
         scan = loaded.located.table.incremental_append_scan(
@@ -123,7 +137,9 @@ def _position(loaded: LoadedTable, offset: Mapping[str, Any]) -> int:
     return int(offset["snapshot-id"])
 
 
-def _rules(request: Request) -> StreamRules:
+def _rules(loaded: LoadedTable, request: Request) -> StreamRules:
+    if loaded.stream is not None:
+        return loaded.stream.rules
     return StreamRules(
         skip_deletes=_flag(request, _SKIP_DELETES),
         skip_overwrites=_flag(request, _SKIP_OVERWRITES),

@@ -150,6 +150,10 @@ class OpenWrite:
         self.locations.remove_except(self.io, [file.file_path for file in kept])
 
 
+_READS_MASKS: Final = "it reads masks of"
+"""What java/ProtectedColumn.java says of a column of which it is known."""
+
+
 def begin_write(planner: Planner, request: Request) -> Response:
     """Open a write."""
     loaded = planner.tables[request.text("table")]
@@ -248,6 +252,9 @@ def _python_writer(
         if marks_for != _MERGE:
             raise denied from None
         return replace(writer, denied=denied)
+    if loaded.stream is not None and masks.startswith(_READS_MASKS):
+        # Its rows may have been read by somebody else, who sees masks: as values, they would stay.
+        raise ConfigurationError(f"{loaded.located.name}: {masks}, which would be stored as values of a protected column")
     # The keys may have been committed just now.
     metadata = keyed.loaded.located.table.metadata if given is None else merged_metadata(keyed.loaded, given)
     content = content_for_tasks(keyed, metadata, properties)
@@ -392,7 +399,7 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
     deleted: dict[str, BitMap64] = {}
     of_python = _is_written_by_python(write.metadata)
     # Spark sorts the rows of each task, those of a stream's micro-batches too, and a file has rows of one task.
-    order_id = sort_order_of(write.metadata, write.given)
+    order_id = sort_order_of(write.metadata, write.options, write.given)
     for result in opened_results(write.key, write.locations, content):
         for file in result.files:
             if isinstance(file, FileOfPython) != of_python:

@@ -4,17 +4,19 @@
                    hash    rows of one table partition come into one task; Spark splits a task that would get too many
                    range   rows are sorted across all tasks: by table partition, then by the table's sort order
     ordering       within a task: by table partition, then by the table's sort order, so that a task has one file open at a time;
-                   none for a table without a sort order, whose writer brings rows of a partition together by itself
+                   none for a table without a sort order, or where the write is not to follow the table's layout: then the writer
+                   brings rows of a partition together by itself
 
 write.distribution-mode says which; by default range for a table with a sort order, hash for one with partitions, none for others. As
 Iceberg's own Spark writer does, row-level changes go by write.{delete,update,merge}.distribution-mode, by default hash (a copy-on-write
 MERGE into a table without partitions: what holds for other writes):
 
-    copy-on-write, delete and update    hash: the rows of one data file come into one task
+    copy-on-write, delete and update    hash: the rows of one data file come into one task; range, without partitions and a sort order:
+                                        the rows of a range of data files
     merge-on-read, update and merge     hash: new rows by table partition, deleted ones by data file
     merge-on-read, delete               deleted rows by data file, only where hash or range is asked for: they write no data files
 
-With write.spark.fanout.enabled=false, and with protected columns, which Python writes, rows are ordered by partition all the same.
+With write.spark.fanout.enabled=false rows are ordered by partition all the same, where the write follows the table's layout.
 write.spark.advisory-partition-size-bytes says how many bytes of rows Spark should give one task. The write's options, or else the session's
 settings (options.py), come before these properties.
 
@@ -40,7 +42,6 @@ from tablecrypt.spark.sql.catalogs import described_partitioning, described_tran
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.given_columns import GivenColumns
 from tablecrypt.spark.sql.writes.options import ADVISORY_SIZE, DISTRIBUTION_MODE, FANOUT, SqlWriteOptions, in_asked_spec
-from tablecrypt.table.protection.policy import policy_of
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import Planner
@@ -66,6 +67,11 @@ class WriteKind:
     is_delta: bool
     has_rows: bool
 
+    @property
+    def goes_by_file(self) -> bool:
+        """Whether rows know the data file that they are from: all but those of queries and of copy-on-write merges."""
+        return self.command is not None and (self.is_delta or self.command != "merge")
+
 
 def write_layout(planner: Planner, request: Request) -> Response:
     """Return the distribution, the ordering and the advisory size of a write."""
@@ -88,29 +94,33 @@ def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind
     partition = [_sorted(field) for field in fields if given is None or given.has(tuple(field["column"]))]
     order = [field for field in described_order(metadata) if given is None or given.has(tuple(field["column"]))]
     properties = options.over(metadata.properties)
-    groups = kind.has_rows and bool(partition) and not order and _writer_groups(properties, metadata)
+    order = order if options.uses_layout else []
+    groups = kind.has_rows and bool(partition) and not order and (not options.uses_layout or _fans_out(properties))
     asked = options.properties.get(DISTRIBUTION_MODE)
     if asked is not None and kind.command is not None:
         properties[f"write.{kind.command}.distribution-mode"] = asked
     distribution = _distribution(properties, kind, bool(partition), bool(order)) if options.uses_layout else NONE
     taken = [field["column"] for field in partition if field["name"] == "identity"]
     ordering = partition + [field for field in order if not (field["name"] == "identity" and field["column"] in taken)]
-    if distribution == RANGE and kind.has_rows and not ordering:
-        distribution = NONE
+    ranges = ordering or ([_sorted(_FILE)] if kind.goes_by_file else [])
     if distribution == RANGE and not kind.has_rows:
         distribution = HASH
+    if distribution == RANGE and not ranges:
+        distribution = NONE
     return {
         "distribution": distribution,
         "clustering": _clustering(kind, partition) if distribution == HASH else [],
-        "ranges": ordering if distribution == RANGE else [],
+        "ranges": ranges if distribution == RANGE else [],
         "ordering": ordering if kind.has_rows and not groups else [],
         "groups": groups,
         "advisory_bytes": 0 if distribution == NONE else _advisory_bytes(properties),
     }
 
 
-def sort_order_of(metadata: TableMetadata, given: GivenColumns | None = None) -> int | None:
+def sort_order_of(metadata: TableMetadata, options: SqlWriteOptions, given: GivenColumns | None = None) -> int | None:
     """Return the id of the table's sort order where `layout_of` has rows sorted by all of it; None for a table without one."""
+    if not options.uses_layout:
+        return None
     order = described_order(metadata)
     is_whole = bool(order) and len(order) == len(metadata.sort_order().fields)
     return metadata.default_sort_order_id if is_whole and all(given is None or given.has(tuple(each["column"])) for each in order) else None
@@ -169,8 +179,8 @@ def _distribution(properties: Mapping[str, str], kind: WriteKind, is_partitioned
     return NONE if asked == HASH and not is_partitioned and not clusters_by_file else asked
 
 
-def _writer_groups(properties: Mapping[str, str], metadata: TableMetadata) -> bool:
-    return truth(FANOUT, properties.get(FANOUT, "true")) and not policy_of(metadata)
+def _fans_out(properties: Mapping[str, str]) -> bool:
+    return truth(FANOUT, properties.get(FANOUT, "true"))
 
 
 def _mode(properties: Mapping[str, str], name: str) -> str | None:

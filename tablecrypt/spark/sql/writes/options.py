@@ -34,6 +34,7 @@ from tablecrypt.setting_kinds import check_option_names, one_of, truth
 from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.statements.iceberg_settings import SNAPSHOT_PROPERTY, IcebergSettings, folded, option_names
 from tablecrypt.table.protection.policy import policy_of
+from tablecrypt.table.row_changes import isolation_level
 
 COPY: Final = "tablecrypt-copy"
 DISTRIBUTION_MODE: Final = "write.distribution-mode"
@@ -170,16 +171,6 @@ def in_asked_spec(metadata: TableMetadata, options: SqlWriteOptions, mode: str) 
 def accepts_any_schema(properties: Mapping[str, str]) -> bool:
     """Whether a table's properties let rows that are appended have other columns than the table."""
     return ACCEPT_ANY_SCHEMA.is_true(properties)
-
-
-def isolation_level(level: str, name: str) -> IsolationLevel:
-    """Return an isolation level by its name. ConfigurationError where there is none.
-
-    Args:
-        level: serializable or snapshot.
-        name: the property or option that says so.
-    """
-    return IsolationLevel(one_of(name, level, (each.value for each in IsolationLevel)))
 
 
 def _snapshot_properties(given: Mapping[str, str]) -> dict[str, str]:

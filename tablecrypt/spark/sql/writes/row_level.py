@@ -23,40 +23,28 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.expressions import AlwaysFalse, BooleanExpression, Or
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import TableProperties
 from pyroaring import BitMap64
 
 from tablecrypt.engines.changes import RowChange, is_merge_on_read, split_whole_files
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.spark.merge import COUNTED, summary_name
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.scans.filters import Predicate, exact_filter, pruning_filter
 from tablecrypt.spark.sql.scans.whole_partitions import partition_tests
-from tablecrypt.spark.sql.writes.options import isolation_level, written_by
+from tablecrypt.spark.sql.writes.options import written_by
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.write import WriteOptions, commit_change
 from tablecrypt.table.filters import with_sql_null_semantics
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.row_changes import row_mode
+from tablecrypt.table.row_changes import isolation_of, row_mode
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
     from tablecrypt.spark.sql.scans.plan import Plan
 
 _COMMANDS: Final = ("delete", "update", "merge")
-_COUNTS: Final = {
-    f"numTargetRows{counted.title().replace('-', '')}": f"spark.merge-into.num-target-rows-{counted}"
-    for counted in (
-        "copied",
-        "deleted",
-        "updated",
-        "inserted",
-        "matched-updated",
-        "matched-deleted",
-        "not-matched-by-source-updated",
-        "not-matched-by-source-deleted",
-    )
-}
+_COUNTS: Final = {f"numTargetRows{counted.title().replace('-', '')}": summary_name(counted) for counted in COUNTED}
 """What Spark counts in a MERGE since 4.1, by the methods of its MergeSummary, and how Iceberg names it in a snapshot's summary."""
 
 
@@ -105,12 +93,10 @@ def changed_rows(
         files: with new and rewritten rows.
         deleted: positions of deleted rows by data file; empty for copy-on-write.
     """
-    properties = loaded.located.table.metadata.properties
-    level = f"write.{command}.isolation-level"
     change = RowChange(
         branch=loaded.target,
         conflicts_with=reduce(Or, (scan.plan.row_filter for scan in scans), cast("BooleanExpression", AlwaysFalse())),
-        isolation=isolation_level(properties.get(level, TableProperties.WRITE_ISOLATION_LEVEL_DEFAULT), level),
+        isolation=isolation_of(loaded.located.table.metadata.properties, command),
     )
     if _is_delta(loaded, command):
         change.marked = _marked(scans, deleted)
