@@ -114,12 +114,16 @@ CHANGES = [
         "evolution",
         _evolve,
         (
-            "ALTER TABLE {table} ADD COLUMN java_extra bigint",
-            "ALTER TABLE {table} ADD PARTITION FIELD truncate(2, team)",
+            "ALTER TABLE {table} ADD COLUMN java_extra_{number} bigint",
+            "ALTER TABLE {table} ADD PARTITION FIELD truncate({number}, team)",
             "INSERT INTO {table} (id, team) VALUES (450, 'a'), (451, NULL)",
         ),
     ),
-    Change("branch", _branch, ("ALTER TABLE {table} CREATE BRANCH java", f"INSERT INTO {{table}}.branch_java VALUES {values(420, 3)}")),
+    Change(
+        "branch",
+        _branch,
+        ("ALTER TABLE {table} CREATE BRANCH java_{number}", f"INSERT INTO {{table}}.branch_java_{{number}} VALUES {values(420, 3)}"),
+    ),
     Change("tag", _tag, ("ALTER TABLE {table} CREATE TAG java_{number}", APPEND_IN_JAVA)),
     Change(
         "expire",
