@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +39,7 @@ ELSEWHERE: Final = {
     "docs/start/azure.md": "needs Azure; tests/test_start_pages.py compares its parts",
     "docs/start/gcp.md": "needs Google Cloud; tests/test_start_pages.py compares its parts",
     "docs/start/vault.md": "needs a Vault; tests/test_start_pages.py compares its parts",
-    "docs/start/spark.md": "needs Java; runs below",
+    "docs/start/spark.md": "needs Java: tests/spark/test_local_warehouses.py",
     "docs/ray.md": "tests/ray/test_page.py runs it with Ray",
     "docs/daft.md": "tests/engines/test_daft.py runs it with Daft",
     "docs/how-to/test-your-own.md": "tests/testing/test_page.py runs it with pytest",
@@ -57,7 +56,7 @@ LEFT_OUT: Final = {
     ("docs/how-to/configure.md", "activate --yes"): "the same",
     ("docs/cli.md", "spark-jar"): "needs Java: tests/spark/jvm makes it",
     ("docs/spark-sql.md", "spark-jar"): "needs Java: tests/spark/jvm makes it",
-    ("docs/index.md", "tcs.catalog(spark"): "needs Java; runs below",
+    ("docs/index.md", "tcs.catalog(spark"): "needs Java: tests/spark/test_local_warehouses.py",
     ("docs/spark.md", "tcs.write_table("): "needs Spark: tests/spark",
     ("docs/spark.md", "tcs.compact("): "needs Spark: tests/spark",
 }
@@ -248,21 +247,6 @@ def test_a_line_that_would_not_work_for_a_reader_fails(text: str, scenes: dict[b
     scenes[False].enter(monkeypatch)
     with pytest.raises(AssertionError, match=re.escape(text)):
         _run_command(scenes[False], "docs/new.md", text)
-
-
-@pytest.mark.java
-@pytest.mark.parametrize("page", ["start/spark.md", "index.md"])
-def test_spark_sql_runs_with_the_catalog_of_the_pages_before_it(
-    java_runtime: None, scenes: dict[bool, Scene], monkeypatch: pytest.MonkeyPatch, page: str
-) -> None:
-    scenes[False].enter(monkeypatch)
-    session = "from pyspark.sql import SparkSession\nspark = SparkSession.builder.master('local[2]').getOrCreate()\n"
-    program = session + "\n".join(block.text for block in _blocks(DOCS / page) if block.is_python and "spark" in block.text)
-
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=300, encoding="utf-8")
-
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "|  2|search|" in done.stdout
 
 
 def _key_files(names: dict[str, Any]) -> None:

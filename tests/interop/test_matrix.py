@@ -17,8 +17,8 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.compare import assert_same_rows
-from tests.support.java import LINEAGE_COLUMNS, JavaOracle
+from tests.support.java import JavaOracle
+from tests.support.java_sides import Sides
 from tests.support.plaintext import CANARY
 from tests.support.tables import BY_TEAM, MASTER_KEY, TEAM_SCHEMA
 
@@ -47,6 +47,11 @@ class Change:
     partitions: PartitionSpec = field(default_factory=PartitionSpec)
 
 
+def _overwrite(table: Table) -> None:
+    table.overwrite(rows(50, 3), overwrite_filter="id < 6")
+    table.overwrite(rows(100, 5))
+
+
 def _upsert(table: Table) -> None:
     table.upsert(pa.concat_tables([rows(3, 4, "changed"), rows(700, 2)]), join_cols=["id"])
 
@@ -69,6 +74,7 @@ def _evolve(table: Table) -> None:
     with table.update_schema() as update:
         update.add_column("extra", StringType())
         update.rename_column("note", "remark")
+        update.move_first("team")
     with table.update_spec() as spec:
         spec.add_field("id", BucketTransform(2), "id_bucket")
     table.append(rows(900, 4).rename_columns(["id", "team", "remark"]))
@@ -92,7 +98,7 @@ MODES = {
 APPEND_IN_JAVA = f"INSERT INTO {{table}} VALUES {values(400, 7)}"
 CHANGES = [
     Change("append", lambda table: table.append(rows(100, 5)), (APPEND_IN_JAVA,)),
-    Change("overwrite", lambda table: table.overwrite(rows(100, 5)), (f"INSERT OVERWRITE {{table}} VALUES {values(400, 7)}",)),
+    Change("overwrite", _overwrite, (f"INSERT OVERWRITE {{table}} VALUES {values(400, 7)}",)),
     *(
         Change(f"delete {mode}", lambda table: table.delete("id >= 2 and id < 4"), ("DELETE FROM {table} WHERE id IN (1, 8)",), properties)
         for mode, properties in MODES.items()
@@ -108,12 +114,16 @@ CHANGES = [
         "evolution",
         _evolve,
         (
-            "ALTER TABLE {table} ADD COLUMN java_extra bigint",
-            "ALTER TABLE {table} ADD PARTITION FIELD truncate(2, team)",
+            "ALTER TABLE {table} ADD COLUMN java_extra_{number} bigint",
+            "ALTER TABLE {table} ADD PARTITION FIELD truncate({number}, team)",
             "INSERT INTO {table} (id, team) VALUES (450, 'a'), (451, NULL)",
         ),
     ),
-    Change("branch", _branch, ("ALTER TABLE {table} CREATE BRANCH java", f"INSERT INTO {{table}}.branch_java VALUES {values(420, 3)}")),
+    Change(
+        "branch",
+        _branch,
+        ("ALTER TABLE {table} CREATE BRANCH java_{number}", f"INSERT INTO {{table}}.branch_java_{{number}} VALUES {values(420, 3)}"),
+    ),
     Change("tag", _tag, ("ALTER TABLE {table} CREATE TAG java_{number}", APPEND_IN_JAVA)),
     Change(
         "expire",
@@ -127,64 +137,23 @@ CHANGES = [
 ]
 
 
-class Sides:
-    """One table that both sides hold in turn, each registering the metadata file that the other left."""
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+def test_changes_on_each_side_and_in_turn_read_the_same_on_both(java: JavaOracle, catalog: EncryptedSqlCatalog, change: Change) -> None:
+    def in_java(java: JavaOracle, name: str, turn: int) -> None:
+        for statement in change.java:
+            java.sql(statement.format(table=f"h.{name}", name=name, number=turn))
 
-    def __init__(self, java: JavaOracle, catalog: EncryptedSqlCatalog, change: Change) -> None:
-        self._java = java
-        self._catalog = catalog
-        self._change = change
-        self._turn = 0
-        self._name = f"db.matrix_{change.name.replace(' ', '_').replace('-', '_')}"
-        java.sql("SET spark.sql.sources.partitionOverwriteMode=dynamic")
-        self.table = catalog.create_table(
-            self._name, TEAM_SCHEMA, partition_spec=change.partitions, properties={"encryption.key-id": MASTER_KEY, **change.properties}
-        )
-        self.table.append(rows(0, 12))
+    name = f"db.matrix_{change.name.replace(' ', '_').replace('-', '_')}"
+    java.sql("SET spark.sql.sources.partitionOverwriteMode=dynamic")
+    properties = {"encryption.key-id": MASTER_KEY, **change.properties}
+    table = catalog.create_table(name, TEAM_SCHEMA, partition_spec=change.partitions, properties=properties)
+    table.append(rows(0, 12))
+    sides = Sides(java, table, name)
 
-    def change_here(self) -> None:
-        self._change.here(self.table)
-
-    def change_in_java(self) -> None:
-        self._turn += 1
-        self._java.register(self._name, self.table.metadata_location)
-        for statement in self._change.java:
-            self._java.sql(statement.format(table=f"h.{self._name}", name=self._name, number=self._turn))
-        location = self._java.metadata_location(self._name)
-        self._java.unregister(self._name)
-        self.table = self._catalog.register_table(f"{self._name}_{self._turn}", location)
-
-    def assert_equal(self) -> None:
-        self._java.register(self._name, self.table.metadata_location)
-        try:
-            for snapshot in self.table.snapshots():
-                ours = self.table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
-                assert_same_rows(ours, self._java.rows(self._name, snapshot.snapshot_id))
-            names = tuple(column.name for column in self.table.schema().fields)
-            ours = self.table.scan(selected_fields=(*names, *LINEAGE_COLUMNS)).to_arrow()
-            assert_same_rows(ours, self._java.rows(self._name, lineage=True))
-        finally:
-            self._java.unregister(self._name)
-
-
-@pytest.fixture(params=CHANGES, ids=lambda change: change.name)
-def sides(request: pytest.FixtureRequest, java: JavaOracle, catalog: EncryptedSqlCatalog) -> Sides:
-    return Sides(java, catalog, request.param)
-
-
-def test_what_java_changes_reads_the_same_here(sides: Sides) -> None:
-    sides.change_in_java()
+    sides.change_in_java(in_java)
     sides.assert_equal()
-
-
-def test_what_is_changed_here_java_reads_the_same(sides: Sides) -> None:
-    sides.change_here()
+    change.here(sides.table)
     sides.assert_equal()
-
-
-def test_changes_in_turn_read_the_same_on_both_sides(sides: Sides) -> None:
-    sides.change_here()
-    sides.change_in_java()
-    sides.assert_equal()
+    sides.change_in_java(in_java)
     sides.table.append(pa.table({"id": pa.array([5000], pa.int64()), "team": ["a"]}))
-    sides.assert_equal()
+    sides.assert_equal(every_snapshot=True)

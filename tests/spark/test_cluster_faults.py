@@ -12,13 +12,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
 from tablecrypt.maintenance import remove_orphan_files
+from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_path import lake_in
 from tests.support.aws import AwsServer
+from tests.support.key_search import file_keys, found
 from tests.support.plaintext import CANARY
+from tests.support.tables import data_files, encrypted_table
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 JOB: Final = Path(__file__).parents[1] / "support" / "spark_cluster_faults.py"
@@ -30,7 +33,6 @@ JOBS: Final = (
     ("write", "jvm"),
     ("read", "python"),
     ("read", "jvm"),
-    ("sql", "written"),
     ("sql", "protected"),
     ("merge", "copy-on-write"),
     ("merge", "merge-on-read"),
@@ -49,6 +51,10 @@ def cluster_lake(often: int, aws: AwsServer, tmp_path_factory: pytest.TempPathFa
     lake.catalog.create_table("db.written", SCHEMA, properties=PROPERTIES)
     protected = {"encryption.column-keys": f"{aws.new_key()}: note"}
     lake.catalog.create_table("db.protected", SCHEMA, properties={"encryption.key-id": "alias/orders"} | protected)
+    of_refs = Schema(NestedField(1, "id", LongType()), NestedField(2, "ref", UUIDType()))
+    refs = lake.catalog.create_table("db.refs", of_refs, properties=PROPERTIES | {"write.delete.mode": "merge-on-read"})
+    refs.append(pa.table({"id": range(30), "ref": pa.array([bytes(16)] * 30, pa.uuid())}))
+    refs.delete("id < 10")
     return lake
 
 
@@ -63,6 +69,7 @@ def results(java_runtime: None, often: int, cluster_lake: Lake, tmp_path_factory
         "written": cluster_lake.identifier("db.written"),
         "merged": cluster_lake.identifier("db.merged"),
         "protected": cluster_lake.identifier("db.protected"),
+        "portable": cluster_lake.identifier("db.refs"),
         "rows": ROWS,
         "jobs": [(*job, often) for job in JOBS],
         "canary": CANARY,
@@ -72,7 +79,8 @@ def results(java_runtime: None, often: int, cluster_lake: Lake, tmp_path_factory
     )
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-6000:]
     answered: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return answered
+    printed = {str(path): path.read_bytes() for path in folder.glob("work/*/*/std*")}
+    return answered | {"printed": {"driver": (run.stdout + run.stderr).encode(), **printed}}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -83,6 +91,20 @@ def test_rows_are_exact_whatever_happened_to_a_task(results: dict[str, Any], ope
 
 def test_every_fault_struck(results: dict[str, Any], often: int) -> None:
     assert results["strikes"] == often * len(JOBS) * len(FAULTS)
+
+
+def test_executors_get_keys_by_sql_for_their_java_and_their_python(results: dict[str, Any]) -> None:
+    assert "BatchScan" in results["chosen"]
+    assert results["portable"] == list(range(10, 30))
+
+
+def test_no_key_of_a_file_is_used_twice_or_printed(results: dict[str, Any], cluster_lake: Lake) -> None:
+    assert len(results["printed"]) > 4
+    for name in ("db.written", "db.merged", "db.protected"):
+        table = encrypted_table(cluster_lake.catalog.load_table(name))
+        files = data_files(table)
+        assert len({key_metadata_of(file).encryption_key.reveal() for file in files}) == len(files)
+        assert found(file_keys(table), results["printed"]) == []
 
 
 def test_what_dead_executors_left_is_found_and_removed(results: dict[str, Any], often: int, cluster_lake: Lake) -> None:

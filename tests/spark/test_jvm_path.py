@@ -5,11 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import gc
 import io
-import json
 import logging
 import math
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -50,7 +47,6 @@ from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.key_search import file_keys, found
 from tests.support.plaintext import CANARY
-from tests.support.tables import encrypted_table
 from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
 
 if TYPE_CHECKING:
@@ -603,42 +599,6 @@ def test_a_session_with_artifacts_of_its_own_is_supported_too(spark: SparkSessio
     session.addArtifacts(str(note), file=True)
 
     assert read(session, valued, "db.values", path="jvm").count() == 117
-
-
-@pytest.mark.slow
-def test_executors_of_a_cluster_get_their_keys_and_one_that_is_killed_is_replaced(
-    aws: AwsServer, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    lake = lake_in(tmp_path_factory.mktemp("cluster"), aws)
-    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
-    table = lake.catalog.create_table("db.many", schema, properties=KEY)
-    for first in range(0, 4000, 500):
-        table.append(pa.table({"id": pa.array(range(first, first + 500), pa.int64()), "note": [CANARY] * 500}))
-    table.delete("id in (0, 1, 3999)")
-    other = lake.catalog.create_table(
-        "db.refs", Schema(NestedField(1, "id", LongType()), NestedField(2, "ref", UUIDType())), properties=KEY
-    )
-    other.append(pa.table({"id": pa.array(range(100), pa.int64()), "ref": pa.array([bytes(16)] * 100, pa.uuid())}))
-    other.delete("id < 10")
-    keys = [key.hex() for each in (table, other) for key in file_keys(encrypted_table(each))]
-
-    job = Path(__file__).parents[1] / "support" / "spark_cluster_job.py"
-    names = {"table": lake.identifier("db.many"), "portable": lake.identifier("db.refs")}
-    arguments = json.dumps({**names, "properties": lake.properties, "folder": str(lake.warehouse.parent)})
-    run = subprocess.run(
-        [sys.executable, str(job)], input=arguments, capture_output=True, text=True, check=False, timeout=300, cwd=lake.warehouse.parent
-    )
-
-    assert run.returncode == 0, run.stdout + run.stderr
-    results = json.loads(run.stdout.splitlines()[-1])
-    live = [number for number in range(4000) if number not in (0, 1, 3999)]
-    assert results["plan"] == "jvm"
-    assert results["first"] == [len(live), sum(live)]
-    assert results["killed"] >= 1
-    assert results["while an executor was killed"] == [len(live), sum(live)]
-    assert results["afterwards"] == results["by SQL"] == [len(live), sum(live)]
-    assert results["by SQL and Python"] == [90, sum(range(10, 100))]
-    assert not [key for key in keys if key in run.stdout + run.stderr]
 
 
 def test_keys_go_in_the_clear_only_where_that_was_asked_for_and_not_forbidden(

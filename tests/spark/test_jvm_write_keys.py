@@ -1,13 +1,9 @@
-"""A whole write on the JVM path, searched for the keys that it made; and executors in processes of their own, one of which is killed."""
+"""A whole write on the JVM path, searched for the keys that it made. What a killed executor leaves looks test_cluster_faults.py at."""
 
 from __future__ import annotations
 
-import json
 import logging
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,10 +18,9 @@ from tablecrypt.spark.sql.writes.programs import Statement, planned_write, writt
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
-from tests.support.key_search import file_keys, found
+from tests.support.key_search import found
 from tests.support.observed_calls import observed
 from tests.support.plaintext import CANARY
-from tests.support.tables import data_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +28,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
 KEY = {"encryption.key-id": "alias/orders", "write.target-file-size-bytes": "20000"}
-JOB = Path(__file__).parents[1] / "support" / "jvm_write_cluster_job.py"
 
 
 def test_no_key_is_in_plan_event_log_local_file_or_debug_log(spark_run: SparkRun, lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
@@ -82,29 +76,3 @@ def test_unauthenticated_results_are_taken_only_where_that_was_asked_for_and_not
         assert "set spark.authenticate and spark.network.crypto.enabled" in caplog.text
     with pytest.raises(ConfigurationError, match=r"set spark\.authenticate and spark\.network\.crypto\.enabled"):
         tcs.write_table(rows, lake.identifier("db.rows"), path="jvm", catalog_properties=strict)
-
-
-@pytest.mark.parametrize("by_sql", [pytest.param(False, marks=pytest.mark.campaign), True], ids=["write_table", "sql"])
-def test_a_killed_executor_leaves_exact_rows_no_file_and_no_key(lake: Lake, by_sql: bool) -> None:
-    table: Any = lake.catalog.create_table("db.many", SCHEMA, properties=KEY)
-    arguments = {"table": lake.identifier("db.many"), "properties": lake.properties, "folder": str(lake.warehouse.parent), "by_sql": by_sql}
-    run = subprocess.run(
-        [sys.executable, str(JOB)],
-        input=json.dumps(arguments),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        cwd=lake.warehouse.parent,
-    )
-
-    assert run.returncode == 0, run.stdout + run.stderr
-    results = json.loads(run.stdout.splitlines()[-1])
-    assert results["killed"] >= 1
-    files = data_files(table.refresh())
-    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(results["rows"]))
-    assert {str(path) for path in lake.warehouse.rglob("data/*")} == {file.file_path.removeprefix("file://") for file in files}
-    assert len({key_metadata_of(file).encryption_key.reveal() for file in files}) == len(files)
-    logs = {str(path): path.read_bytes() for path in Path(results["executor_logs"]).rglob("std*")}
-    assert logs
-    assert found(file_keys(table), {"output": (run.stdout + run.stderr).encode(), **logs}) == []

@@ -78,6 +78,12 @@ def end_of_input(process: subprocess.Popen[str], patience: float = 60) -> None:
     process.stdout.close()
 
 
+def listens(port: int) -> bool:
+    """Whether somebody takes connections to this port of this machine."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def free_port() -> int:
     """A port that nothing listens on now, and that no outgoing connection is given until the server has started."""
     for port in _RANDOM.sample(_PORTS, k=100):

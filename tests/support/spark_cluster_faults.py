@@ -1,9 +1,10 @@
 """A Spark application on two hosts in which everything that can happen to a task happens, again and again.
 
 Takes JSON on standard input: `folder`; `properties` of the catalog; `warehouse`, its folder; `read`, `merged`, `written` and `protected`,
-tables with columns id and note; `rows`, how many ids from 0 on the first two of them hold; `canary`; and `jobs`, a list of (operation;
-path, mode or table; how often). Each job is run with every fault, and after each it looks whether the rows are exact. Its last line of
-output is JSON: for each the number of jobs with exact rows.
+tables with columns id and note; `portable`, one whose files executors read in Python; `rows`, how many ids from 0 on the first two of them
+hold; `canary`; and `jobs`, a list of (operation; path, mode or table; how often). Each job is run with every fault, and after each it looks
+whether the rows are exact. Its last line of output is JSON: for each the number of jobs with exact rows. What executors printed is in
+folder/work.
 """
 
 from __future__ import annotations
@@ -109,9 +110,13 @@ def main() -> None:
 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
     job = json.load(sys.stdin)
-    # Two tasks write what MERGE joins, on whatever size of tables.
-    of_joins = {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.adaptive.coalescePartitions.enabled": "false"}
-    spark = two_host_session(Path(job["folder"]), of_joins)
+    # Two tasks write what MERGE joins, on whatever size of tables. Many Python workers are started.
+    more = {
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+        "spark.python.daemon.module": "tests.support.preloaded_daemon",
+    }
+    spark = two_host_session(Path(job["folder"]), more)
     tcs.catalog(spark, job["written"].partition(".")[0], job["properties"])
     jobs = Jobs(spark, job)
     answers: dict[str, Any] = {}
@@ -120,6 +125,8 @@ def main() -> None:
             exact = [getattr(jobs, operation)(path, fault) for _ in range(often)]
             answers[f"{operation} {path} {fault}"] = exact.count(True)
     answers["strikes"] = jobs.strikes()
+    answers["chosen"] = tcs.read_table(spark, job["read"], catalog_properties=job["properties"])._jdf.queryExecution().toString()
+    answers["portable"] = [row["id"] for row in spark.sql(f"SELECT id FROM {job['portable']} WHERE ref IS NOT NULL ORDER BY id").collect()]
     spark.stop()
     sys.stdout.write("\n" + json.dumps(answers) + "\n")
 

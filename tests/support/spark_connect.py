@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from tests.support.class_archive import short_life_options
-from tests.support.server_process import ServerProcess, free_port
+from tests.support.server_process import ServerProcess, free_port, listens
 
 ROOT: Final = Path(__file__).parents[2]
 CLIENT: Final = Path(__file__).with_name("spark_connect_client.py")
@@ -41,12 +40,12 @@ class ConnectServer:
         self._folder = folder
         settings = {
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": short_life_options(),
             "spark.driver.host": "127.0.0.1",
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self._port),
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
+            "spark.python.daemon.module": "tests.support.preloaded_daemon",
             "spark.sql.warehouse.dir": f"{folder}/spark-warehouse",
             "spark.local.dir": f"{folder}/spark-local",
             **(further or {}),
@@ -100,12 +99,18 @@ class ConnectServer:
         self.stop()
 
     def _listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+        return listens(self._port)
 
 
 def spark_environment() -> dict[str, str]:
-    """Return what servers, shells and clients of Spark are started with: the packages of this folder, and no Spark of somebody else."""
+    """Return what Spark's servers, shells and clients start with: packages of this folder, short lives, nobody else's Spark."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     search_path = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
-    return kept | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": search_path, "SPARK_LOCAL_IP": "127.0.0.1"}
+    options = short_life_options()
+    return kept | {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": search_path,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": options,
+        "SPARK_BEELINE_OPTS": options,
+    }

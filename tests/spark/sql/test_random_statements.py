@@ -58,7 +58,7 @@ def prove(seed: int, steps: int, spark: SparkSession, lake: Lake, oracle: JavaOr
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_tables_are_what_a_model_says(seed: int, spark: SparkSession, lake: Lake, oracle: JavaOracle | None) -> None:
-    prove(seed, 16, spark, lake, oracle, replaces=False)
+    prove(seed, 12, spark, lake, oracle, replaces=False)
 
 
 @pytest.mark.releases

@@ -5,9 +5,10 @@ Adversary: a user of a shared Connect server, who may set what the session lets 
 
 from __future__ import annotations
 
+import re
 import subprocess
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.spark.conftest import Lake
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
 from tests.support.hadoop_s3 import s3a_jars
 from tests.support.rest_server import RestServer, new_namespace
-from tests.support.server_process import ServerProcess, free_port
+from tests.support.server_process import ServerProcess, free_port, listens
 from tests.support.spark_connect import ConnectServer, spark_environment
 from tests.support.spark_jar import catalog_settings, options, spark_jar
 
@@ -166,13 +167,34 @@ def test_a_session_brings_no_code_and_no_secret(connect: ConnectServer, chosen: 
     assert ["db"] in works
 
 
+def of_s3(folder: Path, aws: AwsServer) -> dict[str, str]:
+    """Settings for a catalog `lake` on S3 through Hadoop's S3A. Credentials of both clients are in the environment, and in no setting."""
+    properties = {
+        "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+        "uri": f"sqlite:///{folder}/lake.db",
+        "warehouse": f"s3a://{aws.bucket('sql-' + uuid.uuid4().hex[:8])}/lake",
+        "s3.endpoint": aws.endpoint,
+        "s3.region": REGION,
+        **aws.kms_properties,
+    }
+    return {
+        **catalog_settings("lake", properties),
+        "spark.hadoop.fs.s3a.endpoint": aws.endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": REGION,
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
+    }
+
+
+@pytest.fixture(scope="module")
 def shell(
-    folder: Path, settings: dict[str, str], sql: str, jars: Sequence[Path] = (), environment: dict[str, str] | None = None
+    served: Lake, settings: dict[str, str], rest_server: RestServer, aws: AwsServer, tmp_path_factory: pytest.TempPathFactory
 ) -> subprocess.CompletedProcess[str]:
-    """Run statements in spark-sql."""
+    """One run of spark-sql: a table on S3, then a table and a view as users of a shell make them, and a mistake at the end."""
     import pyspark
 
-    home = Path(pyspark.__file__).parent
+    folder, home = tmp_path_factory.mktemp("shell"), Path(pyspark.__file__).parent
     quiet = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -180,63 +202,41 @@ def shell(
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.catalogImplementation": "in-memory",
     }
-    all_jars = ",".join(map(str, (spark_jar(), *jars)))
-    return subprocess.run(
-        [home / "bin" / "spark-sql", "--master", "local[2]", "--jars", all_jars, *options({**quiet, **settings}), "-e", sql],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env=spark_environment() | {"SPARK_HOME": str(home), **(environment or {})},
-        timeout=400,
-    )
-
-
-def test_the_shell_runs_statements_without_a_python_program(
-    served: Lake, settings: dict[str, str], seen: str, java_runtime: None, tmp_path: Path
-) -> None:
-    run = shell(
-        tmp_path,
-        settings,
-        f"CREATE TABLE prod.db.s (id BIGINT, note STRING) {TABLE}; ALTER TABLE prod.db.s ADD PARTITION FIELD note; "
-        "INSERT INTO prod.db.s VALUES (1, 'a'), (2, 'b'); SELECT id, note FROM prod.db.s ORDER BY id; "
-        f"CREATE VIEW {seen}.s AS SELECT concat('seen ', note) AS shown FROM prod.db.s; SELECT * FROM {seen}.s WHERE shown > 'seen a'; "
-        f"SHOW VIEWS IN {seen}; CALL prod.system.verify('db.s'); CALL prod.system.rotate_keks('db.s')",
-    )
-    assert "1\ta\n2\tb\n" in run.stdout, run.stderr[-3000:]
-    assert f"seen b\n{seen.partition('.')[2]}\ts\tfalse\n" in run.stdout
-    assert "db.s\ttrue\tfalse\ttrue" in run.stdout
-    assert run.returncode != 0 and "Did you mean rotate_kek?" in run.stderr
-    assert sorted(served.catalog.load_table("db.s").scan().to_arrow()["id"].to_pylist()) == [1, 2]
-    assert [field.name for field in served.catalog.load_table("db.s").spec().fields] == ["note"]
-
-
-def test_tables_on_s3_go_through_hadoops_s3a(aws: AwsServer, java_runtime: None, tmp_path: Path) -> None:
-    """Credentials of both clients are in the environment, as on a machine with a role, and in no setting of Spark."""
-    properties = {
-        "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
-        "uri": f"sqlite:///{tmp_path}/catalog.db",
-        "warehouse": f"s3a://{aws.bucket('sql-' + uuid.uuid4().hex[:8])}/lake",
-        "s3.endpoint": aws.endpoint,
-        "s3.region": REGION,
-        **aws.kms_properties,
-    }
-    hadoop = {
-        "spark.hadoop.fs.s3a.endpoint": aws.endpoint,
-        "spark.hadoop.fs.s3a.endpoint.region": REGION,
-        "spark.hadoop.fs.s3a.path.style.access": "true",
-        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
-        "spark.hadoop.fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
-    }
+    seen = f"seen.{new_namespace(rest_server)}"
     sql = (
         f"CREATE NAMESPACE lake.db; CREATE TABLE lake.db.t (id BIGINT, region STRING) PARTITIONED BY (region) {TABLE}; "
         "INSERT INTO lake.db.t SELECT id, concat('r', id % 2) FROM range(20); UPDATE lake.db.t SET id = 100 WHERE id = 3; "
         "CALL lake.system.rewrite_data_files('db.t', options => map('rewrite-all', 'true')); "
-        "SELECT 'sum', sum(id) FROM lake.db.t WHERE region = 'r1'; CALL lake.system.verify('db.t')"
+        "SELECT 'sum', sum(id) FROM lake.db.t WHERE region = 'r1'; CALL lake.system.verify('db.t'); "
+        f"CREATE TABLE prod.db.s (id BIGINT, note STRING) {TABLE}; ALTER TABLE prod.db.s ADD PARTITION FIELD note; "
+        "INSERT INTO prod.db.s VALUES (1, 'a'), (2, 'b'); SELECT id, note FROM prod.db.s ORDER BY id; "
+        f"CREATE VIEW {seen}.s AS SELECT concat('seen ', note) AS shown FROM prod.db.s; SELECT * FROM {seen}.s WHERE shown > 'seen a'; "
+        f"SHOW VIEWS IN {seen}; CALL prod.system.verify('db.s'); CALL prod.system.rotate_keks('db.s')"
     )
-    run = shell(tmp_path, {**catalog_settings("lake", properties), **hadoop}, sql, s3a_jars(), dict(CREDENTIALS))
-    assert run.returncode == 0, run.stderr[-4000:]
-    assert "sum\t197\n" in run.stdout and "db.t\ttrue\tfalse\ttrue" in run.stdout
+    jars = ",".join(map(str, (spark_jar(), *s3a_jars())))
+    given = options({**quiet, **settings, **of_s3(folder, aws)})
+    return subprocess.run(
+        [home / "bin" / "spark-sql", "--master", "local[2]", "--jars", jars, *given, "-e", sql],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env=spark_environment() | {"SPARK_HOME": str(home), **CREDENTIALS},
+        timeout=400,
+    )
+
+
+def test_the_shell_runs_statements_without_a_python_program(shell: subprocess.CompletedProcess[str], served: Lake) -> None:
+    assert "1\ta\n2\tb\n" in shell.stdout, shell.stderr[-3000:]
+    assert re.search(r"^seen b\n\w+\ts\tfalse\n", shell.stdout, re.MULTILINE)
+    assert "db.s\ttrue\tfalse\ttrue" in shell.stdout
+    assert shell.returncode != 0 and "Did you mean rotate_kek?" in shell.stderr
+    assert sorted(served.catalog.load_table("db.s").scan().to_arrow()["id"].to_pylist()) == [1, 2]
+    assert [field.name for field in served.catalog.load_table("db.s").spec().fields] == ["note"]
+
+
+def test_tables_on_s3_go_through_hadoops_s3a(shell: subprocess.CompletedProcess[str]) -> None:
+    assert "sum\t197\n" in shell.stdout and "db.t\ttrue\tfalse\ttrue" in shell.stdout, shell.stderr[-4000:]
 
 
 def test_a_thrift_client_reads_and_writes(served: Lake, settings: dict[str, str], seen: str, java_runtime: None, tmp_path: Path) -> None:
@@ -263,19 +263,15 @@ def test_a_thrift_client_reads_and_writes(served: Lake, settings: dict[str, str]
     full: list[str | Path] = [*command, "--jars", spark_jar(), *options(of_server), "spark-internal"]
     beeline: list[str | Path] = [home / "bin" / "beeline", "-u", f"jdbc:hive2://127.0.0.1:{port}/", "--outputformat=tsv2", "--silent=true"]
 
-    def ask(sql: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*beeline, "-e", sql], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment, timeout=300
-        )
-
-    server = ServerProcess("Thrift server", full, tmp_path / "thrift.log", lambda: ask("SELECT 1").returncode == 0, environment)
+    server = ServerProcess("Thrift server", full, tmp_path / "thrift.log", lambda: listens(port), environment)
+    sql = (
+        f"CREATE TABLE prod.db.h (id BIGINT, note STRING) {TABLE}; INSERT INTO prod.db.h VALUES (1, 'a'), (2, 'b'); "
+        "DELETE FROM prod.db.h WHERE id = 1; SELECT id, note FROM prod.db.h; "
+        f"CREATE VIEW {seen}.h AS SELECT concat('seen ', note) AS shown FROM prod.db.h; SELECT * FROM {seen}.h; "
+        "CALL prod.system.rollback_to_snapshot('db.h', 7);"
+    )
     try:
-        run = ask(
-            f"CREATE TABLE prod.db.h (id BIGINT, note STRING) {TABLE}; INSERT INTO prod.db.h VALUES (1, 'a'), (2, 'b'); "
-            "DELETE FROM prod.db.h WHERE id = 1; SELECT id, note FROM prod.db.h; "
-            f"CREATE VIEW {seen}.h AS SELECT concat('seen ', note) AS shown FROM prod.db.h; SELECT * FROM {seen}.h; "
-            "CALL prod.system.rollback_to_snapshot('db.h', 7);"
-        )
+        run = subprocess.run([*beeline, "-e", sql], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment, timeout=300)
     finally:
         server.stop()
     assert "2\tb" in run.stdout and "seen b" in run.stdout, run.stderr[-3000:]
