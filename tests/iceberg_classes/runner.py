@@ -2,7 +2,7 @@
 
 Their jars come from Maven Central. The classes in java/ take the place of Iceberg's catalog and extensions under their names, and an
 agent changes what little has to be another (Agent.java says what). The tests' own Hive metastore holds the tables; Iceberg Java looks into
-the same tables with the same master key, so that what a test asserts of metadata, manifests and files is Iceberg's reading of what we wrote.
+the same tables with the same master key: what a test asserts of metadata, manifests and files is Iceberg's reading of what we wrote.
 """
 
 from __future__ import annotations
