@@ -68,6 +68,7 @@ from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader,
 from tablecrypt.manifests.stated_layout import StatedLayout
 from tablecrypt.manifests.table_state import StatedTable
 from tablecrypt.table._pyiceberg.producers import replace_counts
+from tablecrypt.table._pyiceberg.statistics import AnyStatisticsFile
 from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata_cache import PARSED, Unchanging
 from tablecrypt.table.table_files import TableFileIO
@@ -194,6 +195,7 @@ class EncryptedTableMetadata(TableMetadataV3):
     """Version 3 table metadata with its encryption keys."""
 
     snapshots: list[EncryptedSnapshot] = Field(default_factory=list)  # type: ignore[assignment]
+    statistics: list[AnyStatisticsFile] = Field(default_factory=list)  # type: ignore[assignment]
     encryption_keys: list[EncryptedKey] = Field(alias="encryption-keys", default_factory=list)
 
     def isolation_level(self, operation: Operation | IsolationLevel) -> IsolationLevel:

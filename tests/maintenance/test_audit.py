@@ -216,7 +216,8 @@ def test_plaintext_statistics_are_critical(table: Table, name: str) -> None:
     size = path.stat().st_size
     entry = {"snapshot-id": table.metadata.snapshots[0].snapshot_id, "statistics-path": f"file://{path}", "file-size-in-bytes": size}
     if name == "statistics":
-        entry |= {"file-footer-size-in-bytes": 4, "blob-metadata": []}
+        blob = {"type": "of-another-engine", "snapshot-id": entry["snapshot-id"], "sequence-number": 1, "fields": [1]}
+        entry |= {"file-footer-size-in-bytes": 4, "blob-metadata": [blob]}
 
     found = audit(edited(table, lambda content: content.update({name: [entry]})))
 

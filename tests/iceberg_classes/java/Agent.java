@@ -8,7 +8,9 @@ import static net.bytebuddy.matcher.ElementMatchers.returns;
 
 import java.lang.instrument.Instrumentation;
 import java.lang.reflect.Field;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import net.bytebuddy.agent.builder.AgentBuilder;
 import net.bytebuddy.asm.Advice;
@@ -60,9 +62,12 @@ public class Agent {
   public static Table load(String name) throws ReflectiveOperationException {
     Field catalog = Class.forName("org.apache.iceberg.spark.TestBase").getDeclaredField("catalog");
     catalog.setAccessible(true);
-    String[] parts = name.replace("`", "").split("\\.");
-    String namespace = parts.length == 1 ? "default" : parts[parts.length - 2];
-    return ((Catalog) catalog.get(null)).loadTable(TableIdentifier.of(namespace, parts[parts.length - 1]));
+    List<String> parts = new ArrayList<>(List.of(name.replace("`", "").split("\\.")));
+    parts.remove(Parameters.CATALOG);
+    if (parts.size() == 1) {
+      parts.add(0, "default");
+    }
+    return ((Catalog) catalog.get(null)).loadTable(TableIdentifier.of(parts.toArray(new String[0])));
   }
 
   static class OfOurCatalog {
