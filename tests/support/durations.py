@@ -3,7 +3,7 @@
     {"tests/keys/test_key_ring.py::test_name[id]": {"seconds": 0.41, "marks": ["slow"], "day": "2026-11-23"}, …}
 
 Setup, call and teardown are counted together. A run updates the tests that it ran and leaves the others as they were, so that after
-`make test-all` all are there, and after half of it half are new. The process that hears of all workers writes the file every few seconds
+`make test-all` all are there, and after half of it half are new. The process that hears of all workers writes the file every minute
 and at the end, always the whole of it; runs side by side wait for each other. A test that no run has had for a month, or whose file is
 gone, is forgotten.
 
@@ -32,7 +32,7 @@ KEPT: Final = Path("build", "durations.json")
 COMMITTED: Final = Path("tests", "durations.json")
 MARKS: Final = ("browser", "campaign", "java", "nightly", "releases", "slow")
 """By which the tiers choose."""
-_WRITTEN_EVERY_S: Final = 10
+_WRITTEN_EVERY_S: Final = 60
 _FORGOTTEN_AFTER: Final = timedelta(days=30)
 
 
