@@ -3,7 +3,7 @@
     branches, tags   one whose newest snapshot is older than its max-ref-age-ms goes; the main branch never does
     of each branch   its snapshots stay while they are younger than the limit, and the newest ones in any case
     other snapshots  those that no branch or tag leads to stay while they are younger than the limit
-    files            what the table led to before the commit, and does not lead to after it, is deleted
+    files            what the table led to before the commit, and does not lead to after it, is deleted; statistics too, which others wrote
 
 Limits: arguments, else a branch's own, else the properties history.expire.*, else five days and one snapshot, as Iceberg has them.
 Iceberg table spec, "Snapshot Retention Policy".
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -22,6 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.update import RemovePartitionStatisticsUpdate
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tablecrypt.arguments import checked_arguments
@@ -30,7 +31,7 @@ from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance._unused_metadata import removal_of_unused
 from tablecrypt.maintenance.progress import OperationResult
-from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
+from tablecrypt.maintenance.reachable import FileKind, Reachable, reachable_files
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_io
@@ -131,14 +132,14 @@ def expire_snapshots(
         result = ExpiredSnapshots(name_of(table), dry_run, tuple(sorted(plan.snapshots)), tuple(sorted(plan.refs)))
         if dry_run or not (plan.snapshots or plan.refs or clean_metadata):
             return result
-        before = reachable_files(current.metadata, current.io)
+        before = _kinds(reachable_files(current.metadata, current.io), current.metadata)
         try:
             _commit(current, plan, clean_metadata)
         except CommitFailedException:
             if attempt == _ATTEMPTS - 1:
                 raise
             continue
-        return _without_files(result, before.files.values(), reload(table), io)
+        return _without_files(result, before, reload(table), io)
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -195,24 +196,35 @@ def _commit(table: EncryptedTable, plan: _Plan, clean_metadata: bool) -> None:
                     remove = management.remove_tag if ref.snapshot_ref_type == SnapshotRefType.TAG else management.remove_branch
                     remove(name)
         if plan.snapshots:
+            # PyIceberg removes a table's statistics with a snapshot, and not those of its partitions.
+            of_partitions = {each.snapshot_id for each in table.metadata.partition_statistics} & plan.snapshots
+            transaction.apply(tuple(RemovePartitionStatisticsUpdate(snapshot_id=each) for each in sorted(of_partitions)))
             EncryptedExpireSnapshots(transaction=transaction).by_ids(list(plan.snapshots)).commit()
         if clean_metadata:
             # What must hold is compared with the table as it is: branches that this commit removes are not among them.
             transaction.apply(*removal_of_unused(transaction.table_metadata, table.io))
 
 
-def _without_files(result: ExpiredSnapshots, before: Collection[ReachableFile], after: EncryptedTable, io: TableFileIO) -> ExpiredSnapshots:
+def _kinds(found: Reachable, metadata: TableMetadata) -> dict[str, FileKind]:
+    """Return what each file is that a table's metadata leads to, by its location."""
+    statistics = (each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics))
+    return {file.location: file.kind for file in found.files.values()} | dict.fromkeys(statistics, FileKind.STATISTICS)
+
+
+def _without_files(result: ExpiredSnapshots, before: Mapping[str, FileKind], after: EncryptedTable, io: TableFileIO) -> ExpiredSnapshots:
     found = reachable_files(after.metadata, after.io)
     if found.unopened:
         raise FormatError(
             f"snapshots of {result.table} were expired, but no file was deleted, since files of the remaining snapshots cannot be read: "
             f"{found.unopened[0].error}"
         )
-    needed = {canonical(location) for location in found.files}
-    unneeded = [file for file in before if canonical(file.location) not in needed]
-    refused = {file.location: reason for file in unneeded if (reason := io.deletable.reason_against(file.location)) is not None}
-    failed = {file.location: said for file in unneeded if file.location not in refused and (said := _delete(io, file.location))}
-    deleted = {file.location: file.kind for file in unneeded if file.location not in refused and file.location not in failed}
+    # Statistics are whatever the metadata say: a forged entry may name the metadata themselves.
+    logged = (entry.metadata_file for entry in after.metadata.metadata_log)
+    needed = {canonical(location) for location in (after.metadata_location, *logged, *_kinds(found, after.metadata))}
+    unneeded = {location: kind for location, kind in before.items() if canonical(location) not in needed}
+    refused = {location: reason for location in unneeded if (reason := io.deletable.reason_against(location)) is not None}
+    failed = {location: said for location in unneeded if location not in refused and (said := _delete(io, location))}
+    deleted = {location: kind for location, kind in unneeded.items() if location not in refused and location not in failed}
     return replace(result, deleted=deleted, failed=failed, refused=refused)
 
 

@@ -64,6 +64,8 @@ class FileKind(StrEnum):
     POSITION_DELETES = "position deletes"
     EQUALITY_DELETES = "equality deletes"
     DELETION_VECTOR = "deletion vector"
+    STATISTICS = "statistics"
+    """Of a table or its partitions, which another engine may have written. Nothing of the table needs them."""
 
     @property
     def is_metadata(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,8 +17,11 @@ from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._unused_metadata import removal_of_unused
 from tablecrypt.maintenance.expiry import expire_snapshots
+from tablecrypt.maintenance.reachable import FileKind
 from tablecrypt.properties import COLUMN_KEYS
-from tests.support.tables import encrypted_table, memory_catalog, memory_kms, metadata_of, new_table
+from tests.support.aws import AwsServer
+from tests.support.edited_metadata import edited
+from tests.support.tables import encrypted_table, memory_catalog, memory_kms, metadata_of, metadata_path, new_table, unpinned_catalog
 
 LATER = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
 COLUMNS = pa.schema([("id", pa.int64()), ("note", pa.string())])
@@ -39,6 +43,31 @@ def key_ids(table: Table) -> set[str]:
 def schemas_and_specs(table: Table) -> tuple[list[int], list[int]]:
     metadata = table.refresh().metadata
     return [each.schema_id for each in metadata.schemas], [each.spec_id for each in metadata.partition_specs]
+
+
+def test_statistics_that_others_wrote_go_with_their_snapshot(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    table = new_table(unpinned_catalog(unwatched_warehouse, aws), schema=COLUMNS, appends=[rows(1), rows(2), rows(3)])
+    first, second, last = (each.snapshot_id for each in table.refresh().metadata.snapshots)
+    folder = metadata_path(table).parent
+    paths = {name: folder / name for name in ("1.stats", "2.stats", "partition-stats-1.parquet")}
+    for path in paths.values():
+        path.write_bytes(b"PFA1")
+
+    def named(snapshot_id: int, path: Path) -> dict[str, Any]:
+        return {"snapshot-id": snapshot_id, "statistics-path": f"file://{path}", "file-size-in-bytes": 4}
+
+    def change(content: dict[str, Any]) -> None:
+        puffin = {"file-footer-size-in-bytes": 1, "blob-metadata": []}
+        content["statistics"] = [named(first, paths["1.stats"]) | puffin, named(last, paths["2.stats"]) | puffin]
+        content["partition-statistics"] = [named(first, paths["partition-stats-1.parquet"]), named(second, metadata_path(table))]
+
+    known = set(folder.glob("*.metadata.json"))
+    expired = expire_snapshots(edited(table, change), LATER, delete_below=[table.location()])
+
+    gone = {Path(location).name for location, kind in expired.deleted.items() if kind == FileKind.STATISTICS}
+    assert gone == {"1.stats", "partition-stats-1.parquet"}
+    assert {name for name, path in paths.items() if path.exists()} == {"2.stats"}
+    assert known <= set(folder.glob("*.metadata.json"))
 
 
 def test_a_schema_goes_where_another_knows_all_of_its_columns(table: Table) -> None:

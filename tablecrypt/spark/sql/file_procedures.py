@@ -249,7 +249,7 @@ def _expire_snapshots(call: Call) -> Iterator[Row]:
     kinds = Counter(expired.deleted.values())
     vectors = kinds[FileKind.POSITION_DELETES] + kinds[FileKind.DELETION_VECTOR]
     counts = {name: kinds[kind] for name, kind in _DELETES.items()}
-    yield {**counts, "deleted_position_delete_files_count": vectors, "deleted_statistics_files_count": 0}
+    yield {**counts, "deleted_position_delete_files_count": vectors, "deleted_statistics_files_count": kinds[FileKind.STATISTICS]}
 
 
 def _remove_orphan_files(call: Call) -> Iterator[Row]:
