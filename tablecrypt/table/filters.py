@@ -53,6 +53,7 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, TimestampNanoTyp
 from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull
 
 _END: Final = 2**63
 
@@ -80,8 +81,8 @@ class NanosecondLiteral(LongLiteral):
         return self if is_nano(type_var) else super().to(type_var)
 
 
-def with_nanoseconds(row_filter: BooleanExpression, schema: Schema, case_sensitive: bool = True) -> BooleanExpression:
-    """Return an unbound filter in which columns of nanoseconds are compared with nanoseconds.
+def fitted(row_filter: BooleanExpression, schema: Schema, case_sensitive: bool = True) -> BooleanExpression:
+    """Return an unbound filter in which columns of nanoseconds are compared with nanoseconds, and columns in structs may be null with them.
 
     Raises:
         TypeError: a literal is neither text nor a whole number.
@@ -90,8 +91,6 @@ def with_nanoseconds(row_filter: BooleanExpression, schema: Schema, case_sensiti
     if isinstance(row_filter, (AlwaysTrue, AlwaysFalse)):
         return row_filter
     columns = {name: kind for name in schema.column_names if is_nano(kind := schema.find_type(name))}
-    if not columns:
-        return row_filter
     if not case_sensitive:
         columns = {name.lower(): kind for name, kind in columns.items()}
     return _rewritten(row_filter, columns, case_sensitive)
@@ -103,6 +102,8 @@ def _rewritten(expression: BooleanExpression, columns: dict[str, IcebergType], c
         return type(expression)(*sides)
     if isinstance(expression, Not):
         return Not(_rewritten(expression.child, columns, case_sensitive))
+    if isinstance(expression, (IsNull, NotNull)):
+        return (NestedIsNull if isinstance(expression, IsNull) else NestedNotNull)(expression.term)  # type: ignore[call-arg]
     if not isinstance(expression, (LiteralPredicate, SetPredicate)) or not isinstance(expression.term, Reference):
         return expression
     column = columns.get(expression.term.name if case_sensitive else expression.term.name.lower())
@@ -207,7 +208,7 @@ def _with_conditions(expression: BooleanExpression, schema: Schema, case_sensiti
     column, conditions = expression.term, list[BooleanExpression]()
     field = schema.find_field(column.name, case_sensitive)
     if isinstance(expression, (NotEqualTo, NotIn, NotStartsWith, NotNaN)):
-        conditions.append(NotNull(column))  # type: ignore[call-arg]
+        conditions.append(NestedNotNull(column))  # type: ignore[call-arg]
     compares_floats = isinstance(expression, (LiteralPredicate, SetPredicate)) and isinstance(field.field_type, (FloatType, DoubleType))
     if compares_floats and field.field_id not in asked_for_nan:
         conditions.append(NotNaN(column))  # type: ignore[call-arg]

@@ -42,7 +42,7 @@ from tablecrypt.parquet.storage import is_local
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanAdapter
 from tablecrypt.table.datasets.castable import castable
 from tablecrypt.table.datasets.dataset import EncryptedDataset
-from tablecrypt.table.filters import with_nanoseconds
+from tablecrypt.table.filters import fitted
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.partitions import partition_values
@@ -143,7 +143,7 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.row_filter = with_nanoseconds(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
+        self.row_filter = fitted(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
 
     # `update` makes a scan of the parameters that it finds in the signature.
     __init__.__wrapped__ = DataScan.__init__  # type: ignore[attr-defined]
@@ -224,7 +224,7 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapte
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.row_filter = with_nanoseconds(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
+        self.row_filter = fitted(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
 
     # `update` makes a scan of the parameters that it finds in the signature.
     __init__.__wrapped__ = IncrementalAppendScan.__init__  # type: ignore[attr-defined]

@@ -48,7 +48,7 @@ from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.producers import FastAppendFiles
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, parse_row_filter
-from tablecrypt.table.filters import partitions_filter, with_nanoseconds, with_sql_null_semantics
+from tablecrypt.table.filters import fitted, partitions_filter, with_sql_null_semantics
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.declaration import (
     Declaration,
@@ -197,7 +197,7 @@ class EncryptedTransaction(TransactionAdapter):
         """
         refuse_restricted(self.table.io, "delete")
         mode = row_mode(self.table_metadata.properties, TableProperties.DELETE_MODE)
-        predicate = with_nanoseconds(parse_row_filter(delete_filter), self.table_metadata.schema(), case_sensitive)
+        predicate = fitted(parse_row_filter(delete_filter), self.table_metadata.schema(), case_sensitive)
         self._delete(RowDelete(predicate, case_sensitive, branch, mode), snapshot_properties, _isolation_operation)
 
     def upsert(

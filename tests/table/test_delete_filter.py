@@ -8,8 +8,9 @@ import uuid
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import IntegerType, StringType
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError
 from tests.support.plaintext import CANARY
@@ -112,3 +113,27 @@ def test_a_column_that_has_a_name_of_row_lineage_is_named_before_rows_are_rewrit
     table.update_schema().rename_column("_row_id", "number").commit()
     table.delete("number = 1")
     assert table.scan(selected_fields=("number", "_row_id")).to_arrow().to_pylist() == [{"number": 2, "_row_id": 1}]
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "matches"),
+    [
+        ("address.street is null", [0]),
+        ("address.street is not null", [1, 2]),
+        ("not (address.street is null)", [1, 2]),
+        ("not (address.street is not null)", [0]),
+        ("address.street is null or id = 1", [0, 1]),
+    ],
+)
+def test_a_required_column_is_null_where_the_struct_is_that_it_is_in(catalog: Catalog, row_filter: str, matches: list[int]) -> None:
+    street = NestedField(3, "street", StringType(), required=True)
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "address", StructType(street)))
+    table = new_table(catalog, schema=schema)
+    for number, address in enumerate([None, {"street": "a"}, {"street": "b"}]):
+        table.append(pa.Table.from_pylist([{"id": number, "address": address}], schema=table.schema().as_arrow()))
+
+    assert sorted(table.scan(row_filter).to_arrow()["id"].to_pylist()) == matches
+    assert table.scan(row_filter).count() == len(matches)
+    table.delete(row_filter)
+
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [each for each in range(3) if each not in matches]

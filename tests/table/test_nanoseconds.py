@@ -74,7 +74,7 @@ def test_every_comparison_is_to_the_nanosecond(
     assert ids(table, "true") == [0, 1, 2, 5]
 
 
-def test_a_scan_that_is_made_of_another_compares_with_nanoseconds_too(catalog: Catalog) -> None:
+def test_a_scan_that_is_made_of_another_compares_fitted_too(catalog: Catalog) -> None:
     table = table_in(catalog, None, None)
     scan = table.scan("at >= '1970-01-01T00:00:00.000000001'").with_case_sensitive(False)
     later = scan.filter("AT < 1").select("id")

@@ -42,7 +42,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.filters import DeleteFilter, with_nanoseconds
+from tablecrypt.table.filters import DeleteFilter, fitted
 
 WHOLE_TABLE: Final = "to destroy a whole table, use shred with whole_table, or tablecrypt shred --whole-table"
 _OPERATORS: Final[dict[type[BooleanExpression], str]] = {
@@ -76,7 +76,7 @@ class ErasureFilter:
 
     def __init__(self, schema: Schema, expression: BooleanExpression) -> None:
         self._schema = schema
-        self.expression = with_nanoseconds(expression, schema)
+        self.expression = fitted(expression, schema)
         _check_numbers(schema, self.expression)
         bound = bind(schema, self.expression, case_sensitive=True)
         if isinstance(bound, AlwaysTrue):

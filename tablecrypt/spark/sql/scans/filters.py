@@ -55,6 +55,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull
+
 logger = logging.getLogger(__name__)
 
 # PyIceberg's expressions take positional arguments, which their annotations do not show.
@@ -67,7 +69,7 @@ _LOGIC: Final[Mapping[tuple[str, int], Make]] = {
     ("OR", 2): ice.Or,
     ("NOT", 1): ice.Not,
 }
-_NULLS: Final[Mapping[str, Make]] = {"IS_NULL": ice.IsNull, "IS_NOT_NULL": ice.NotNull}
+_NULLS: Final[Mapping[str, Make]] = {"IS_NULL": NestedIsNull, "IS_NOT_NULL": NestedNotNull}
 Predicate = Mapping[str, Any]
 _FLOATING: Final = (FloatType, DoubleType)
 _NUMBERS: Final = (IntegerType, LongType, DateType, TimestampType, TimestamptzType)
