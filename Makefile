@@ -64,7 +64,7 @@ help:
 	@echo "make test-nightly  random examples, fuzzing, other releases of Spark, PyIceberg and Python, the campaign and mutation: a night"
 	@echo "                   (NIGHTLY_PARTS='fuzz campaign' runs some; needs Java 17 or newer)"
 	@echo "make test-tools     the tests of the tools that the suite and releases are made with, which are slow  (a part of the night)"
-	@echo "make campaign   the long tests: attacks, kills, faults and load  (about an hour; needs Java 17 or newer)"
+	@echo "make campaign   the long tests: attacks, kills, faults, load, Iceberg's own test classes  (hours; needs a JDK 17 or newer)"
 	@echo "make lint       ruff, mypy, the import contracts, and the workflows and forms in .github"
 	@echo "make lint-workflows  the workflows under actionlint  (needs Go)"
 	@echo "make bench      the benchmarks; their ratios and curves become docs/performance.md  (at most 25 minutes; Spark's need Java 17 or newer)"

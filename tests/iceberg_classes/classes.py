@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+PAGE: Final = Path(__file__).parents[2] / "docs" / "spark-sql.md"
 _FILE: Final = Path(__file__).with_name("classes.toml")
+_BEGIN: Final = "<!-- classes: begin -->\n"
+_END: Final = "<!-- classes: end -->"
 
 
 @dataclass(frozen=True)
-class TestedClass:
+class IcebergClass:
     """One class of Iceberg's.
 
     Attributes:
@@ -31,19 +33,19 @@ class TestedClass:
         return {test for tests in self.differs.values() for test in tests}
 
 
-def tested_classes() -> list[TestedClass]:
+def iceberg_classes() -> list[IcebergClass]:
     """Return all classes, in the order of the file."""
     content = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     reasons: dict[str, str] = content["reasons"]
     return [
-        TestedClass(name, found["passed"], {reasons[reason]: tuple(tests) for reason, tests in found.items() if reason != "passed"})
+        IcebergClass(name, found["passed"], {reasons[reason]: tuple(tests) for reason, tests in found.items() if reason != "passed"})
         for name, found in content["classes"].items()
     ]
 
 
 def rows_of_page() -> list[str]:
-    """Return the rows of the table in docs/spark-sql.md."""
-    classes = tested_classes()
+    """Return the table of docs/spark-sql.md, line by line."""
+    classes = iceberg_classes()
     rows = [
         f"| {each.name.rpartition('.')[2]} | {each.passed} of {each.passed + len(each.failing)} | "
         + " ".join(f"{reason} ({len(tests)})" for reason, tests in each.differs.items())
@@ -51,8 +53,14 @@ def rows_of_page() -> list[str]:
         for each in classes
     ]
     passed, failing = sum(each.passed for each in classes), sum(len(each.failing) for each in classes)
-    return [*rows, f"| all | {passed} of {passed + failing} | |"]
+    return ["", "| class | passed | what differs |", "|---|---|---|", *rows, f"| all | {passed} of {passed + failing} | |", ""]
+
+
+def main() -> None:
+    """Write the rows into the page."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
+    PAGE.write_text(before + _BEGIN + "\n".join(rows_of_page()) + "\n" + _END + rest.partition(_END)[2], encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(rows_of_page()) + "\n")
+    main()
