@@ -45,7 +45,7 @@ class Outcome:
 def run_class(name: str, folder: Path, timeout: float) -> Outcome:
     """Run one class, named behind `org.apache.iceberg.spark.`. `folder` takes its log and its report."""
     key_file = folder / "master.keys"
-    keys = {"orders": {"1": base64.b64encode(_KEY.encode()).decode()}}
+    keys = {name: {"1": base64.b64encode(_KEY.encode()).decode()} for name in ("orders", "keyA", "keyB")}
     key_file.write_text(json.dumps({"format": "tablecrypt-key-file", "version": 1, "keys": keys}))
     key_file.chmod(0o600)
 

@@ -5,6 +5,7 @@ import static net.bytebuddy.matcher.ElementMatchers.nameContains;
 import static net.bytebuddy.matcher.ElementMatchers.nameStartsWith;
 import static net.bytebuddy.matcher.ElementMatchers.named;
 import static net.bytebuddy.matcher.ElementMatchers.returns;
+import static net.bytebuddy.matcher.ElementMatchers.takesArgument;
 
 import java.lang.instrument.Instrumentation;
 import java.lang.reflect.Field;
@@ -33,6 +34,7 @@ import org.assertj.core.api.AbstractThrowableAssert;
  *   TestHiveMetastore               swaps a table's metadata only if it is still the expected one, which needs direct SQL
  *   Spark3Util.loadIcebergTable     loads a table from that catalog
  *   assertThatThrownBy(…)           a refusal is a refusal, whatever its class and its words
+ *   SparkSession.sql                a statement that asks for a version without keys gets the one that has them
  *   SqlName.isOurs                  the name of the tests' catalog is one of ours
  * </pre>
  */
@@ -44,6 +46,7 @@ public class Agent {
     builder = advised(builder, named("org.apache.iceberg.hive.HiveCatalog"), WithKey.class, named("initialize"));
     builder = advised(builder, named("org.apache.iceberg.hive.TestHiveMetastore"), WithDirectSql.class, named("newThriftServer"));
     builder = advised(builder, named("org.apache.iceberg.spark.Spark3Util"), FromCatalog.class, named("loadIcebergTable"));
+    builder = advised(builder, named("org.apache.spark.sql.classic.SparkSession"), OfVersion3.class, named("sql").and(takesArgument(0, String.class)));
     builder = advised(builder, named("tablecrypt.jvm.SqlName"), IsOurs.class, named("isOurs"));
     ElementMatcher.Junction<MethodDescription> wording = nameStartsWith("hasMessage");
     for (String name : new String[] {"isInstanceOf", "isExactlyInstance", "hasRootCause", "hasCause", "hasNoCause", "hasStack", "satisfies"}) {
@@ -83,7 +86,7 @@ public class Agent {
       Map<String, String> with = new HashMap<>(properties);
       with.put("encryption.kms-impl", "tablecrypt.judge.KeyFileKms");
       with.put("table-default.encryption.key-id", "orders");
-      with.put("table-default.format-version", "3");
+      with.put("table-override.format-version", "3");
       properties = with;
     }
   }
@@ -105,6 +108,13 @@ public class Agent {
     @Advice.OnMethodExit
     static void exit(@Advice.Enter Object loaded, @Advice.Return(readOnly = false, typing = Typing.DYNAMIC) Object table) {
       table = loaded;
+    }
+  }
+
+  static class OfVersion3 {
+    @Advice.OnMethodEnter
+    static void enter(@Advice.Argument(value = 0, readOnly = false) String statement) {
+      statement = statement.replaceAll("(['\"`]?format-version['\"`]?\\s*=?\\s*['\"]?)[12]\\b", "$13");
     }
   }
 
