@@ -23,8 +23,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyiceberg.table.refs import MAIN_BRANCH
-
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import did_you_mean, one_of, truth, whole_number
@@ -104,20 +102,9 @@ class SourceOptions:
         )
 
     @property
-    def catalog(self) -> str:
-        """The catalog's name."""
-        return self.table.partition(".")[0]
-
-    @property
     def rules(self) -> StreamRules:
         """What a stream passes over, and the limits of its micro-batches."""
         return StreamRules(self.skip_deletes, self.skip_overwrites, self.max_snapshots, self.max_files)
-
-    def written_branch(self) -> str:
-        """Return the branch to write to, or to stream from."""
-        if self.snapshot_id is not None or self.tag is not None:
-            raise ConfigurationError("snapshot-id and tag are for batch reads alone; a branch can be written and streamed")
-        return self.branch or MAIN_BRANCH
 
 
 def _table(given: Mapping[str, str]) -> str:
@@ -139,9 +126,8 @@ def _refuse_credentials(given: Mapping[str, str]) -> None:
 
 def _refuse_code(given: Mapping[str, str]) -> None:
     for name in given:
-        known = names.property_named(name.removeprefix(_CATALOG)) if name.startswith(_CATALOG) else None
         # Any user of a session sets options, and the planner runs beside the driver.
-        if known is not None and known.names_code:
+        if name.startswith(_CATALOG) and names.names_code(name.removeprefix(_CATALOG)):
             raise ConfigurationError(
                 f"option {name!r} names code to import beside the driver: give it to tablecrypt.spark.register(spark, catalogs={{...}}), "
                 "or to PyIceberg's own configuration"

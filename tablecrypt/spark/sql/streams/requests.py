@@ -50,8 +50,8 @@ _OPTIONS: Final = (_FROM_TIMESTAMP, _SKIP_DELETES, _SKIP_OVERWRITES, _MAX_FILES,
 def stream_start(planner: Planner, request: Request) -> Response:
     """Return where a new query begins."""
     loaded = _loaded_now(planner.tables[request.text("table")])
-    if loaded.stream is not None:
-        return Response(_offset(loaded, _start_asked_for(loaded, loaded.stream.starting)))
+    if loaded.source is not None:
+        return Response(_offset(loaded, _start_asked_for(loaded, loaded.source.starting)))
     since = _number(request, _FROM_TIMESTAMP)
     if since is None:
         check_begins_with_the_first(loaded.located, loaded.branch)
@@ -138,8 +138,8 @@ def _position(loaded: LoadedTable, offset: Mapping[str, Any]) -> int:
 
 
 def _rules(loaded: LoadedTable, request: Request) -> StreamRules:
-    if loaded.stream is not None:
-        return loaded.stream.rules
+    if loaded.source is not None:
+        return loaded.source.rules
     return StreamRules(
         skip_deletes=_flag(request, _SKIP_DELETES),
         skip_overwrites=_flag(request, _SKIP_OVERWRITES),
