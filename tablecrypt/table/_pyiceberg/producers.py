@@ -12,9 +12,10 @@ UpdateSnapshot: _transaction, _io, _branch, _snapshot_properties;  ExpireSnapsho
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
@@ -27,6 +28,7 @@ from pyiceberg.table.update.snapshot import _FastAppendFiles as FastAppendFiles
 from pyiceberg.table.update.snapshot import _MergeAppendFiles as MergeAppendFiles
 from pyiceberg.table.update.snapshot import _new_manifest_list_file_name as new_manifest_list_file_name
 from pyiceberg.table.update.snapshot import _OverwriteFiles as OverwriteFiles
+from pyiceberg.typedef import EMPTY_DICT
 
 from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 
@@ -44,6 +46,9 @@ __all__ = [
     "WholeSnapshotAdapter",
     "replace_counts",
 ]
+
+WRITTEN_BY: Final[ContextVar[Mapping[str, str]]] = ContextVar("written_by", default=EMPTY_DICT)
+"""What the summaries of snapshots that are made here say of the engine behind them."""
 
 
 class ProducerAdapter(_SnapshotProducer[Any]):
@@ -232,7 +237,7 @@ class UpdateSnapshotAdapter(UpdateSnapshot):
             transaction=self._transaction,
             io=self._io,
             branch=self._branch,
-            snapshot_properties=self._snapshot_properties,
+            snapshot_properties={**WRITTEN_BY.get(), **self._snapshot_properties},
         )
 
     @property
