@@ -10,7 +10,7 @@
     snapshot-property.<name>    write: for the summary of the new snapshot
     starting                    readStream: earliest (the default), latest, or the id of the snapshot after which to begin
     max-snapshots-per-batch     readStream: the most snapshots of a micro-batch
-    max-files-per-batch         readStream: the most files of a micro-batch; it holds one whole snapshot at least
+    max-files-per-batch         readStream: the most files of a micro-batch
     skip-overwrite-snapshots    readStream: true to pass over snapshots that replaced rows, instead of failing
     skip-delete-snapshots       readStream: true to pass over snapshots that deleted rows, instead of failing
 
