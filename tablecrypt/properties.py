@@ -272,6 +272,12 @@ def property_named(name: str) -> Property | None:
     return found if found is not None else next((each for each in prefixes if name.startswith(each.name)), None)
 
 
+def names_code(name: str) -> bool:
+    """Whether a property of this name has a class or module that is imported."""
+    known = property_named(name)
+    return known is not None and known.names_code
+
+
 def is_sensitive(name: str, value: object = "") -> bool:
     """Whether a property is a credential: by the registry, for other names by how they look, and for a URL by what it contains."""
     known = property_named(name.lower())
@@ -327,8 +333,7 @@ def check_table_properties(table: str, properties: Mapping[str, Any], client: Ma
         ConfigurationError: a property names a class or module; nothing was imported.
     """
     for name, value in properties.items():
-        known = property_named(name)
-        if known is not None and known.names_code and client.get(name) != value:
+        if names_code(name) and client.get(name) != value:
             raise ConfigurationError(
                 f"table {table}: its property {name}={value!r} names code to import. Classes come from this client's own configuration "
                 f"of the catalog alone: set {name} there if it is right, or remove it from the table"

@@ -38,6 +38,7 @@ from tablecrypt.errors import (
     with_sentence,
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
@@ -95,7 +96,7 @@ def purge(table: EncryptedTable, drop: Callable[[], None], delete_below: Sequenc
         named.look_into(expired, io, skipped if skip_unreadable else None)
     deletion.delete(named.data_files)
     deletion.delete(named.manifests)
-    deletion.delete({*named.lists, *_statistics(table.metadata)})
+    deletion.delete({*named.lists, *statistics_locations(table.metadata)})
     deletion.delete_in_order(older)
     _check_unchanged(table)
     deletion.delete_in_order([table.metadata_location])
@@ -229,11 +230,6 @@ def _paths(manifest: ManifestFile, io: FileIO) -> list[str]:
     except FileNotFoundError:
         logger.debug("%s was deleted before", manifest.manifest_path)
         return []
-
-
-def _statistics(metadata: TableMetadata) -> Iterator[str]:
-    for statistics in (*metadata.statistics, *metadata.partition_statistics):
-        yield statistics.statistics_path
 
 
 def _check_unchanged(table: EncryptedTable) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import ALWAYS_TRUE, TableProperties
 from pyiceberg.table.metadata import TableMetadata
@@ -75,12 +75,6 @@ def is_merge_on_read(mode: str) -> bool:
 def numbered(partitions: Sequence[Sequence[EncryptedFileScanTask]]) -> dict[FileNumber, EncryptedFileScanTask]:
     """Return the scan tasks by the number that executors use for each file."""
     return {(number, index): task for number, tasks in enumerate(partitions) for index, task in enumerate(tasks)}
-
-
-def split_whole_files(tasks: Sequence[EncryptedFileScanTask]) -> tuple[list[DataFile], list[EncryptedFileScanTask]]:
-    """Return the files in which every row matches, as their partition shows, and the tasks whose files have to be read."""
-    whole = [task.file for task in tasks if isinstance(task.residual, AlwaysTrue)]
-    return whole, [task for task in tasks if not isinstance(task.residual, AlwaysTrue)]
 
 
 def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snapshot_properties: dict[str, str]) -> None:

@@ -46,6 +46,7 @@ from tablecrypt.maintenance.progress import OperationResult, ProgressListener, n
 from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.printable import bytes_shown, counted, shown
+from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, folders_of
@@ -365,8 +366,7 @@ def plaintext_of(metadata: TableMetadata, io: FileIO, scope: DeletionScope) -> P
     reachable = reachable_files(metadata, io)
     _refuse_unreadable(reachable.unopened)
     files = sorted(reachable.files.values(), key=lambda file: _LAST_DELETED.get(file.kind, 0))
-    statistics = [each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics)]
-    locations = dict.fromkeys((*statistics, *(file.location for file in files)))
+    locations = dict.fromkeys((*statistics_locations(metadata), *(file.location for file in files)))
     refused = {location: reason for location in locations if (reason := scope.reason_against(location)) is not None}
     return PlaintextOf(tuple(location for location in locations if location not in refused), refused)
 

@@ -33,6 +33,7 @@ from tablecrypt.maintenance._storage import StoredFile, canonical, remove_empty_
 from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.printable import bytes_shown, counted, shown
+from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import read_named_metadata_file
 from tablecrypt.table.protection.layout import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
@@ -182,7 +183,7 @@ def known_locations(table: EncryptedTable) -> set[str]:
     """Return every location that a table's current metadata leads to."""
     metadata = table.metadata
     known = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
-    known |= {each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics)}
+    known |= {*statistics_locations(metadata)}
     known |= {snapshot.manifest_list for snapshot in metadata.snapshots}
     executor = ExecutorFactory.get_or_create()
     listed = executor.map(lambda snapshot: snapshot.manifests(table.io), metadata.snapshots)

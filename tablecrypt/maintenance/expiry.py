@@ -32,6 +32,7 @@ from tablecrypt.maintenance._tables import checked_moment, name_of, reload, requ
 from tablecrypt.maintenance._unused_metadata import removal_of_unused
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.reachable import FileKind, Reachable, reachable_files
+from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_io
@@ -207,8 +208,8 @@ def _commit(table: EncryptedTable, plan: _Plan, clean_metadata: bool) -> None:
 
 def _kinds(found: Reachable, metadata: TableMetadata) -> dict[str, FileKind]:
     """Return what each file is that a table's metadata leads to, by its location."""
-    statistics = (each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics))
-    return {file.location: file.kind for file in found.files.values()} | dict.fromkeys(statistics, FileKind.STATISTICS)
+    kinds = {file.location: file.kind for file in found.files.values()}
+    return kinds | dict.fromkeys(statistics_locations(metadata), FileKind.STATISTICS)
 
 
 def _without_files(result: ExpiredSnapshots, before: Mapping[str, FileKind], after: EncryptedTable, io: TableFileIO) -> ExpiredSnapshots:

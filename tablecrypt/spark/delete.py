@@ -26,7 +26,7 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from tablecrypt.engines.access import TableAccess
-from tablecrypt.engines.changes import RowChange, is_merge_on_read, numbered, split_whole_files
+from tablecrypt.engines.changes import RowChange, is_merge_on_read, numbered
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, bitmap_of, merge_positions
 from tablecrypt.engines.rewriting import encrypt_rewrites, rewritten_files
@@ -34,6 +34,7 @@ from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, collected, open_task, result_batch, task_numbers
 from tablecrypt.spark.session import Sizing, in_tasks
 from tablecrypt.spark.tables import LocatedTable, readable_columns, table_access
+from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.filters import with_sql_null_semantics
 from tablecrypt.table.lineage import ROW_ID
@@ -100,14 +101,15 @@ def change_without(
     scan = located.scan(with_sql_null_semantics(asked, located.table.metadata.schema()), branch)
     filtered = extract_field_ids(bind(located.table.schema(), scan.row_filter, case_sensitive=True))
     readable_columns(located.table, Schema(), filtered, ERROR)
-    whole, rest = split_whole_files(cast("list[EncryptedFileScanTask]", list(scan.plan_files())))
+    tasks = cast("list[EncryptedFileScanTask]", list(scan.plan_files()))
+    whole, rest = WholeFiles(located.table.schema(), scan.row_filter).split(tasks)
     change = RowChange(branch=branch, conflicts_with=scan.row_filter, dropped=whole)
     if not rest:
         return change
     partitions = Sizing.of(spark).partitions(rest)
     positions = _located(spark, located, partitions, scan.row_filter)
-    tasks = numbered(partitions)
-    change.marked = [(tasks[number], bitmap) for number, bitmap in positions.items() if len(bitmap)]
+    files = numbered(partitions)
+    change.marked = [(files[number], bitmap) for number, bitmap in positions.items() if len(bitmap)]
     rewrite_unless_merge_on_read(spark, located, change, mode)
     return change
 

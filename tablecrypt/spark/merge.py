@@ -22,7 +22,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
@@ -62,7 +62,8 @@ from tablecrypt.table.row_changes import isolation_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ROW_COLUMNS: Final = ("__tablecrypt_row_id", "__tablecrypt_task", "__tablecrypt_file", "__tablecrypt_position")
+_KEY: Final = "__tablecrypt_key_"
+_ROW_COLUMNS: Final = ("__tablecrypt_row_id", "__tablecrypt_task", "__tablecrypt_file", "__tablecrypt_position")
 COUNTED: Final = (
     *("copied", "deleted", "updated", "inserted", "matched-updated", "matched-deleted"),
     *("not-matched-by-source-updated", "not-matched-by-source-deleted"),
@@ -123,11 +124,27 @@ def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], b
     Raises:
         ConfigurationError: a key is null in the DataFrame, or occurs twice in it or in the table.
     """
-    isolation = isolation_of(located.table.metadata.properties, "merge")
+    spark = df.sparkSession
+    change = RowChange(branch=branch, isolation=isolation_of(located.table.metadata.properties, "merge"))
     tasks = cast("list[EncryptedFileScanTask]", list(located.scan(ALWAYS_TRUE, branch).plan_files()))
+    partitions = Sizing.of(spark).partitions(tasks) if tasks else []
+    rows = _joined(df, _keys_of_table(df, located, keys, partitions), keys)
+
+    ticket, job_key = located.issue_job(spark)
+    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(table_access(located.table)))
+
+    def write_merged_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return write_merged_partition(ticket, encrypted_access, batches)
+
     with _refusing_keys(keys):
-        change = _merged(df, located, keys, tasks)
-    return replace(change, branch=branch, isolation=isolation)
+        results = results_of(rows, write_merged_files)
+    replaced: dict[FileNumber, BitMap64] = {}
+    for result in decrypted_results(job_key, FileEntryCodec(located.table.metadata), results):
+        change.added += result.files
+        merge_positions(replaced, result.marks)
+    numbers = numbered(partitions)
+    change.marked = [(numbers[number], bitmap) for number, bitmap in replaced.items()]
+    return change
 
 
 def merge_counts(change: RowChange, updated: int) -> dict[str, str]:
@@ -147,25 +164,20 @@ def summary_name(counted: str) -> str:
     return f"spark.merge-into.num-target-rows-{counted}"
 
 
-def key_name(number: int) -> str:
-    """Return the name under which `joined` takes a key column of the table, by its number."""
-    return f"__tablecrypt_key_{number}"
-
-
 def _joined(rows: DataFrame, stored: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Join rows with the table's rows that have the same keys. Rows of one key come into one task, and keys that are null, or that occur
     twice, fail it.
 
     Args:
         rows: the rows to merge.
-        stored: the table's keys, under the names of `key_name`, and all or some of ROW_COLUMNS.
+        stored: the table's keys, numbered behind _KEY, and _ROW_COLUMNS.
         keys: the key columns of `rows`.
     """
     from pyspark.sql import Window, functions
 
     columns = [functions.col(quoted(name)) for name in keys]
-    on = [column == functions.col(key_name(number)) for number, column in enumerate(columns)]
-    matched = rows.join(stored, on, "left").drop(*(key_name(number) for number in range(len(keys))))
+    on = [column == functions.col(f"{_KEY}{number}") for number, column in enumerate(columns)]
+    matched = rows.join(stored, on, "left").drop(*(f"{_KEY}{number}" for number in range(len(keys))))
     # Spark needs no more shuffle for the window than for the join, and no other sort.
     number = functions.row_number().over(Window.partitionBy(*columns).orderBy(*columns))
     is_good = functions.when(functions.col(_NUMBER) > 1, functions.raise_error(_occurs_twice(keys))).otherwise(functions.lit(True))
@@ -184,7 +196,7 @@ def _occurs_twice(keys: Sequence[str]) -> str:
 
 @contextmanager
 def _refusing_keys(keys: Sequence[str]) -> Iterator[None]:
-    """Raise what `joined` refuses as an error of this package, without Spark's account of the job that failed."""
+    """Raise what `_joined` refuses as an error of this package, without Spark's account of the job that failed."""
     from pyspark.errors import PySparkException
 
     try:
@@ -195,26 +207,6 @@ def _refusing_keys(keys: Sequence[str]) -> Iterator[None]:
         if refusal is None:
             raise
         raise ConfigurationError(refusal) from None
-
-
-def _merged(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], tasks: list[EncryptedFileScanTask]) -> RowChange:
-    spark = df.sparkSession
-    partitions = Sizing.of(spark).partitions(tasks) if tasks else []
-    rows = _joined(df, _keys_of_table(df, located, keys, partitions), keys)
-    ticket, job_key = located.issue_job(spark)
-    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(table_access(located.table)))
-
-    def write_merged_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return write_merged_partition(ticket, encrypted_access, batches)
-
-    change = RowChange()
-    replaced: dict[FileNumber, BitMap64] = {}
-    for result in decrypted_results(job_key, FileEntryCodec(located.table.metadata), results_of(rows, write_merged_files)):
-        change.added += result.files
-        merge_positions(replaced, result.marks)
-    numbers = numbered(partitions)
-    change.marked = [(numbers[number], bitmap) for number, bitmap in replaced.items()]
-    return change
 
 
 def read_keys(
@@ -243,14 +235,14 @@ def write_merged_partition(ticket: JobTicket, encrypted_access: bytes, batches: 
         return
     first, filled = rows_of_partition
     job = open_task(ticket, encrypted_access)
-    table, own = job.metadata.schema(), [name for name in first.schema.names if name not in ROW_COLUMNS]
+    table, own = job.metadata.schema(), [name for name in first.schema.names if name not in _ROW_COLUMNS]
     schema = schema_for_table(first.select(own).schema, table)
     stored = pa.schema([*schema, pa.field(ROW_ID.name, pa.int64()), pa.field(LAST_UPDATED.name, pa.int64())])
     marks: dict[FileNumber, BitMap64] = {}
 
     def rows() -> Iterator[pa.RecordBatch]:
         for batch in filled:
-            row_id, *row = (batch.column(name) for name in ROW_COLUMNS)
+            row_id, *row = (batch.column(name) for name in _ROW_COLUMNS)
             merge_positions(marks, positions_by_file(*row))
             converted = batch_for_table(batch.select(own), schema, table)
             columns = [*converted.columns, row_id, pa.nulls(batch.num_rows, pa.int64())]
@@ -279,5 +271,5 @@ def _keys_of_table(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], 
 
 def _keys_schema(projected: Schema) -> pa.Schema:
     *keys, _ = schema_for_spark(projected)
-    renamed = [field.with_name(key_name(number)).with_nullable(True) for number, field in enumerate(keys)]
-    return pa.schema([*renamed, *(pa.field(name, pa.int64()) for name in ROW_COLUMNS)])
+    renamed = [field.with_name(f"{_KEY}{number}").with_nullable(True) for number, field in enumerate(keys)]
+    return pa.schema([*renamed, *(pa.field(name, pa.int64()) for name in _ROW_COLUMNS)])

@@ -44,13 +44,24 @@ from pyiceberg.io.pyarrow import (
     StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
+    match_metrics_mode,
     parquet_path_to_id_mapping,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadataCommonFields
 from pyiceberg.typedef import Properties
-from pyiceberg.types import DateType, TimestampNanoType, TimestampType, TimestamptzNanoType, TimestamptzType, TimeType
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+)
 from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import ConfigurationError
@@ -223,7 +234,7 @@ def data_file_statistics(footer: pq.FileMetaData, file_schema: Schema, propertie
         file_schema: the columns as they are in the file.
         properties: the table's; its metrics modes are honoured.
     """
-    plan = compute_statistics_plan(file_schema, properties)
+    plan = statistics_plan(file_schema, properties)
     paths = parquet_path_to_id_mapping(file_schema)
     temporal = {field_id: column for field_id, column in plan.items() if _has_temporal_bounds(column)}
     counted = {field_id: dataclasses.replace(column, mode=MetricsMode(MetricModeTypes.COUNTS)) for field_id, column in temporal.items()}
@@ -233,6 +244,31 @@ def data_file_statistics(footer: pq.FileMetaData, file_schema: Schema, propertie
         statistics["lower_bounds"][field_id] = struct.pack(layout, lower)
         statistics["upper_bounds"][field_id] = struct.pack(layout, upper)
     return statistics
+
+
+def statistics_plan(schema: Schema, properties: Properties) -> dict[int, StatisticsCollector]:
+    """Return what manifests tell of each column, by its field id, as a table's metrics modes say.
+
+    Fields of structs have bounds, as in Iceberg Java. PyIceberg counts them alone, as is right for what is in lists and maps.
+    """
+    plan = compute_statistics_plan(schema, properties)
+    inside = [plan[field_id] for field_id in _in_structs(schema.as_struct()) if field_id in plan and "." in plan[field_id].column_name]
+    return plan | {column.field_id: dataclasses.replace(column, mode=_asked_for(column, properties)) for column in inside}
+
+
+def _in_structs(struct: StructType) -> Iterator[int]:
+    for field in struct.fields:
+        if isinstance(field.field_type, StructType):
+            yield from _in_structs(field.field_type)
+        else:
+            yield field.field_id
+
+
+def _asked_for(column: StatisticsCollector, properties: Properties) -> MetricsMode:
+    default = properties.get(TableProperties.DEFAULT_WRITE_METRICS_MODE, TableProperties.DEFAULT_WRITE_METRICS_MODE_DEFAULT)
+    mode = match_metrics_mode(str(properties.get(f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{column.column_name}", default)))
+    is_cut = mode.type != MetricModeTypes.TRUNCATE or isinstance(column.iceberg_type, (StringType, BinaryType))
+    return mode if is_cut else MetricsMode(MetricModeTypes.FULL)
 
 
 def _has_temporal_bounds(column: StatisticsCollector) -> bool:

@@ -21,7 +21,7 @@ from typing import Final, cast
 
 import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
+from pyiceberg.io.pyarrow import data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties, upsert_util
@@ -38,6 +38,7 @@ from tablecrypt.table.deletes import write_row_delta
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.filters import DeleteFilter
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.parquet_options import statistics_plan
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.upserts import Replaced
@@ -191,7 +192,7 @@ def _data_file(metadata: EncryptedTableMetadata, io: EncryptingFileIO, path: str
         check_pyarrow_schema_compatible(schema, file.schema, format_version=3)
         statistics = data_file_statistics_from_parquet_metadata(
             parquet_metadata=file.footer(),
-            stats_columns=compute_statistics_plan(schema, metadata.properties),
+            stats_columns=statistics_plan(schema, metadata.properties),
             parquet_column_mapping=parquet_path_to_id_mapping(schema),
         )
     data_file = DataFile.from_args(

@@ -47,7 +47,7 @@ from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.manifests.table_state import TableState
 from tablecrypt.table._pyiceberg.producers import (
-    DeleteFiles,
+    DeleteFilesAdapter,
     FastAppendFiles,
     MergeAppendFiles,
     OverwriteFiles,
@@ -384,7 +384,7 @@ class EncryptedOverwrite(EncryptedProducer, OverwriteFiles):
     """Replaces data files by others."""
 
 
-class EncryptedDelete(EncryptedProducer, DeleteFiles):
+class EncryptedDelete(EncryptedProducer, DeleteFilesAdapter):
     """Drops whole data files that a predicate covers."""
 
 

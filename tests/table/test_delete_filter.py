@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import uuid
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -137,3 +139,31 @@ def test_a_required_column_is_null_where_the_struct_is_that_it_is_in(catalog: Ca
     table.delete(row_filter)
 
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [each for each in range(3) if each not in matches]
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "needs"),
+    [
+        ("pair.a > 3", {"b"}),
+        ("pair.a != 2 and id < 9", {"b", "c"}),
+        ("pair.a is null", {"b", "c"}),
+        ("id >= 1 and text != 'z'", {"c"}),
+        ("ratio >= 1.0", {"a", "b", "c"}),
+    ],
+)
+def test_a_file_is_read_only_where_its_statistics_leave_open_whether_all_rows_match(
+    catalog: Catalog, row_filter: str, needs: set[str]
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string()), ("ratio", pa.float64()), ("pair", pa.struct([("a", pa.int64())]))])
+    files = {
+        "a": [{"id": 1, "text": "a", "ratio": 1.0, "pair": {"a": 4}}, {"id": 2, "text": "b", "ratio": 2.0, "pair": {"a": 5}}],
+        "b": [{"id": 3, "text": "c", "ratio": 3.0, "pair": {"a": 6}}, {"id": 4, "text": "d", "ratio": 4.0, "pair": None}],
+        "c": [{"id": 5, "text": None, "ratio": None, "pair": {"a": 1}}, {"id": None, "text": "e", "ratio": 2.0, "pair": None}],
+    }
+    table = table_in(catalog, "copy-on-write", *(pa.Table.from_pylist(rows, schema=schema) for rows in files.values()))
+    stored = {task.file.file_path for task in table.scan("id is not null").plan_files()}
+    needed = {task.file.file_path for name in needs for task in table.scan(f"id = {files[name][0]['id']}").plan_files()}
+    for location in stored - needed:
+        Path(urlsplit(location).path).unlink()
+
+    table.delete(row_filter)

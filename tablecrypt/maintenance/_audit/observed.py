@@ -53,6 +53,7 @@ from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.maintenance.reachable import Reachable, ReachableFile, reachable_files
 from tablecrypt.printable import counted
+from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.protection.authenticated import undeclared_columns
 from tablecrypt.table.table_files import TableFileIO, folders_of
@@ -149,7 +150,7 @@ def observe(table: Table, counted: Counted) -> Observed:
     store = table.io.inner if isinstance(table.io, EncryptingFileIO) else table.io
     manager = table.io.manager if isinstance(table.io, TableFileIO) else None
     reachable, folder = reachable_files(metadata, table.io), list_folders(metadata, store)
-    statistics = tuple(each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics))
+    statistics = tuple(statistics_locations(metadata))
     log = {entry.metadata_file for entry in metadata.metadata_log}
     unknown = folder.unknown({*reachable.files, *statistics, *log, table.metadata_location})
     journals = dict(_journals(unknown, store))

@@ -26,6 +26,7 @@ from tablecrypt.maintenance.erasure.result import RUN_AGAIN, HiddenColumn, Searc
 from tablecrypt.maintenance.erasure.search import Holds
 from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.printable import counted as counted_text
+from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
 
@@ -135,7 +136,7 @@ class _Unnamed:
     def of(cls, searching: Searching) -> _Unnamed:
         metadata, named, io = searching.table.metadata, searching.named, table_io(searching.table)
         known = {searching.table.metadata_location, *searching.older.keks, *searching.older.unread}
-        known |= {each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics)}
+        known |= {*statistics_locations(metadata)}
         known |= {*named.files, *named.entries, *named.lists.values()}
         listed = Folder()
         for folder in io.own_folders.folders:

@@ -64,15 +64,15 @@ def _loaded(located: LocatedTable, opened: OpenCatalog, options: SourceOptions) 
     snapshot = scan.snapshot()
     is_writable = options.snapshot_id is None and options.tag is None
     selects = options.columns is not None or not isinstance(scan.row_filter, AlwaysTrue) or options.masked is not None
-    selection = Selection(ordered_projection(scan, options.columns), None, scan.row_filter, options.masked) if selects else None
+    schema = ordered_projection(scan, options.columns) if selects else None
     return LoadedTable(
         located,
         opened.name,
         options.branch or MAIN_BRANCH,
         None if snapshot is None else snapshot.snapshot_id,
         is_writable,
-        selection=selection,
-        stream=options,
+        selection=Selection(schema, None, scan.row_filter, options.masked),
+        source=options,
     )
 
 

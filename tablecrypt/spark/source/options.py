@@ -10,7 +10,7 @@
     snapshot-property.<name>    write: for the summary of the new snapshot
     starting                    readStream: earliest (the default), latest, or the id of the snapshot after which to begin
     max-snapshots-per-batch     readStream: the most snapshots of a micro-batch
-    max-files-per-batch         readStream: the most files of a micro-batch; it holds one whole snapshot at least
+    max-files-per-batch         readStream: the most files of a micro-batch
     skip-overwrite-snapshots    readStream: true to pass over snapshots that replaced rows, instead of failing
     skip-delete-snapshots       readStream: true to pass over snapshots that deleted rows, instead of failing
 
@@ -22,8 +22,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-
-from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
@@ -104,20 +102,9 @@ class SourceOptions:
         )
 
     @property
-    def catalog(self) -> str:
-        """The catalog's name."""
-        return self.table.partition(".")[0]
-
-    @property
     def rules(self) -> StreamRules:
         """What a stream passes over, and the limits of its micro-batches."""
         return StreamRules(self.skip_deletes, self.skip_overwrites, self.max_snapshots, self.max_files)
-
-    def written_branch(self) -> str:
-        """Return the branch to write to, or to stream from."""
-        if self.snapshot_id is not None or self.tag is not None:
-            raise ConfigurationError("snapshot-id and tag are for batch reads alone; a branch can be written and streamed")
-        return self.branch or MAIN_BRANCH
 
 
 def _table(given: Mapping[str, str]) -> str:
@@ -139,9 +126,8 @@ def _refuse_credentials(given: Mapping[str, str]) -> None:
 
 def _refuse_code(given: Mapping[str, str]) -> None:
     for name in given:
-        known = names.property_named(name.removeprefix(_CATALOG)) if name.startswith(_CATALOG) else None
         # Any user of a session sets options, and the planner runs beside the driver.
-        if known is not None and known.names_code:
+        if name.startswith(_CATALOG) and names.names_code(name.removeprefix(_CATALOG)):
             raise ConfigurationError(
                 f"option {name!r} names code to import beside the driver: give it to tablecrypt.spark.register(spark, catalogs={{...}}), "
                 "or to PyIceberg's own configuration"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.install import jvm_side
-from tablecrypt.spark.jvm.keys import encrypt_for_driver
 from tablecrypt.spark.session import check_session
-from tablecrypt.spark.sql.programs.responses import this_python
+from tablecrypt.spark.sql.session import give_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +47,6 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, str]] | No
     side = jvm_side(spark)
     for name, properties in {"": {}, **(catalogs or {})}.items():
         handle = secrets.token_hex(16)
-        settings = this_python() | {"properties": dict(properties)}
-        side.endpoint.giveCatalog(handle, encrypt_for_driver(json.dumps(settings).encode(), handle, side.public_key))
+        give_catalog(side, handle, properties)
         spark.conf.set(f"{_GIVEN}.{name}" if name else _GIVEN, handle)
     side.endpoint.extend(spark._jsparkSession)

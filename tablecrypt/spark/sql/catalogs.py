@@ -68,8 +68,7 @@ def check_spark_settings(catalog: str, in_spark: Mapping[str, Any], of_session: 
             raise ConfigurationError(
                 f"{setting} is a secret, and Spark's configuration is in event logs and the UI: set it in .pyiceberg.yaml, or as {variable}"
             )
-        known = names.property_named(name)
-        if known is not None and known.names_code and name in of_session:
+        if names.names_code(name) and name in of_session:
             raise ConfigurationError(
                 f"{setting} names code to import beside the driver: it is taken from the configuration that the application was started "
                 "with, or from PyIceberg's, not from a session"

@@ -21,7 +21,7 @@ from pyiceberg.catalog import WAREHOUSE_LOCATION, Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import CreateTableTransaction, Table, Transaction
+from pyiceberg.table import CreateTableTransaction, Table, TableProperties, Transaction
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
@@ -100,13 +100,14 @@ def table_properties(given: Mapping[str, str]) -> dict[str, str]:
     """Return what of a statement's properties are the table's own.
 
     Raises:
-        ConfigurationError: USING names another format than Iceberg with Parquet files.
+        ConfigurationError: USING names another format than Iceberg with Parquet files. USING parquet sets write.format.default as well.
     """
     provider = given.get("provider", "iceberg").lower()
     if provider not in _PROVIDERS:
         raise ConfigurationError(f"USING {provider}: this catalog holds encrypted Iceberg tables with Parquet files; write USING iceberg")
     left_out = (*_OF_SPARK, *_SHOWN_ONLY)
-    return {name: value for name, value in given.items() if name not in left_out and not name.startswith(_OPTION)}
+    own = {name: value for name, value in given.items() if name not in left_out and not name.startswith(_OPTION)}
+    return own | {TableProperties.WRITE_FILE_FORMAT: provider} if provider == "parquet" else own
 
 
 def check_names(identifier: Identifier) -> None:

@@ -109,7 +109,7 @@ def load_version(planner: Planner, request: Request) -> Response:
     name = loaded.located.name
     if loaded.changes is not None:
         return Response(described(planner, replace(loaded, changes=snapshot_range(loaded.located.table, options))))
-    if len(options) != 1 or not loaded.is_writable or loaded.branch not in (MAIN_BRANCH, loaded.audit_first.branch):
+    if len(options) != 1:
         raise ConfigurationError(f"{name}: more than one version is requested: {', '.join(sorted(options))}")
     ((option, value),) = options.items()
     if option in _REFUSED_OPTIONS:
@@ -120,6 +120,11 @@ def load_version(planner: Planner, request: Request) -> Response:
         version = _OPTIONS[option](loaded.located.table, value)
     except NoSuchTableError as error:
         raise ConfigurationError(str(error)) from None
+    if not loaded.is_writable or loaded.branch not in (MAIN_BRANCH, loaded.audit_first.branch):
+        # Iceberg's format("iceberg") puts the branch or tag of an option into the name as well.
+        if (version.snapshot_id, version.branch, version.is_writable) != (loaded.snapshot_id, loaded.branch, loaded.is_writable):
+            raise ConfigurationError(f"{name}: more than one version is requested: that of its name, and {option} {value}")
+        return Response(described(planner, loaded))
     audit_first = loaded.audit_first.for_named_version
     wanted = replace(
         loaded, branch=version.branch, snapshot_id=version.snapshot_id, is_writable=version.is_writable, audit_first=audit_first

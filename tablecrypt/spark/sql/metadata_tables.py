@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping
 from copy import copy
 from operator import methodcaller
@@ -16,6 +17,7 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import ConfigurationError
@@ -36,6 +38,8 @@ _KEYS: Final = pa.schema(
 _FINDINGS: Final = pa.schema(
     [pa.field(name, pa.string(), nullable=False) for name in ("severity", "code", "title", "location", "message", "advice")]
 )
+_NEVER: Final = dt.datetime.min
+_COUNTED: Final = ("_count", "_size_in_bytes")
 
 
 def metadata_table(table: EncryptedTable, name: str, snapshot_id: int | None) -> pa.Table:
@@ -51,11 +55,13 @@ def metadata_table(table: EncryptedTable, name: str, snapshot_id: int | None) ->
         ReadRestrictionError: the catalog's server restricts what may be read of the table, and the rows would show more.
         TamperedFileError, KeyNotFoundError: as reading the table.
     """
+    table = _with(table, partition_specs=_with_last_names(cast("EncryptedTableMetadata", table.metadata)))
     if name in _OF_A_SNAPSHOT:
-        return _OF_A_SNAPSHOT[name](_at(table, snapshot_id if snapshot_id is not None else table.metadata.current_snapshot_id))
+        at = snapshot_id if snapshot_id is not None else table.metadata.current_snapshot_id
+        return _without_no_partitions(_OF_A_SNAPSHOT[name](_at(table, at)))
     if snapshot_id is not None:
         raise ConfigurationError(f"{name} describes the whole table: leave out VERSION or TIMESTAMP AS OF")
-    return _OF_THE_TABLE[name](table)
+    return _without_no_partitions(_OF_THE_TABLE[name](table))
 
 
 def _at(table: EncryptedTable, snapshot_id: int | None) -> EncryptedTable:
@@ -93,6 +99,40 @@ def _all_entries(table: EncryptedTable) -> pa.Table:
 
 def _inspected(name: str) -> Callable[[EncryptedTable], pa.Table]:
     return lambda table: methodcaller(name)(table.inspect)
+
+
+def _with_last_names(metadata: EncryptedTableMetadata) -> list[PartitionSpec]:
+    """Return a table's partition specs, each field by the name that it had last: PyIceberg shows a renamed field as two."""
+    specs = sorted(metadata.partition_specs, key=lambda spec: spec.spec_id)
+    names = {field.field_id: field.name for spec in specs for field in spec.fields}
+    ids = {name: field_id for field_id, name in sorted(names.items())}
+    names = {field_id: name if ids[name] == field_id else f"{name}_{field_id}" for field_id, name in names.items()}
+    return [
+        PartitionSpec(*(field.model_copy(update={"name": names[field.field_id]}) for field in spec.fields), spec_id=spec.spec_id)
+        for spec in specs
+    ]
+
+
+def _without_no_partitions(rows: pa.Table) -> pa.Table:
+    """Return rows without the partition of a table that never had any, as in Iceberg."""
+    if "partition" in rows.column_names and not rows.schema.field("partition").type.num_fields:
+        return rows.drop_columns("partition")
+    return rows
+
+
+def _partitions(table: EncryptedTable) -> pa.Table:
+    """Return a row for each partition. PyIceberg has one for each order in which specs had its fields."""
+    rows = table.inspect.partitions()
+    found: dict[frozenset[tuple[str, Any]], dict[str, Any]] = {}
+    for row in rows.to_pylist():
+        key = frozenset((row.get("partition") or {}).items())
+        found[key] = _together(found[key], row) if key in found else row
+    return pa.Table.from_pylist(list(found.values()), schema=rows.schema)
+
+
+def _together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    newer = max(one, other, key=lambda row: row["last_updated_at"] or _NEVER)
+    return newer | {name: one[name] + other[name] for name in one if name.endswith(_COUNTED)}
 
 
 def _keys(table: EncryptedTable) -> pa.Table:
@@ -134,7 +174,8 @@ def _audit(table: EncryptedTable) -> pa.Table:
 
 
 _OF_A_SNAPSHOT: Final[Mapping[str, Callable[[EncryptedTable], pa.Table]]] = {
-    **{name: _inspected(name) for name in ("manifests", "entries", "files", "data_files", "delete_files", "partitions")},
+    **{name: _inspected(name) for name in ("manifests", "entries", "files", "data_files", "delete_files")},
+    "partitions": _partitions,
     "position_deletes": position_deletes,
 }
 _OF_THE_TABLE: Final[Mapping[str, Callable[[EncryptedTable], pa.Table]]] = {

@@ -101,16 +101,17 @@ def iceberg_transform(wanted: SparkTransform) -> tuple[Transform[Any, Any], str]
     )
 
 
-def find_column(schema: Schema, path: Sequence[str]) -> NestedField:
+def find_column(schema: Schema, path: Sequence[str], is_case_sensitive: bool = False) -> NestedField:
     """Return a column by its name: the one that is written so, else the only one that is written so but for upper and lower case.
 
-    Spark has held the name against the schema as spark.sql.caseSensitive says.
+    Args:
+        is_case_sensitive: whether only the first will do, as spark.sql.caseSensitive says. Where Spark has looked the name up, any will.
 
     Raises:
         ConfigurationError: there is none.
     """
     name = ".".join(path)
-    for case_sensitive in (True, False):
+    for case_sensitive in (True,) if is_case_sensitive else (True, False):
         try:
             return schema.find_field(name, case_sensitive)
         except ValueError:

@@ -60,13 +60,13 @@ class Selection:
     """What a program, or options of format("tablecrypt"), choose of a table.
 
     Attributes:
-        schema: the columns.
+        schema: the columns; None for all of the table, or of the snapshot that is read.
         tasks: the files, of one snapshot; None for all of the snapshot that is read.
         row_filter: Python keeps the rows that it matches alone.
         masked: see `EncryptedTable.scan`.
     """
 
-    schema: Schema
+    schema: Schema | None = None
     tasks: Sequence[EncryptedFileScanTask] | None = None
     row_filter: BooleanExpression = ALWAYS_TRUE
     masked: str | None = None
@@ -83,8 +83,8 @@ class LoadedTable:
         snapshot_id: what is read; None for a table without snapshots.
         is_writable: False where a snapshot or tag was asked for.
         staged: of a table that a statement is creating or replacing.
-        selection: what is read of it; None for all.
-        stream: of format("tablecrypt"): where a stream begins, and what it passes over.
+        selection: what is read of it.
+        source: options of format("tablecrypt"), where it was loaded by them.
         changes: the snapshots whose changes are read in place of the table's rows; None where its rows are.
         audit_first: where the session keeps what it writes out of readers' sight.
     """
@@ -97,15 +97,15 @@ class LoadedTable:
     staged: StagedTable | None = None
     audit_first: AuditFirst = field(default_factory=AuditFirst)
     changes: tuple[SnapshotChange, ...] | None = None
-    selection: Selection | None = None
-    stream: SourceOptions | None = None
+    selection: Selection = field(default_factory=Selection)
+    source: SourceOptions | None = None
 
     @property
     def schema(self) -> Schema:
         """The table's schema; that of the snapshot where a snapshot or tag was asked for; with the columns of changes where they are; the
         columns that were chosen."""
         metadata = self.located.table.metadata
-        if self.selection is not None:
+        if self.selection.schema is not None:
             return self.selection.schema
         if self.changes is not None:
             return with_change_columns(metadata.schema())

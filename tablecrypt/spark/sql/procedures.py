@@ -9,7 +9,8 @@ jobs, and in threads of this process otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
@@ -24,6 +25,8 @@ from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.statements import add_files, alter_table, changelog_view, undelete_column
 from tablecrypt.spark.sql.statements.variables import MEANING, find_variable
+from tablecrypt.spark.sql.writes.options import written_by
+from tablecrypt.table._pyiceberg.producers import WRITTEN_BY
 
 PROCEDURES: Final[Mapping[str, Procedure]] = dict(
     sorted(
@@ -92,7 +95,7 @@ def call_procedure(planner: Planner, request: Request) -> Response:
     procedure = _named(name)
     arguments = request.mapping("arguments")
     namespace = request.optional_text("current_namespace")
-    with runner_of(request, is_wanted="workers" not in arguments) as runner:
+    with runner_of(request, is_wanted="workers" not in arguments) as runner, _as_spark(request):
         current = name_parts(namespace) if namespace else ()
         call = Call(opened.catalog, opened.name, current, arguments, request.flag("case_sensitive"), runner)
         rows = list(procedure.run(call))
@@ -105,6 +108,16 @@ def call_procedure(planner: Planner, request: Request) -> Response:
     if not procedure.only_looks:
         described["changed"] = [opened.name, *(call.copies[0].target if call.copies else call.identifier())]
     return Response(described, arrow_stream(table_of(rows, procedure.columns)))
+
+
+@contextmanager
+def _as_spark(request: Request) -> Iterator[None]:
+    """Have snapshots that are made meanwhile say which application of Spark made them."""
+    token = WRITTEN_BY.set(written_by(request))
+    try:
+        yield
+    finally:
+        WRITTEN_BY.reset(token)
 
 
 def _described_copy(planner: Planner, catalog_name: str, copied: RowCopy) -> dict[str, Any]:

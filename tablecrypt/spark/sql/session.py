@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.install import jvm_side
+from tablecrypt.spark.jvm.install import JvmSide, jvm_side
 from tablecrypt.spark.jvm.keys import encrypt_for_driver
 from tablecrypt.spark.jvm.sources import PACKAGE
 from tablecrypt.spark.session import check_session
@@ -53,11 +53,16 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
     side = jvm_side(spark)
     properties = dict(catalog_properties or {})
     handle = _handle(spark, name, properties)
-    settings = this_python() | {"properties": properties}
-    side.endpoint.giveCatalog(handle, encrypt_for_driver(json.dumps(settings).encode(), handle, side.public_key))
+    give_catalog(side, handle, properties)
     spark.conf.set(f"{setting}.{_HANDLE}", handle)
     spark.conf.set(setting, CATALOG_CLASS)
     side.endpoint.extend(spark._jsparkSession)
+
+
+def give_catalog(side: JvmSide, handle: str, properties: Mapping[str, str]) -> None:
+    """Have the driver's JVM open catalogs that are asked for by a handle with these properties, and plan for them in this Python."""
+    settings = this_python() | {"properties": dict(properties)}
+    side.endpoint.giveCatalog(handle, encrypt_for_driver(json.dumps(settings).encode(), handle, side.public_key))
 
 
 def _handle(spark: SparkSession, name: str, properties: Mapping[str, str]) -> str:

@@ -6,10 +6,9 @@ struct is missing, or takes it for one with a value.
 
 from __future__ import annotations
 
-from typing import Any, cast
+import builtins
 
-from pyiceberg.expressions import BoundIsNull, BoundNotNull, BoundTerm, BoundUnaryPredicate, IsNull, NotNull
-from pyiceberg.schema import Schema
+from pyiceberg.expressions import BooleanExpression, BoundIsNull, BoundNotNull, BoundTerm, IsNull, NotNull
 
 
 class NestedIsNull(IsNull):
@@ -19,11 +18,10 @@ class NestedIsNull(IsNull):
         """Return IS NOT NULL."""
         return NestedNotNull(self.term)  # type: ignore[call-arg]
 
-    def bind(self, schema: Schema, case_sensitive: bool = True) -> BoundUnaryPredicate:
-        """Return the predicate on a schema's column. ValueError where there is none."""
-        term = self.term.bind(schema, case_sensitive)
-        kind: Any = _BoundNestedIsNull if _is_nested(term) else BoundIsNull
-        return cast("BoundUnaryPredicate", kind(term))
+    @property
+    def as_bound(self) -> builtins.type[_BoundNestedIsNull]:
+        """The class of the predicate on a schema's column."""
+        return _BoundNestedIsNull
 
 
 class NestedNotNull(NotNull):
@@ -33,16 +31,15 @@ class NestedNotNull(NotNull):
         """Return IS NULL."""
         return NestedIsNull(self.term)  # type: ignore[call-arg]
 
-    def bind(self, schema: Schema, case_sensitive: bool = True) -> BoundUnaryPredicate:
-        """Return the predicate on a schema's column. ValueError where there is none."""
-        term = self.term.bind(schema, case_sensitive)
-        kind: Any = _BoundNestedNotNull if _is_nested(term) else BoundNotNull
-        return cast("BoundUnaryPredicate", kind(term))
+    @property
+    def as_bound(self) -> builtins.type[_BoundNestedNotNull]:
+        """The class of the predicate on a schema's column."""
+        return _BoundNestedNotNull
 
 
 class _BoundNestedIsNull(BoundIsNull):
-    def __new__(cls, term: BoundTerm) -> _BoundNestedIsNull:
-        return object.__new__(cls)
+    def __new__(cls, term: BoundTerm) -> BooleanExpression:  # type: ignore[misc]
+        return object.__new__(cls) if _is_nested(term) else super().__new__(cls, term)
 
     def __invert__(self) -> _BoundNestedNotNull:
         return _BoundNestedNotNull(self.term)  # type: ignore[call-arg]
@@ -53,8 +50,8 @@ class _BoundNestedIsNull(BoundIsNull):
 
 
 class _BoundNestedNotNull(BoundNotNull):
-    def __new__(cls, term: BoundTerm) -> _BoundNestedNotNull:
-        return object.__new__(cls)
+    def __new__(cls, term: BoundTerm) -> BooleanExpression:  # type: ignore[misc]
+        return object.__new__(cls) if _is_nested(term) else super().__new__(cls, term)
 
     def __invert__(self) -> _BoundNestedIsNull:
         return _BoundNestedIsNull(self.term)  # type: ignore[call-arg]

@@ -5,30 +5,38 @@ _new_manifest_list_file_name                                                    
 _SnapshotProducer: _commit, _deleted_entries, _existing_manifests, _manifests, _process_manifests, _validate_concurrency, _io, _transaction,
   _snapshot_id, _parent_snapshot_id, _target_branch, _compression, _operation, _written_manifest_lists, _written_manifests,
   _added_data_files, _deleted_data_files, _isolation_operation, _starting_snapshot_id, _manifest_num_counter;  Transaction: _table
+_DeleteFiles: _compute_deletes, _planned_delete_files, _predicate, _case_sensitive
 UpdateSnapshot: _transaction, _io, _branch, _snapshot_properties;  ExpireSnapshots: _commit, _transaction;  Summary: _additional_properties
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Summary
 from pyiceberg.table.update import TableUpdate, UpdatesAndRequirements
-from pyiceberg.table.update.snapshot import ExpireSnapshots, UpdateSnapshot, _SnapshotProducer
-from pyiceberg.table.update.snapshot import _DeleteFiles as DeleteFiles
+from pyiceberg.table.update.snapshot import ExpireSnapshots, UpdateSnapshot, _DeleteFiles, _SnapshotProducer
 from pyiceberg.table.update.snapshot import _FastAppendFiles as FastAppendFiles
 from pyiceberg.table.update.snapshot import _MergeAppendFiles as MergeAppendFiles
 from pyiceberg.table.update.snapshot import _new_manifest_list_file_name as new_manifest_list_file_name
 from pyiceberg.table.update.snapshot import _OverwriteFiles as OverwriteFiles
+from pyiceberg.typedef import EMPTY_DICT
+
+from tablecrypt.table._pyiceberg.whole_files import WholeFiles
+
+if TYPE_CHECKING:
+    from tablecrypt.table._pyiceberg.transactions import TransactionAdapter
 
 __all__ = [
-    "DeleteFiles",
+    "DeleteFilesAdapter",
     "ExpireSnapshotsAdapter",
     "FastAppendFiles",
     "MergeAppendFiles",
@@ -38,6 +46,9 @@ __all__ = [
     "WholeSnapshotAdapter",
     "replace_counts",
 ]
+
+WRITTEN_BY: Final[ContextVar[Mapping[str, str]]] = ContextVar("written_by", default=EMPTY_DICT)
+"""What the summaries of snapshots that are made here say of the engine behind them."""
 
 
 class ProducerAdapter(_SnapshotProducer[Any]):
@@ -52,7 +63,7 @@ class ProducerAdapter(_SnapshotProducer[Any]):
         return manifests
 
     def _commit(self) -> UpdatesAndRequirements:
-        if isinstance(self, DeleteFiles) and not self.files_affected:
+        if isinstance(self, DeleteFilesAdapter) and not self.files_affected:
             return (), ()
         return self.produce()
 
@@ -164,6 +175,27 @@ class ProducerAdapter(_SnapshotProducer[Any]):
         return self._deleted_data_files
 
 
+class DeleteFilesAdapter(_DeleteFiles):
+    """Drops the data files whose rows all match a predicate: as `whole_files.py` tells, once, not again for files that others add."""
+
+    rewrites_needed = False
+    """Whether other files may have matching rows; known when the predicate was looked at."""
+
+    @cached_property
+    def _compute_deletes(self) -> tuple[list[ManifestFile], list[ManifestEntry], bool]:
+        if self._planned_delete_files is None:
+            whole, rest = self._split()
+            self._planned_delete_files, self.rewrites_needed = set(whole), bool(rest)
+        return super()._compute_deletes
+
+    def _split(self) -> tuple[list[DataFile], list[FileScanTask]]:
+        if self._parent_snapshot_id is None:
+            return [], []
+        scan = cast("TransactionAdapter", self._transaction).new_scan(self._predicate, self._case_sensitive)
+        tasks = scan.update(snapshot_id=self._parent_snapshot_id).plan_files()
+        return WholeFiles(self.schema(), self._predicate, self._case_sensitive).split(tasks)
+
+
 class WholeSnapshotAdapter(ProducerAdapter):
     """A producer that works out every manifest itself, again on each base: no change of others is a conflict that PyIceberg has to find."""
 
@@ -205,7 +237,7 @@ class UpdateSnapshotAdapter(UpdateSnapshot):
             transaction=self._transaction,
             io=self._io,
             branch=self._branch,
-            snapshot_properties=self._snapshot_properties,
+            snapshot_properties={**WRITTEN_BY.get(), **self._snapshot_properties},
         )
 
     @property

@@ -138,6 +138,13 @@ class TestTables:
         assert added and not any(path.exists() for path in added)
         spark.sql(f"DROP TABLE IF EXISTS prod.{new_name}")
 
+        spark.sql(f"CREATE TABLE prod.{new_name} (id INT) USING parquet {KEY}")
+        assert prod.catalog.load_table(new_name).properties["write.format.default"] == "parquet"
+        for path in folder.rglob("*.metadata.json"):
+            path.unlink()
+        spark.sql(f"DROP TABLE prod.{new_name}")
+        assert not prod.catalog.table_exists(new_name)
+
     def test_what_cannot_be_is_refused_with_the_reason_and_changes_nothing(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
         name = f"prod.{new_name}"
         assert "would not be encrypted" in refusal(spark, f"CREATE TABLE {name} (id INT)")[1]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.conversions import to_bytes
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, In, LessThan
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, BooleanExpression, EqualTo, In, LessThan
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.manifest import DataFileContent, FileFormat
@@ -48,6 +48,9 @@ from tablecrypt.manifests import EncryptedDataFile
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.spark.sql.scans.filters import exact_filter, pruning_filter
 from tablecrypt.spark.sql.scans.partition_terms import partition_filters
+from tablecrypt.table._pyiceberg.whole_files import WholeFiles
+from tablecrypt.table.filters import with_sql_null_semantics
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.planning.file_filter import FileFilter
 from tests.support.manifest_bytes import entries_of_files
 
@@ -322,6 +325,15 @@ def test_no_row_that_spark_keeps_is_lost_and_an_exact_filter_keeps_no_other(held
     exact = exact_filter([wanted], SCHEMA)
     if exact is not None:
         assert read_with(exact, held) == kept
+
+
+@given(held=st.lists(rows, min_size=1, max_size=4), wanted=predicates)
+def test_a_file_goes_unread_only_where_spark_keeps_all_of_its_rows(held: list[Row], wanted: Any) -> None:
+    exact = exact_filter([wanted], SCHEMA)
+    whole = WholeFiles(SCHEMA, with_sql_null_semantics(exact or AlwaysFalse(), SCHEMA))
+
+    is_whole = whole.has(EncryptedFileScanTask(data_file(held, UNPARTITIONED_PARTITION_SPEC), residual=AlwaysFalse()))
+    assert not is_whole or all(spark(wanted, row) is True for row in held)
 
 
 def test_a_bucket_of_a_uuid_which_spark_computes_of_its_text_rules_out_nothing() -> None:

@@ -131,6 +131,10 @@ def test_sql_reads_the_rows_of_each_version(spark: SparkSession, prod: Lake) -> 
         ("tag", "start", 20),
     ):
         assert spark.read.option(option, value).table(name).count() == count, option
+    for suffix, option, value, count in (("branch_audit", "branch", "audit", 40), ("tag_start", "tag", "start", 20)):
+        assert spark.read.option(option, value).table(f"{name}.{suffix}").count() == count
+        with pytest.raises(IllegalArgumentException, match="more than one version is requested: that of its name"):
+            spark.read.option("snapshot-id", table.snapshots()[2].snapshot_id).table(f"{name}.{suffix}").count()
     for options in ({"snapshot-id": 17}, {"tag": "audit"}, {"snapshot-id": 1, "branch": "audit"}, {"start-snapshot-id": first.snapshot_id}):
         with pytest.raises(IllegalArgumentException, match="ConfigurationError"):
             spark.read.options(**options).table(name).count()

@@ -153,6 +153,10 @@ def test_compaction_has_icebergs_arguments_and_columns(orders: Orders) -> None:
     row = orders.one("rewrite_data_files", strategy="'sort'", sort_order="'id ASC NULLS LAST'", options=options)
     assert (row["rewritten_data_files_count"], row["added_data_files_count"], row["failed_data_files_count"]) == (3, 1, 0)
     assert orders.ids == [0, 1, 2]
+    head = orders.table.metadata.current_snapshot()
+    assert head is not None and head.summary is not None
+    assert head.summary.operation.value == "replace"
+    assert (head.summary["engine-name"], head.summary["app-id"]) == ("spark", orders.spark.sparkContext.applicationId)
     assert orders.one("rewrite_data_files", sort_order="'zorder(id, note)'", options=options)["rewritten_data_files_count"] == 1
     assert orders.one("rewrite_data_files", sort_order="'note DESC NULLS FIRST, `id`'", options=options)["added_data_files_count"] == 1
     assert orders.table.scan().to_arrow()["id"].to_pylist() == [2, 1, 0]

@@ -148,7 +148,7 @@ def test_rows_of_other_row_groups_stay(spark: SparkSession, prod: Lake, new_name
     assert ids(table.refresh()) == [*range(555), *range(556, 1000)]
 
 
-def test_a_condition_on_partitions_deletes_without_a_job(spark: SparkSession, prod: Lake, new_name: str) -> None:
+def test_a_condition_that_partitions_or_bounds_answer_deletes_without_a_job(spark: SparkSession, prod: Lake, new_name: str) -> None:
     name = f"prod.{new_name}"
     table = create(prod, new_name, SIMPLE, BY_NOTE)
     spark.sql(f"INSERT INTO {name} VALUES (1, 'a'), (2, 'b'), (3, NULL), (4, 'c')")
@@ -169,6 +169,12 @@ def test_a_condition_on_partitions_deletes_without_a_job(spark: SparkSession, pr
     assert ids(table.refresh()) == []
     assert stored(table) == before
 
+    spark.sql(f"INSERT INTO {name} VALUES (5, 'e'), (6, 'e'), (7, 'f')")
+    assert "DeleteFromTable" in plan_of(spark, f"DELETE FROM {name} WHERE id IN (7)")
+    assert "DeleteFromTable" not in plan_of(spark, f"DELETE FROM {name} WHERE id > 5")
+    spark.sql(f"DELETE FROM {name} WHERE id > 6")
+    assert ids(table.refresh()) == [5, 6]
+
 
 def plan_of(spark: SparkSession, statement: str) -> str:
     return str(spark.sql(f"EXPLAIN {statement}").collect()[0][0])
@@ -188,10 +194,12 @@ def test_an_overwrite_replaces_what_its_condition_covers_and_refuses_parts_of_fi
     spark.sql(f"INSERT INTO {name} REPLACE WHERE note = 'a' SELECT 30L, 'a'")
     assert ids(table.refresh()) == [3, 20, 30]
     before = table.metadata_location, stored(table)
-    spark.sql(f"INSERT INTO {name} VALUES (31, 'a')")
+    spark.range(29, 30).selectExpr("id", "'a' as note").writeTo(name).overwrite(col("id") == 30)
+    assert ids(table.refresh()) == [3, 20, 29]
+    spark.sql(f"INSERT INTO {name} VALUES (30, 'a'), (31, 'a')")
     with pytest.raises(Exception, match="the condition may match some of its rows and not others"):
         spark.range(40, 41).selectExpr("id", "'a' as note").writeTo(name).overwrite(col("id") == 30)
-    assert ids(table.refresh()) == [3, 20, 30, 31]
+    assert ids(table.refresh()) == [3, 20, 29, 30, 31]
     assert before[0] != table.metadata_location
 
 

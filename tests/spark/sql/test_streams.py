@@ -42,15 +42,15 @@ def test_a_stream_brings_each_appended_row_once_through_restarts(spark: SparkSes
     rows = spark.readStream.option("streaming-max-files-per-micro-batch", "1").table(source)
 
     assert drain(rows, target, tmp_path) == []
-    insert(spark, source, 1, 2)
-    insert(spark, source, 3)
-    assert drain(rows, target, tmp_path) == [2, 1]
-    assert ids(table.refresh()) == [1, 2, 3]
-    insert(spark, source, 4, 5)
+    spark.sql(f"INSERT INTO {source} SELECT id, 'a' FROM range(1, 3, 1, 1)")
+    spark.sql(f"INSERT INTO {source} SELECT id, 'b' FROM range(3, 5, 1, 2)")
+    assert drain(rows, target, tmp_path) == [2, 1, 1]
+    assert ids(table.refresh()) == [1, 2, 3, 4]
+    insert(spark, source, 5, 6)
     unlimited = spark.readStream.table(source)
     assert drain(unlimited, target, tmp_path) == [2]
     assert drain(unlimited, target, tmp_path) == []
-    assert ids(table.refresh()) == [1, 2, 3, 4, 5]
+    assert ids(table.refresh()) == [1, 2, 3, 4, 5, 6]
     assert stored(table) == files(table)
 
 

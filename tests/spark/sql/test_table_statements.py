@@ -171,6 +171,17 @@ class TestGrammar:
         alter(encrypted_table, f"DROP PARTITION FIELD {term}")
         assert encrypted_table.refresh().spec().is_unpartitioned()
 
+    @pytest.mark.parametrize("statement", ["WRITE ORDERED BY ID", "ADD PARTITION FIELD bucket(4, ID)"])
+    def test_columns_are_named_in_any_case_unless_the_session_tells_cases_apart(
+        self, encrypted_table: EncryptedTable, statement: str
+    ) -> None:
+        with pytest.raises(ConfigurationError, match="there is no column ID"):
+            alter(encrypted_table, statement, is_case_sensitive=True)
+        before = encrypted_table.refresh().metadata_location
+
+        alter(encrypted_table, statement)
+        assert encrypted_table.refresh().metadata_location != before
+
     def test_a_columns_type_and_comment_change_in_one_commit(self, encrypted_table: EncryptedTable) -> None:
         with encrypted_table.update_schema() as update:
             update.add_column("at", StructType(NestedField(1, "Lat", DecimalType(9, 2))))

@@ -9,6 +9,7 @@ import javax.crypto.AEADBadTagException;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 import org.apache.spark.QueryContext;
 import org.apache.spark.SparkRuntimeException;
+import org.apache.spark.TaskContext;
 import org.apache.spark.TaskKilledException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -43,6 +44,11 @@ class TaskErrors {
     }
     if (error instanceof TaskKilledException || error instanceof SparkRuntimeException) {
       return (RuntimeException) error;
+    }
+    TaskContext task = TaskContext.get();
+    if (task != null) {
+      // Where another task has failed, Spark interrupts this one, and its file closes beneath it: that is no failure of its own.
+      task.killTaskIfInterrupted();
     }
     String reason = reason(where, error);
     logOnce(reason, error);

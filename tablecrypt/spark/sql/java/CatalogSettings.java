@@ -18,8 +18,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 class CatalogSettings {
   static final String PYTHON = "python";
-  private static final String HANDLE = "given";
-  private static final String PREFIX = "spark.sql.catalog.";
+  static final String HANDLE = "given";
+  static final String PREFIX = "spark.sql.catalog.";
   private static final Map GIVEN = new ConcurrentHashMap();
 
   final String python;

@@ -1,7 +1,7 @@
 package tablecrypt.jvm;
 
-import java.util.Map;
 import java.util.HashMap;
+import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.catalog.Table;
@@ -20,7 +20,6 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public class EncryptedSource implements TableProvider, DataSourceRegister {
   private static final String GIVEN = "spark.sql.tablecrypt.given";
-  private static final String HANDLE = "given";
   private static final Map CATALOGS = new ConcurrentHashMap();
 
   private CaseInsensitiveStringMap asked;
@@ -64,10 +63,10 @@ public class EncryptedSource implements TableProvider, DataSourceRegister {
     HashMap settings = new HashMap();
     Object given = conf.containsKey(GIVEN + "." + catalog) ? conf.get(GIVEN + "." + catalog) : conf.get(GIVEN);
     if (given != null) {
-      settings.put(HANDLE, given);
+      settings.put(CatalogSettings.HANDLE, given);
       return new CaseInsensitiveStringMap(settings);
     }
-    String prefix = "spark.sql.catalog." + catalog + ".";
+    String prefix = CatalogSettings.PREFIX + catalog + ".";
     Object[] names = conf.keySet().toArray();
     for (int index = 0; index < names.length; index++) {
       if (((String) names[index]).startsWith(prefix)) {

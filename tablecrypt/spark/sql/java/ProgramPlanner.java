@@ -20,7 +20,6 @@ import scala.Option;
  */
 public class ProgramPlanner extends Planner {
   private static final String APPEND = "byPosition";
-
   private static final String LAYOUT = "use-table-distribution-and-ordering";
 
   private final ProgramRequests requests;

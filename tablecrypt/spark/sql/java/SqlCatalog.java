@@ -312,6 +312,21 @@ public class SqlCatalog extends TransformCatalog implements StagingTableCatalog,
     }
   }
 
+  public boolean tableExists(Identifier table) {
+    try {
+      loadTable(table);
+      return true;
+    } catch (NoSuchTableException absent) {
+      return false;
+    } catch (PlannerError error) {
+      // Its metadata file is gone: it can still be dropped.
+      if (error.is("FileNotFoundError")) {
+        return true;
+      }
+      throw error;
+    }
+  }
+
   public boolean dropTable(Identifier table) {
     return drop(table, false);
   }

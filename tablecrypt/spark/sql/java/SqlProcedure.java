@@ -77,7 +77,7 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
   }
 
   public Iterator call(InternalRow values) {
-    ObjectNode request = catalog.request("call_procedure").put("name", name());
+    ObjectNode request = IcebergSettings.put(catalog.request("call_procedure")).put("name", name());
     request.put("case_sensitive", SQLConf.get().caseSensitiveAnalysis());
     ObjectNode arguments = request.putObject("arguments");
     ProcedureParameter[] parameters = parameters();

@@ -12,7 +12,7 @@ import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** What is appended to a table, in micro-batches of whole snapshots. Python says which; a scan of its own reads each batch. */
+/** What is appended to a table, in micro-batches. Python says which; a scan of its own reads each batch. */
 class SqlStream implements MicroBatchStream, SupportsTriggerAvailableNow {
   private final SqlTable table;
   private final SqlScan scan;

@@ -59,7 +59,7 @@ from tablecrypt.spark.jvm.schema import schema_json, stored_names
 from tablecrypt.spark.jvm.sources import PACKAGE
 from tablecrypt.spark.jvm.support import unsupported_projection, unsupported_task, value_it_may_lack
 from tablecrypt.spark.sql.messages import Request, Response
-from tablecrypt.spark.sql.planner import LoadedTable, Planner, Selection
+from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.changes import ChangeTask, change_tasks
 from tablecrypt.spark.sql.scans.filters import Predicate, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.grouping import Grouping
@@ -125,7 +125,7 @@ def plan(planner: Planner, request: Request) -> Response:
     """Plan a scan."""
     loaded = planner.tables[request.text("table")]
     row_filter = row_filter_of(loaded, request)
-    counts = None if loaded.changes is not None or (loaded.selection is not None and loaded.selection.tasks is not None) else PlanCounts()
+    counts = None if loaded.changes is not None or loaded.selection.tasks is not None else PlanCounts()
     tasks = of_whole_partitions(planned_tasks(loaded, row_filter, request.items("filter"), counts), request.items("answered"), loaded)
     limit = request.optional_number("limit")
     if limit is not None and loaded.changes is None and not is_filtered(loaded):
@@ -186,13 +186,12 @@ def planned(
 def row_filter_of(loaded: LoadedTable, request: Request) -> BooleanExpression:
     """Return what of a request's condition, and of what was chosen, may rule out files; with the names of the table's current schema."""
     asked = pruning_filter(request.items("filter"), loaded.schema, loaded.located.table.metadata.schema())
-    return asked if loaded.selection is None else And(asked, loaded.selection.row_filter)
+    return And(asked, loaded.selection.row_filter)
 
 
 def is_filtered(loaded: LoadedTable) -> bool:
     """Whether Python filters the rows that are read: then no count of a file's rows says how many those are."""
-    chosen = loaded.selection is not None and not isinstance(loaded.selection.row_filter, AlwaysTrue)
-    return chosen or restrictions_of(loaded.located.table.io) is not None
+    return not isinstance(loaded.selection.row_filter, AlwaysTrue) or restrictions_of(loaded.located.table.io) is not None
 
 
 def prune(planner: Planner, request: Request) -> Response:
@@ -236,8 +235,8 @@ def planned_tasks(
     """
     if loaded.changes is not None:
         return change_tasks(loaded.located.table, loaded.changes, row_filter)
-    if loaded.selection is not None and loaded.selection.tasks is not None:
-        tasks = loaded.selection.tasks
+    tasks = loaded.selection.tasks
+    if tasks is not None:
         return [task for task, matches in zip(tasks, _matching(loaded, tasks, row_filter), strict=True) if matches]
     if loaded.snapshot_id is None:
         return []
@@ -324,9 +323,8 @@ def _readable(loaded: LoadedTable, request: Request, projected: Schema) -> froze
     """Return the field ids of the protected columns whose values a scan shows."""
     table = loaded.located.table
     needs_values = loaded.changes is not None or request.flag("row_level")
-    chosen = loaded.selection or Selection(loaded.schema)
-    masked = ERROR if needs_values else table.scan(masked=chosen.masked).masked or MASK
-    filtered = extract_field_ids(bind(table.schema(), chosen.row_filter, case_sensitive=True))
+    masked = ERROR if needs_values else table.scan(masked=loaded.selection.masked).masked or MASK
+    filtered = extract_field_ids(bind(table.schema(), loaded.selection.row_filter, case_sensitive=True))
     return readable_columns(table, projected, filtered | looked_at(request.items("filter"), loaded.schema), masked)
 
 

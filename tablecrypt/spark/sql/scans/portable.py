@@ -31,7 +31,6 @@ import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.schema import Schema
-from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.engines.access import TableAccess
 from tablecrypt.engines.tasks import READ_AHEAD
@@ -82,8 +81,7 @@ def portable_tasks(
     if not tasks:
         return {}
     table = loaded.located.table
-    chosen = ALWAYS_TRUE if loaded.selection is None else loaded.selection.row_filter
-    shared = _pickled(_Shared(table_access(table, readable, brings_keys=True), projected, chosen))
+    shared = _pickled(_Shared(table_access(table, readable, brings_keys=True), projected, loaded.selection.row_filter))
     codec = FileEntryCodec(table.metadata)
     # No row of changes is deleted from them.
     marks = marked and loaded.changes is None

@@ -24,6 +24,7 @@ from pyiceberg.partitioning import PartitionField
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import IdentityTransform, Transform
+from pyiceberg.types import NestedField
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.schema import path_of
@@ -40,14 +41,17 @@ _BY_PARTITION: Final = ("DISTRIBUTED", "BY", "PARTITION")
 _MILLISECONDS: Final = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000}
 
 
-def alter(table: EncryptedTable, statement: str) -> None:
+def alter(table: EncryptedTable, statement: str, is_case_sensitive: bool = False) -> None:
     """Do what a statement says behind ALTER TABLE and the table's name.
+
+    Args:
+        is_case_sensitive: as `Tokens`.
 
     Raises:
         ConfigurationError: it is no such statement, or names a column, field, branch, tag or snapshot that the table lacks.
         ValueError: the table has the partition field, branch or tag already, or PyIceberg refuses the change.
     """
-    tokens = Tokens(statement)
+    tokens = Tokens(statement, is_case_sensitive)
     for words, change in _CHANGES.items():
         if tokens.takes(*words):
             change(table, tokens)
@@ -64,14 +68,20 @@ class Term:
 
     names: tuple[str, ...]
     transform: Transform[Any, Any]
+    is_case_sensitive: bool
+
+    def column(self, table: EncryptedTable) -> NestedField:
+        """The table's column. ConfigurationError where there is none."""
+        return find_column(table.schema(), self.names, self.is_case_sensitive)
 
 
 def _term(tokens: Tokens) -> Term:
     names = tokens.names()
     if len(names) > 1 or not tokens.takes("("):
-        return Term(names, IdentityTransform())
+        return Term(names, IdentityTransform(), tokens.is_case_sensitive)
     parameter, column = _arguments(tokens)
-    return Term(column, iceberg_transform(SparkTransform(names[0].lower(), parameter, (column,)))[0])
+    transform, _ = iceberg_transform(SparkTransform(names[0].lower(), parameter, (column,)))
+    return Term(column, transform, tokens.is_case_sensitive)
 
 
 def _arguments(tokens: Tokens) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -89,7 +99,7 @@ def _arguments(tokens: Tokens) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def _column(table: EncryptedTable, term: Term) -> str:
-    field = find_column(table.schema(), term.names)
+    field = term.column(table)
     return table.schema().find_column_name(field.field_id) or field.name
 
 
@@ -99,7 +109,7 @@ def _field(table: EncryptedTable, term: Term) -> PartitionField:
     is_name = isinstance(term.transform, IdentityTransform)
     named = [field for field in fields if is_name and field.name == ".".join(term.names)]
     if not named:
-        source = find_column(table.schema(), term.names).field_id
+        source = term.column(table).field_id
         named = [field for field in fields if (field.source_id, field.transform) == (source, term.transform)]
     if not named:
         raise ConfigurationError(f"{'.'.join(table.name())} has no such partition field; it has {', '.join(each.name for each in fields)}")
@@ -207,11 +217,11 @@ def _sort_term(tokens: Tokens) -> SortTerm:
 
 
 def _columns(table: EncryptedTable, tokens: Tokens) -> list[str]:
-    found = [_column(table, Term(tokens.names(), IdentityTransform()))]
+    names = [tokens.names()]
     while tokens.takes(","):
-        found.append(_column(table, Term(tokens.names(), IdentityTransform())))
+        names.append(tokens.names())
     tokens.end()
-    return found
+    return [_column(table, Term(each, IdentityTransform(), tokens.is_case_sensitive)) for each in names]
 
 
 def _set_identifier_fields(table: EncryptedTable, tokens: Tokens) -> None:
@@ -301,7 +311,7 @@ def _age(tokens: Tokens, number: int) -> int:
 
 def _alter_column(table: EncryptedTable, tokens: Tokens) -> None:
     tokens.takes("COLUMN")
-    column = _column_path(table, tokens.names())
+    column = _column_path(table, Term(tokens.names(), IdentityTransform(), tokens.is_case_sensitive))
     tokens.need("TYPE")
     kind = _type(tokens)
     tokens.need("COMMENT")
@@ -316,9 +326,8 @@ def _alter_column(table: EncryptedTable, tokens: Tokens) -> None:
     )
 
 
-def _column_path(table: EncryptedTable, names: tuple[str, ...]) -> tuple[str, ...]:
-    field_id = find_column(table.schema(), names).field_id
-    return tuple(field.name for field in path_of(table.schema(), field_id) or ())
+def _column_path(table: EncryptedTable, term: Term) -> tuple[str, ...]:
+    return tuple(field.name for field in path_of(table.schema(), term.column(table).field_id) or ())
 
 
 def _type(tokens: Tokens) -> str:
@@ -356,7 +365,7 @@ _CHANGES: Final[Mapping[tuple[str, ...], Callable[[EncryptedTable, Tokens], None
 
 
 def _alter_table(call: Call) -> Iterator[Row]:
-    alter(call.encrypted_table(), call.text("change"))
+    alter(call.encrypted_table(), call.text("change"), call.is_case_sensitive)
     yield from ()
 
 

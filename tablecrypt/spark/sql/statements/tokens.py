@@ -32,9 +32,14 @@ class Token:
 
 
 class Tokens:
-    """What is left of a statement."""
+    """What is left of a statement.
 
-    def __init__(self, statement: str) -> None:
+    Attributes:
+        is_case_sensitive: whether it names columns in the case that the table has them in.
+    """
+
+    def __init__(self, statement: str, is_case_sensitive: bool = False) -> None:
+        self.is_case_sensitive = is_case_sensitive
         self._statement = statement
         self._tokens = list(_tokens(statement))
         self._next = 0

@@ -5,11 +5,12 @@
     stream_end     ─▶ the offset of the newest snapshot
     plan_appends   ─▶ the plan of what was appended after one offset, up to another (scans/plan.py)
 
-    offset = {"table-uuid": the table's, "snapshot-id": the last snapshot that was read, -1 before the first}
+    offset = {"table-uuid": the table's, "snapshot-id": the last snapshot that was read, -1 before the first,
+              "files": how many of the files that it added were read, where not all}
 
 Options have Iceberg's names: stream-from-timestamp (milliseconds since 1970), streaming-skip-delete-snapshots,
-streaming-skip-overwrite-snapshots, streaming-max-files-per-micro-batch, streaming-max-rows-per-micro-batch. A micro-batch holds whole
-snapshots, one at least (sql/streams/history.py).
+streaming-skip-overwrite-snapshots, streaming-max-files-per-micro-batch, streaming-max-rows-per-micro-batch. A micro-batch holds one file at
+least (sql/streams/history.py).
 
 Each request loads the table again. A stream reads the columns that the table had when its query was started.
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.setting_kinds import check_option_names, truth, whole_number
@@ -31,11 +32,13 @@ from tablecrypt.spark.sql.scans.plan import planned, row_filter_of
 from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
 from tablecrypt.spark.sql.streams.history import (
     BEFORE_THE_FIRST,
+    Position,
     StreamRules,
     check_appended,
     check_begins_with_the_first,
     history,
-    reachable,
+    next_position,
+    unread,
 )
 from tablecrypt.table.planning import EncryptedFileScanTask
 
@@ -50,28 +53,27 @@ _OPTIONS: Final = (_FROM_TIMESTAMP, _SKIP_DELETES, _SKIP_OVERWRITES, _MAX_FILES,
 def stream_start(planner: Planner, request: Request) -> Response:
     """Return where a new query begins."""
     loaded = _loaded_now(planner.tables[request.text("table")])
-    if loaded.stream is not None:
-        return Response(_offset(loaded, _start_asked_for(loaded, loaded.stream.starting)))
+    if loaded.source is not None:
+        return Response(_offset(loaded, _start_asked_for(loaded, loaded.source.starting)))
     since = _number(request, _FROM_TIMESTAMP)
     if since is None:
         check_begins_with_the_first(loaded.located, loaded.branch)
-        return Response(_offset(loaded, BEFORE_THE_FIRST))
-    position = BEFORE_THE_FIRST
+        return Response(_offset(loaded, Position()))
+    position = Position()
     for snapshot in history(loaded.located, loaded.branch, BEFORE_THE_FIRST):
         if snapshot.timestamp_ms < since:
-            position = snapshot.snapshot_id
+            position = Position(snapshot.snapshot_id)
     return Response(_offset(loaded, position))
 
 
-def _start_asked_for(loaded: LoadedTable, starting: str) -> int:
+def _start_asked_for(loaded: LoadedTable, starting: str) -> Position:
     if starting == LATEST:
-        head = loaded.located.table.metadata.snapshot_by_name(loaded.branch)
-        return BEFORE_THE_FIRST if head is None else head.snapshot_id
+        return _head(loaded)
     if starting == EARLIEST:
         check_begins_with_the_first(loaded.located, loaded.branch)
-        return BEFORE_THE_FIRST
+        return Position()
     history(loaded.located, loaded.branch, int(starting))
-    return int(starting)
+    return Position(int(starting))
 
 
 def stream_latest(planner: Planner, request: Request) -> Response:
@@ -82,16 +84,16 @@ def stream_latest(planner: Planner, request: Request) -> Response:
     rules = _rules(loaded, request)
     if request.flag("unlimited"):
         rules = replace(rules, max_files=None, max_rows=None)
-    if until in (after, BEFORE_THE_FIRST):
+    if until in (after, Position()):
         return Response(_offset(loaded, after))
-    return Response(_offset(loaded, reachable(history(loaded.located, loaded.branch, after, until), after, rules)))
+    parts = unread(loaded.located, loaded.branch, after, until)
+    return Response(_offset(loaded, next_position(loaded.located.table, parts, after, rules)))
 
 
 def stream_end(planner: Planner, request: Request) -> Response:
     """Return the offset of the newest snapshot, where a query ends that reads what is there when it starts."""
     loaded = _loaded_now(planner.tables[request.text("table")])
-    head = loaded.located.table.metadata.snapshot_by_name(loaded.branch)
-    return Response(_offset(loaded, BEFORE_THE_FIRST if head is None else head.snapshot_id))
+    return Response(_offset(loaded, _head(loaded)))
 
 
 def plan_appends(planner: Planner, request: Request) -> Response:
@@ -99,15 +101,10 @@ def plan_appends(planner: Planner, request: Request) -> Response:
     loaded = _loaded_now(planner.tables[request.text("table")])
     after, until = (_position(loaded, request.mapping(name)) for name in ("after", "until"))
     tasks: list[EncryptedFileScanTask] = []
-    if after != until:
-        snapshots = history(loaded.located, loaded.branch, after, until)
-        rules = _rules(loaded, request)
-        for snapshot in snapshots:
-            check_appended(snapshot, rules)
-        scan = loaded.located.table.incremental_append_scan(
-            from_snapshot_id_exclusive=snapshots[0].parent_snapshot_id, to_snapshot_id_inclusive=until
-        )
-        tasks = cast("list[EncryptedFileScanTask]", list(scan.tasks()))
+    rules = _rules(loaded, request)
+    for part in unread(loaded.located, loaded.branch, after, until) if after != until else ():
+        check_appended(part.snapshot, rules)
+        tasks += part.tasks(loaded.located.table) if rules.reads(part.snapshot) else ()
     tasks = of_whole_partitions(tasks, request.items("answered"), loaded)
     return planned(planner, loaded, request, row_filter_of(loaded, request), tasks)
 
@@ -125,26 +122,35 @@ def _loaded_now(loaded: LoadedTable) -> LoadedTable:
     return replace(loaded, located=replace(loaded.located, table=table))
 
 
-def _offset(loaded: LoadedTable, snapshot_id: int) -> dict[str, Any]:
-    return {"offset": {"table-uuid": str(loaded.located.table.metadata.table_uuid), "snapshot-id": snapshot_id}}
+def _head(loaded: LoadedTable) -> Position:
+    head = loaded.located.table.metadata.snapshot_by_name(loaded.branch)
+    return Position() if head is None else Position(head.snapshot_id)
 
 
-def _position(loaded: LoadedTable, offset: Mapping[str, Any]) -> int:
-    if set(offset) != {"table-uuid", "snapshot-id"} or type(offset["snapshot-id"]) is not int:
+def _offset(loaded: LoadedTable, position: Position) -> dict[str, Any]:
+    offset = {"table-uuid": str(loaded.located.table.metadata.table_uuid), "snapshot-id": position.snapshot_id}
+    return {"offset": offset if position.files is None else {**offset, "files": position.files}}
+
+
+def _position(loaded: LoadedTable, offset: Mapping[str, Any]) -> Position:
+    snapshot_id, files = offset.get("snapshot-id"), offset.get("files")
+    is_known = {"table-uuid", "snapshot-id"} <= set(offset) <= {"table-uuid", "snapshot-id", "files"}
+    if not is_known or type(snapshot_id) is not int or ("files" in offset and (type(files) is not int or files < 1)):
         raise FormatError("the checkpoint has an offset that does not belong to a stream of this catalog: begin with a new checkpoint")
     if offset["table-uuid"] != str(loaded.located.table.metadata.table_uuid):
         raise ConfigurationError(f"{loaded.located.name} is not the table that this query began with: start it with a new checkpoint")
-    return int(offset["snapshot-id"])
+    return Position(snapshot_id, files)
 
 
 def _rules(loaded: LoadedTable, request: Request) -> StreamRules:
-    if loaded.stream is not None:
-        return loaded.stream.rules
+    if loaded.source is not None:
+        return loaded.source.rules
     return StreamRules(
         skip_deletes=_flag(request, _SKIP_DELETES),
         skip_overwrites=_flag(request, _SKIP_OVERWRITES),
         max_files=_number(request, _MAX_FILES),
         max_rows=_number(request, _MAX_ROWS),
+        since=_number(request, _FROM_TIMESTAMP),
         deletes_option=_SKIP_DELETES,
         overwrites_option=_SKIP_OVERWRITES,
     )

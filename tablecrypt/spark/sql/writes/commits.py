@@ -86,6 +86,8 @@ _OVERWRITES: Final = ("overwrite", "overwrite_partitions")
 _MODES: Final = ("append", *_OVERWRITES, *_ROW_LEVEL)
 _DEK_LENGTH: Final = "tablecrypt.dek-length"
 _REWRITTEN: Final = "it writes rows again that it reads"
+_READS_MASKS: Final = "it reads masks of"
+"""What java/ProtectedColumn.java says of a column of which it is known."""
 _UNKNOWN: Final = "Spark does not say where its rows come from"
 
 
@@ -148,10 +150,6 @@ class OpenWrite:
     def remove_files_except(self, kept: Sequence[DataFile]) -> None:
         """Delete all files of the write but these."""
         self.locations.remove_except(self.io, [file.file_path for file in kept])
-
-
-_READS_MASKS: Final = "it reads masks of"
-"""What java/ProtectedColumn.java says of a column of which it is known."""
 
 
 def begin_write(planner: Planner, request: Request) -> Response:
@@ -252,7 +250,7 @@ def _python_writer(
         if marks_for != _MERGE:
             raise denied from None
         return replace(writer, denied=denied)
-    if loaded.stream is not None and masks.startswith(_READS_MASKS):
+    if loaded.source is not None and masks.startswith(_READS_MASKS):
         # Its rows may have been read by somebody else, who sees masks: as values, they would stay.
         raise ConfigurationError(f"{loaded.located.name}: {masks}, which would be stored as values of a protected column")
     # The keys may have been committed just now.

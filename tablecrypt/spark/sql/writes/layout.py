@@ -92,9 +92,9 @@ def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind
     sources = [schema.find_type(field.source_id) for field in stored_fields(spec)]
     fields = [_computed(field, source) for field, source in zip(described_partitioning(spec, schema), sources, strict=True)]
     partition = [_sorted(field) for field in fields if given is None or given.has(tuple(field["column"]))]
-    order = [field for field in described_order(metadata) if given is None or given.has(tuple(field["column"]))]
+    described = described_order(metadata) if options.uses_layout else []
+    order = [field for field in described if given is None or given.has(tuple(field["column"]))]
     properties = options.over(metadata.properties)
-    order = order if options.uses_layout else []
     groups = kind.has_rows and bool(partition) and not order and (not options.uses_layout or _fans_out(properties))
     asked = options.properties.get(DISTRIBUTION_MODE)
     if asked is not None and kind.command is not None:

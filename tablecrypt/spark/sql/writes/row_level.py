@@ -1,8 +1,8 @@
 """DELETE, UPDATE and MERGE: which rows go, and what takes their place.
 
-    merge-on-read   tasks report positions of deleted rows, and files with new versions ─▶ deletion vectors and files, one snapshot
-    copy-on-write   tasks write again all rows of the files that have such rows       ─▶ these files in place of those, one snapshot
-    no job at all   the condition matches whole files, as their partitions show       ─▶ one snapshot without these files
+    merge-on-read   tasks report positions of deleted rows, and files with new versions    ─▶ deletion vectors and files, one snapshot
+    copy-on-write   tasks write again all rows of the files that have such rows          ─▶ these files in place of those, one snapshot
+    no job at all   the condition matches whole files: partitions and bounds show it      ─▶ one snapshot without these files
 
 write.delete.mode, write.update.mode and write.merge.mode say which; write.{delete,update,merge}.isolation-level what others may do in the
 meantime: nothing that the rows that were read depend on (serializable), or add rows (snapshot). The plans of the rows that were read say
@@ -22,10 +22,12 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.expressions import AlwaysFalse, BooleanExpression, Or
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
-from tablecrypt.engines.changes import RowChange, is_merge_on_read, split_whole_files
+from tablecrypt.engines.changes import RowChange, is_merge_on_read
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.merge import COUNTED, summary_name
 from tablecrypt.spark.sql.messages import Request, Response
@@ -33,9 +35,12 @@ from tablecrypt.spark.sql.scans.filters import Predicate, exact_filter, pruning_
 from tablecrypt.spark.sql.scans.whole_partitions import partition_tests
 from tablecrypt.spark.sql.writes.options import written_by
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
+from tablecrypt.spark.tables import readable_columns
 from tablecrypt.spark.write import WriteOptions, commit_change
+from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 from tablecrypt.table.filters import with_sql_null_semantics
 from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.protection.visible_columns import ERROR
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import isolation_of, row_mode
 
@@ -155,12 +160,14 @@ def whole_files(loaded: LoadedTable, predicates: Sequence[Mapping[str, Any]]) ->
     if asked is None:
         return _whole_partitions(loaded, predicates)
     sure = with_sql_null_semantics(asked, schema)
-    whole, rest = split_whole_files(cast("list[EncryptedFileScanTask]", list(located.scan(sure, loaded.branch).plan_files())))
-    if rest:
-        raise ConfigurationError(
-            f"{rest[0].file.file_path}: the condition may match some of its rows and not others: use DELETE, UPDATE or MERGE"
-        )
-    return RowChange(branch=loaded.target, conflicts_with=sure, dropped=whole)
+    # Which files go would tell what a protected column has in them.
+    readable_columns(located.table, Schema(), extract_field_ids(bind(schema, sure, case_sensitive=True)), ERROR)
+    tasks = list(located.scan(sure, loaded.branch).plan_files())
+    whole = WholeFiles(schema, sure)
+    partly = next((task.file.file_path for task in tasks if not whole.has(task)), None)
+    if partly is not None:
+        raise ConfigurationError(f"{partly}: the condition may match some of its rows and not others: use DELETE, UPDATE or MERGE")
+    return RowChange(branch=loaded.target, conflicts_with=sure, dropped=[task.file for task in tasks])
 
 
 def _whole_partitions(loaded: LoadedTable, predicates: Sequence[Predicate]) -> RowChange:

@@ -1,0 +1,63 @@
+"""Which data files have matching rows only, as their partitions and column statistics show: a delete drops them without reading a row.
+
+_StrictMetricsEvaluator, _StrictMetricsEvaluationVisitor     what bounds and counts prove
+
+PyIceberg's evaluator knows top-level columns only, and takes a file that does not say how many nulls or NaNs a column has for one without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import _StrictMetricsEvaluationVisitor, _StrictMetricsEvaluator, visit
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyiceberg.types import DoubleType, FloatType, NestedField
+
+Task = TypeVar("Task", bound=FileScanTask)
+
+
+class WholeFiles:
+    """Tells files whose rows all match a filter.
+
+    Args:
+        schema: the table's.
+        row_filter: unbound; not true of nulls and NaNs that it does not ask for, as `with_sql_null_semantics` makes it.
+    """
+
+    def __init__(self, schema: Schema, row_filter: BooleanExpression, case_sensitive: bool = True) -> None:
+        self._schema = schema
+        self._bound = _StrictMetricsEvaluator(schema, row_filter, case_sensitive).expr
+
+    def has(self, task: FileScanTask) -> bool:
+        """Whether every row of a planned file matches."""
+        return isinstance(task.residual, AlwaysTrue) or visit(self._bound, _Proof(self._schema, task.file))
+
+    def split(self, tasks: Iterable[Task]) -> tuple[list[DataFile], list[Task]]:
+        """Return the files whose rows all match, and the tasks whose files have to be read."""
+        whole, rest = list[DataFile](), list[Task]()
+        for task in tasks:
+            if self.has(task):
+                whole.append(task.file)
+            else:
+                rest.append(task)
+        return whole, rest
+
+
+class _Proof(_StrictMetricsEvaluationVisitor):
+    def __init__(self, schema: Schema, file: DataFile) -> None:
+        super().__init__(schema.as_struct(), file)
+        self._schema = schema
+
+    def _get_field(self, field_id: int) -> NestedField:
+        return self._schema.find_field(field_id)
+
+    def _can_contain_nulls(self, field_id: int) -> bool:
+        return self.null_counts.get(field_id) != 0
+
+    def _can_contain_nans(self, field_id: int) -> bool:
+        is_floating = isinstance(self._get_field(field_id).field_type, (FloatType, DoubleType))
+        return is_floating and self.nan_counts.get(field_id) != 0

@@ -1,0 +1,82 @@
+"""Metadata tables show partitions as Iceberg does, whatever the table's partitioning was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.transforms import BucketTransform
+
+from tablecrypt.spark.sql.metadata_tables import metadata_table
+from tablecrypt.table.table import EncryptedTable
+from tests.support.tables import encrypted_table, new_table
+
+ROWS = pa.table({"id": [1, 2], "category": ["c1", "c2"], "data": ["d1", "d2"]})
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> EncryptedTable:
+    return new_table(catalog, appends=[ROWS])
+
+
+def partitions(table: EncryptedTable, name: str) -> Counter[tuple[Any, ...]]:
+    rows = metadata_table(encrypted_table(table.refresh()), name, None)["partition"].to_pylist()
+    return Counter(tuple(row.items()) for row in rows)
+
+
+def test_a_table_without_partitions_has_no_column_for_them(table: EncryptedTable) -> None:
+    for name in ("files", "data_files", "all_files", "all_data_files", "partitions"):
+        rows = metadata_table(table, name, None)
+        assert "partition" not in rows.column_names and rows.num_rows == 1
+    with table.update_spec() as update:
+        update.add_identity("data")
+    assert metadata_table(table, "files", None)["partition"].to_pylist() == [{"data": None}]
+
+
+def test_a_partition_field_has_the_name_that_it_had_last(table: EncryptedTable) -> None:
+    with table.update_spec() as update:
+        update.add_identity("data").add_field("category", BucketTransform(1), "bucket")
+    table.append(ROWS)
+    with table.update_spec() as update:
+        update.rename_field("bucket", "other")
+    table.append(ROWS)
+
+    empty = (("data", None), ("other", None))
+    first, second = (("data", "d1"), ("other", 0)), (("data", "d2"), ("other", 0))
+    for name in ("files", "data_files", "all_files"):
+        found = partitions(table, name)
+        assert found == {empty: 1, first: 2, second: 2}, name
+    assert partitions(table, "partitions") == {empty: 1, first: 1, second: 1}
+
+
+def test_a_partition_is_one_row_in_whichever_order_its_fields_stood(table: EncryptedTable) -> None:
+    with table.update_spec() as update:
+        update.add_identity("data").add_identity("category")
+    table.append(ROWS)
+    with table.update_spec() as update:
+        update.remove_field("data").remove_field("category")
+    with table.update_spec() as update:
+        update.add_identity("category").add_identity("data")
+    table.append(ROWS.slice(1))
+
+    rows = {row["partition"]["data"]: row for row in metadata_table(encrypted_table(table.refresh()), "partitions", None).to_pylist()}
+    assert {data: (row["file_count"], row["record_count"]) for data, row in rows.items()} == {None: (1, 2), "d1": (1, 1), "d2": (2, 2)}
+    assert rows["d2"]["last_updated_snapshot_id"] == table.metadata.current_snapshot_id
+    assert rows["d2"]["spec_id"] == table.spec().spec_id
+
+
+def test_fields_of_the_same_name_are_told_apart(table: EncryptedTable) -> None:
+    with table.update_spec() as update:
+        update.add_field("data", BucketTransform(4), "part")
+    table.append(ROWS.slice(1))
+    with table.update_spec() as update:
+        update.remove_field("part")
+    with table.update_spec() as update:
+        update.add_field("category", BucketTransform(4), "part")
+    table.append(ROWS.slice(1))
+
+    [columns] = {tuple(row) for row in metadata_table(encrypted_table(table.refresh()), "files", None)["partition"].to_pylist()}
+    assert columns == ("part_1000", "part")
