@@ -223,6 +223,8 @@ class Call:
             ConfigurationError: it does more than compare columns, or partition functions of them, with values.
         """
         if self.predicates is None:
+            if self.optional_text("where") is not None:
+                raise FormatError("the argument where came without its predicates")
             return None
         if not all(is_known(each) for each in self.predicates):
             raise ConfigurationError(
