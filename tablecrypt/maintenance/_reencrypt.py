@@ -48,7 +48,7 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance._journal import Journal, make_new_files, replacement_entry
 from tablecrypt.maintenance._tables import (
     check_branch,
-    checked_filter,
+    checked_condition,
     checked_moment,
     encrypted_metadata_of,
     name_of,
@@ -76,7 +76,7 @@ from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.writing import reencrypt as reencrypt_modules
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.planning import ScanPlanner
+from tablecrypt.table.planning import FileCondition, ScanPlanner
 from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
@@ -128,7 +128,7 @@ class Reencrypted(OperationResult):
 @checked_arguments(but=("where", "older_than"))
 def reencrypt(
     table: Table,
-    where: str | BooleanExpression = ALWAYS_TRUE,
+    where: str | BooleanExpression | FileCondition = ALWAYS_TRUE,
     older_than: dt.datetime | None = None,
     data_key_length: int | None = None,
     branch: str = MAIN_BRANCH,
@@ -170,8 +170,8 @@ def reencrypt(
     table.refresh()
     refuse_restricted(table.io, "reencrypt")
     check_branch(table, branch)
-    row_filter = checked_filter(table, where)
-    plan = _planned(table, row_filter, older_than, branch)
+    condition = checked_condition(table, where)
+    plan = _planned(table, condition, older_than, branch)
     protected = ProtectedFiles.among(table, plan.files.values(), runner)
     moved = ShownFiles.among(table, branch, plan.files)
     changed = () if protected is None else tuple(each for each in plan.files if each in moved.locations or not protected.is_in_line(each))
@@ -197,7 +197,7 @@ def reencrypt(
         found = replace(found, snapshot_id=head)
         remaining = not_among(plan.files, moved.locations)
         # Others than those that were planned may have gone with them, for their deletion vectors.
-        plan = _planned(table, row_filter, older_than, branch, remaining)
+        plan = _planned(table, condition, older_than, branch, remaining)
         if out_of_line:
             plan = plan.only([location for location in plan.files if location in remaining])
         # The commit loaded the table again, and with it what makes the column keys of the new files.
@@ -301,7 +301,7 @@ def _usable(table: EncryptedTable, protected: ProtectedFiles | None, runner: Run
 
 
 def _planned(
-    table: EncryptedTable, where: BooleanExpression, older_than: dt.datetime | None, branch: str, among: Collection[str] | None = None
+    table: EncryptedTable, where: FileCondition, older_than: dt.datetime | None, branch: str, among: Collection[str] | None = None
 ) -> _Plan:
     """Plan the files that a filter and a moment leave, of the data files at these locations where they are given."""
     metadata = encrypted_metadata_of(table)
@@ -310,7 +310,8 @@ def _planned(
         return _Plan({}, 0, {})
     manifests = snapshot.manifests(table.io)
     is_old = _age_filter(metadata, older_than)
-    planner = ScanPlanner(metadata, table.io, where, options={"include_empty_files": "true"})
+    options = {"include_empty_files": "true"}
+    planner = ScanPlanner(metadata, table.io, where.row_filter, options=options, of_partitions=where.of_partitions)
     tasks = [task for task in planner.plan_files(manifests, is_old) if among is None or task.file.file_path in among]
     data = {task.file.file_path: task.file for task in tasks}
     total = sum(

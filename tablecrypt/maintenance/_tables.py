@@ -12,8 +12,7 @@ from typing import Final, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.expressions.visitors import bind, translate_column_names
-from pyiceberg.schema import Schema
+from pyiceberg.expressions.visitors import bind
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -25,6 +24,7 @@ from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.setting_kinds import nearest
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.planning import FileCondition
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 
@@ -88,18 +88,9 @@ def checked_filter(table: Table, where: str | BooleanExpression, argument: str =
     return parsed
 
 
-def named_as_in(schema: Schema, where: str) -> str | BooleanExpression:
-    """Return a filter whose columns are named in any case, with the schema's names.
-
-    It stays as it is where it fits no column, for `checked_filter` to refuse, and where two columns have the same name but for its case.
-    """
-    if len({name.lower() for name in schema.column_names}) < len(schema.column_names):
-        return where
-    try:
-        bound = bind(schema, parse_row_filter(where), case_sensitive=False)
-    except (ParseBaseException, ValueError, TypeError):
-        return where
-    return translate_column_names(bound, schema, case_sensitive=True)
+def checked_condition(table: Table, where: str | BooleanExpression | FileCondition) -> FileCondition:
+    """Return which files a filter wants that fits the table's columns. Raises as `checked_filter`."""
+    return where if isinstance(where, FileCondition) else FileCondition(checked_filter(table, where))
 
 
 def _misfit(table: Table, said: str) -> str:

@@ -37,7 +37,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.maintenance._tables import check_branch, checked_filter, encrypted_metadata_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance._tables import check_branch, checked_condition, encrypted_metadata_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.compaction_plan import (
     DELETE_RATIO,
     MIN_INPUT_FILES,
@@ -58,7 +58,7 @@ from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import target_file_size as target_file_size_of
 from tablecrypt.table.parquet_options import with_target_file_size
-from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.planning import EncryptedFileScanTask, FileCondition, PlanCounts
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.layout import ShownPartitions, check_sort_columns
 from tablecrypt.table.protection.sizes import check_size
@@ -73,6 +73,7 @@ from tablecrypt.table.write import write_data_files
 OPERATION: Final = "compact"
 _NOT_COMMITTED: Final = (CommitFailedException, ValidationException)
 """What a commit raises when it is certain that nothing was committed."""
+_EVERY_FILE: Final = FileCondition(ALWAYS_TRUE)
 _WORKERS: Final = 2
 _QUEUE_LENGTH: Final = 4
 _READ_AHEAD: Final = 16 * 1024 * 1024
@@ -117,7 +118,7 @@ class Compacted(OperationResult):
 @checked_arguments(but=("where", "sort_by"))
 def compact(
     table: Table,
-    where: str | BooleanExpression | None = None,
+    where: str | BooleanExpression | FileCondition | None = None,
     *,
     target_file_size: int | None = None,
     min_input_files: int = MIN_INPUT_FILES,
@@ -236,7 +237,7 @@ class Compaction:
     def plan(
         cls,
         table: Table,
-        where: str | BooleanExpression | None,
+        where: str | BooleanExpression | FileCondition | None,
         branch: str,
         rules: CompactionRules,
         sort_by: Sequence[SortKey] = (),
@@ -253,11 +254,11 @@ class Compaction:
         if unknown:
             raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which {'.'.join(table.name())} does not have as columns")
         check_branch(current, branch)
-        row_filter = None if where is None else checked_filter(current, where)
+        condition = None if where is None else checked_condition(current, where)
         if branch not in current.metadata.refs:
             return cls(current, branch, None, [])
-        tasks = scan_tasks(current, branch, ALWAYS_TRUE)
-        selected = tasks if row_filter is None else _chosen(tasks, scan_tasks(current, branch, row_filter))
+        tasks = scan_tasks(current, branch)
+        selected = tasks if condition is None else _chosen(tasks, scan_tasks(current, branch, condition))
         snapshot = current.metadata.snapshot_by_name(branch)
         unused = unused_deletes(current, snapshot, tasks) if rules.apply_deletes else frozenset()
         groups = plan_groups(selected, rules, ShownPartitions.of(current.metadata).columns)
@@ -362,10 +363,10 @@ class Compaction:
         return producer.snapshot_id
 
 
-def scan_tasks(table: EncryptedTable, branch: str, row_filter: str | BooleanExpression) -> list[EncryptedFileScanTask]:
+def scan_tasks(table: EncryptedTable, branch: str, condition: FileCondition = _EVERY_FILE) -> list[EncryptedFileScanTask]:
     """Plan the scan of a branch, files without rows included."""
-    scan = table.scan(row_filter=row_filter, options={"include_empty_files": "true"}).use_ref(branch)
-    return cast("list[EncryptedFileScanTask]", list(scan.plan_files()))
+    scan = table.scan(condition.row_filter, options={"include_empty_files": "true"}).use_ref(branch)
+    return cast("list[EncryptedFileScanTask]", list(scan.counted_tasks(PlanCounts(), condition.of_partitions)))
 
 
 def unused_deletes(table: EncryptedTable, snapshot: Snapshot | None, tasks: Iterable[EncryptedFileScanTask]) -> frozenset[DataFile]:

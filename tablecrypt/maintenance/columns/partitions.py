@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, DataFileContent
-from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.maintenance._shred import replace_head
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
@@ -81,7 +80,7 @@ class ShownFiles:
     def _planned(self, data_key_length: int | None) -> Compaction:
         table, metadata = self.table, encrypted_metadata_of(self.table)
         snapshot = metadata.snapshot_by_name(self.branch)
-        tasks = scan_tasks(table, self.branch, ALWAYS_TRUE)
+        tasks = scan_tasks(table, self.branch)
         naming = self._vectors_that_name(tasks)
         selected = [
             task for task in tasks if task.file.file_path in self.locations or any(file.file_path in naming for file in task.delete_files)

@@ -11,43 +11,30 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
-import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import BooleanExpression
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.maintenance import Runner
-from tablecrypt.maintenance._tables import named_as_in
+from tablecrypt.spark.jvm.schema import path_of
+from tablecrypt.spark.sql.partition_fields import find_column
+from tablecrypt.spark.sql.scans.filters import Predicate, pruning_filter
+from tablecrypt.spark.sql.scans.partition_terms import is_known, partition_filters
 from tablecrypt.spark.sql.writes.copies import Copy
+from tablecrypt.table.planning import FileCondition
 from tablecrypt.table.table import EncryptedTable
 
 Row = Mapping[str, Any]
 
 _PART: Final = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(?:\.|$)")
-_QUOTED: Final = re.compile(
-    r"""'(?:[^']|'')*'|"(?P<text>[^"]*)"|`(?P<name>[^`]*)`|(?P<type>\b(?:date|timestamp(?:_ntz|_ltz)?)\s+(?='))""", re.IGNORECASE
-)
-_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq,
-    "==": operator.eq,
-    "<>": operator.ne,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-_NUMBER: Final = r"-?\d{1,30}(?:\.\d{1,30})?"
-_COMPARED_NUMBERS: Final = re.compile(rf"\s*(?P<left>{_NUMBER})\s*(?P<operator>==|=|<>|!=|<=|<|>=|>)\s*(?P<right>{_NUMBER})\s*")
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -158,7 +145,8 @@ class Call:
         catalog_name: the catalog's name in Spark.
         namespace: where a table's name without a namespace is looked for; empty where the session has not chosen one in this catalog.
         arguments: those that were given, by name.
-        is_case_sensitive: whether columns in a filter are named in the case that the table has them in.
+        predicates: the argument `where`, as Spark understands it; None where it was not given.
+        is_case_sensitive: whether columns are named in the case that the table has them in.
         runner: runs work on files; None for threads of this process.
         statements: SQL that the session runs before it gets the rows; a procedure adds to it what only a session can do.
         copies: rows that the session copies, from whose commit the result comes (statements/add_files.py).
@@ -168,6 +156,7 @@ class Call:
     catalog_name: str
     namespace: Identifier
     arguments: Mapping[str, Any]
+    predicates: Sequence[Predicate] | None = None
     is_case_sensitive: bool = True
     runner: Runner | None = None
     statements: list[str] = field(default_factory=list)
@@ -227,13 +216,24 @@ class Call:
         value = self._given(name, int)
         return None if value is None else moment_of(value, name)
 
-    def row_filter(self) -> str | BooleanExpression | None:
-        """Return the argument `where`, as PyIceberg reads it; None where it was not given."""
-        text = self.optional_text("where")
-        if text is None:
+    def condition(self) -> FileCondition | None:
+        """Return which files the argument `where` wants; None where it was not given.
+
+        Raises:
+            ConfigurationError: it does more than compare columns, or partition functions of them, with values.
+        """
+        if self.predicates is None:
+            if self.optional_text("where") is not None:
+                raise FormatError("the argument where came without its predicates")
             return None
-        where = _truth(_QUOTED.sub(_quoted_for_iceberg, text))
-        return where if self.is_case_sensitive else named_as_in(self.table().schema(), where)
+        if not all(is_known(each) for each in self.predicates):
+            raise ConfigurationError(
+                f"where => {self.text('where')!r} does not only compare columns, or partition functions of them, with values"
+            )
+        metadata = self.table().metadata
+        schema = metadata.schema()
+        predicates = [_named_as_in(schema, each) for joined in self.predicates for each in _conjuncts(joined)]
+        return FileCondition(pruning_filter(predicates, schema, schema), partition_filters(predicates, schema, metadata))
 
     def items(self, name: str) -> tuple[Any, ...]:
         """Return the items of an array; none where it was not given."""
@@ -257,7 +257,7 @@ class Call:
         if "older_than" in options:
             options["older_than"] = self.moment("older_than")
         if "where" in options:
-            options["where"] = self.row_filter()
+            options["where"] = self.condition()
         if "runner" in names:
             options["runner"] = self.runner
         return options
@@ -302,21 +302,20 @@ def moment_of(microseconds: int, what: str) -> dt.datetime:
         raise ConfigurationError(f"{what} is a timestamp outside of the years 1 to 9999: give one of these years") from None
 
 
-def _truth(text: str) -> str:
-    """Return true or false for a filter that compares two numbers, as 0 = 1: PyIceberg compares columns alone. Others stay as they are."""
-    match = _COMPARED_NUMBERS.fullmatch(text)
-    if match is None:
-        return text
-    return str(_COMPARISONS[match["operator"]](Decimal(match["left"]), Decimal(match["right"]))).lower()
+def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
+    if predicate.get("op") != "AND":
+        yield predicate
+        return
+    for each in predicate["args"]:
+        yield from _conjuncts(each)
 
 
-def _quoted_for_iceberg(match: re.Match[str]) -> str:
-    """Spark's "text" is 'text' to PyIceberg, its `name` is "name", and its DATE '…' is '…'."""
-    if match["text"] is not None:
-        return "'" + match["text"].replace("'", "''") + "'"
-    if match["name"] is not None:
-        return f'"{match["name"]}"'
-    return "" if match["type"] is not None else match[0]
+def _named_as_in(schema: Schema, predicate: Predicate) -> Predicate:
+    """Return a predicate with the schema's names of columns. Spark has found them, and kept the case in which they were written."""
+    if "column" in predicate:
+        found = path_of(schema, find_column(schema, predicate["column"]).field_id) or ()
+        return {"column": [field.name for field in found]}
+    return {**predicate, "args": [_named_as_in(schema, each) for each in predicate["args"]]} if "args" in predicate else predicate
 
 
 def columns(**types: pa.DataType) -> pa.Schema:

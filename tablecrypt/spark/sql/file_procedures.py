@@ -24,7 +24,6 @@ from tablecrypt import maintenance
 from tablecrypt.engines.protected_columns import ensure_column_keys
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import SortColumn, ZOrder
-from tablecrypt.maintenance._tables import checked_filter
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind
 from tablecrypt.setting_kinds import one_of, truth, whole_number
@@ -101,7 +100,7 @@ def _rewrite_data_files(call: Call) -> Iterator[Row]:
     arguments = _compaction_arguments(call.mapping("options"))
     compacted = maintenance.compact(
         table,
-        call.row_filter(),
+        call.condition(),
         sort_by=_sort_by(call, table),
         branch=call.optional_text("branch") or "main",
         runner=call.runner,
@@ -186,8 +185,7 @@ def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
     table = call.encrypted_table()
     if unknown := sorted(call.mapping("options").keys() - _OF_DELETE_FILES):
         raise ConfigurationError(f"rewrite_position_delete_files has no option {', '.join(unknown)}")
-    if (where := call.row_filter()) is not None:
-        checked_filter(table, where)
+    call.condition()
     snapshot = table.current_snapshot()
     others = [
         entry.data_file.file_path

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
@@ -18,11 +19,11 @@ from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean
 from tablecrypt.spark.jvm.columns import quoted
 from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures
 from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, RowCopy, name_parts, table_of
-from tablecrypt.spark.sql.catalogs import catalog_of
+from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
 from tablecrypt.spark.sql.job_session import runner_of
 from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request, Response
-from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.planner import OpenCatalog, Planner
 from tablecrypt.spark.sql.statements import add_files, alter_table, changelog_view, undelete_column
 from tablecrypt.spark.sql.statements.variables import MEANING, find_variable
 from tablecrypt.spark.sql.writes.options import written_by
@@ -93,11 +94,8 @@ def call_procedure(planner: Planner, request: Request) -> Response:
     opened = catalog_of(planner, request)
     name = request.text("name")
     procedure = _named(name)
-    arguments = request.mapping("arguments")
-    namespace = request.optional_text("current_namespace")
-    with runner_of(request, is_wanted="workers" not in arguments) as runner, _as_spark(request):
-        current = name_parts(namespace) if namespace else ()
-        call = Call(opened.catalog, opened.name, current, arguments, request.flag("case_sensitive"), runner)
+    with runner_of(request, is_wanted="workers" not in request.mapping("arguments")) as runner, _as_spark(request):
+        call = replace(_call(opened, request), runner=runner)
         rows = list(procedure.run(call))
     copies = [_described_copy(planner, opened.name, each) for each in call.copies]
     for sql in (*call.statements, *(text for each in copies for text in (each["into"], *each["columns"], each["condition"]))):
@@ -108,6 +106,18 @@ def call_procedure(planner: Planner, request: Request) -> Response:
     if not procedure.only_looks:
         described["changed"] = [opened.name, *(call.copies[0].target if call.copies else call.identifier())]
     return Response(described, arrow_stream(table_of(rows, procedure.columns)))
+
+
+def condition_columns(planner: Planner, request: Request) -> Response:
+    """Return the columns that the argument `where` of a call may name."""
+    return Response({"schema": spark_json(_call(catalog_of(planner, request), request).table().schema())})
+
+
+def _call(opened: OpenCatalog, request: Request) -> Call:
+    namespace = request.optional_text("current_namespace")
+    predicates = request.items("where") if "where" in request.fields else None
+    current = name_parts(namespace) if namespace else ()
+    return Call(opened.catalog, opened.name, current, request.mapping("arguments"), predicates, request.flag("case_sensitive"))
 
 
 @contextmanager
@@ -151,6 +161,7 @@ def _described(parameter: Parameter) -> dict[str, Any]:
 
 
 OPERATIONS: Final = {
+    "condition_columns": condition_columns,
     **add_files.OPERATIONS,
     "list_procedures": list_procedures,
     "load_procedure": load_procedure,

@@ -44,7 +44,7 @@ def _of_procedures(name: str) -> Operation:
     return operation
 
 
-_PROCEDURES: Final = ("list_procedures", "load_procedure", "call_procedure", "list_source_files", "copied_rows")
+_PROCEDURES: Final = ("condition_columns", "list_procedures", "load_procedure", "call_procedure", "list_source_files", "copied_rows")
 OPERATIONS: Final[Mapping[str, Operation]] = {
     **catalogs.OPERATIONS,
     **loading.OPERATIONS,

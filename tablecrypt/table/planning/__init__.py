@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tablecrypt.table.planning.counts import PlanCounts
 from tablecrypt.table.planning.delete_index import FILE_PATH_FIELD_ID, DeleteIndex, only_path, sequence_number_of
+from tablecrypt.table.planning.file_filter import FileCondition
 from tablecrypt.table.planning.planner import ScanPlanner, listed_manifests
 from tablecrypt.table.planning.tasks import EncryptedFileScanTask, FilePart, parts_of
 
@@ -11,6 +12,7 @@ __all__ = [
     "FILE_PATH_FIELD_ID",
     "DeleteIndex",
     "EncryptedFileScanTask",
+    "FileCondition",
     "FilePart",
     "PlanCounts",
     "ScanPlanner",

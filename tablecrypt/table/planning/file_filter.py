@@ -16,6 +16,7 @@ import operator
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -72,6 +73,19 @@ _STORED: Final[dict[type[IcebergType], tuple[str, ...]]] = {
     DoubleType: ("<f4", "<f8"),
 }
 """How bounds of numbers are stored: those of a column that was promoted may be of either type."""
+
+
+@dataclass(frozen=True)
+class FileCondition:
+    """Which files may have rows that are wanted.
+
+    Attributes:
+        row_filter: unbound, with the names of the table's current schema.
+        of_partitions: by the spec's id, a filter of partition values that has to match besides.
+    """
+
+    row_filter: BooleanExpression
+    of_partitions: Mapping[int, BooleanExpression] = field(default_factory=dict)
 
 
 class FileFilter:

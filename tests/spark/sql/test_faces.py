@@ -62,6 +62,7 @@ TYPES: Final = {
     "int": ("INT", "BIGINT"),
     "str": "STRING",
     "str | BooleanExpression": "STRING",
+    "str | BooleanExpression | FileCondition": "STRING",
     "str | SortColumn | ZOrder | Sequence[str | SortColumn | ZOrder]": "ARRAY<STRING>",
 }
 ROWS_OF_THEIR_OWN: Final = {"audit", "doctor", "remove_orphan_files"}
@@ -150,9 +151,9 @@ def test_procedures_that_run_jobs_can_run_without_any() -> None:
         ("rewrap", {}),
         ("rewrap_column_keks", {}),
         ("prune_keys", {}),
-        ("reencrypt", {"where": "id > 100", "older_than": 2**52, "data_key_length": 32, "branch": "side", "workers": 1}),
+        ("reencrypt", {"older_than": 2**52, "data_key_length": 32, "branch": "side", "workers": 1}),
         ("reencrypt", {"out_of_line": True, "accept_masks": True}),
-        ("compact", {"rewrite_all": True, "sort_by": ["id"], "where": "id >= 0"}),
+        ("compact", {"rewrite_all": True, "sort_by": ["id"]}),
         ("compact", {"apply_deletes": True, "branch": "main"}),
         ("rescue", {"expire_lost": True}),
         ("relocate", {"location": "file:///elsewhere/copy", "current_only": True}),

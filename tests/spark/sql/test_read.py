@@ -367,7 +367,8 @@ def test_a_damaged_missing_or_plaintext_file_fails_the_query_even_where_the_sess
 def test_counts_and_extremes_come_from_manifests_where_these_say_them(spark: SparkSession, prod: Lake, new_name: str) -> None:
     table = prod.catalog.create_table(new_name, VALUES, properties=KEY)
     query = (
-        f"SELECT count(*), count(number), min(id), max(id), min(price), max(day), min(local), max(instant), count(1) FROM prod.{new_name}"
+        f"SELECT count(*), count(number), min(id), max(id), min(price), max(day), min(local), max(instant), count(1), "
+        f"min(inner.x), count(inner.x) FROM prod.{new_name}"
     )
     assert spark.sql(query).collect()[0][:4] == (0, 0, None, None)
     table.append(values(0, 60))
@@ -378,7 +379,6 @@ def test_counts_and_extremes_come_from_manifests_where_these_say_them(spark: Spa
         "min(ratio), max(ratio)",
         "max(note)",
         "count(DISTINCT number)",
-        "min(inner.x)",
         "count(tags)",
         "avg(number)",
         "count(*) FILTER (WHERE id > 3)",
@@ -390,6 +390,13 @@ def test_counts_and_extremes_come_from_manifests_where_these_say_them(spark: Spa
         found, wanted = (spark.sql(f"SELECT {each} FROM {name}") for name in (f"prod.{new_name}", "plain"))
         assert "BatchScan" in plan_of(found), each
         assert str(found.collect()) == str(wanted.collect()), each
+    finite, zeros, unordered = "(1.5D, -2D), (2.5D, double('Infinity'))", "(0D, 0D)", "(double('NaN'), 1D)"
+    for ratios in (finite, zeros, unordered):
+        key = "TBLPROPERTIES ('encryption.key-id' = 'alias/orders')"
+        spark.sql(f"CREATE OR REPLACE TABLE prod.{new_name}_ratios {key} AS SELECT * FROM VALUES {ratios} AS t(a, b)")
+        found = spark.sql(f"SELECT min(a), max(a), min(b), max(b) FROM prod.{new_name}_ratios")
+        assert ("BatchScan" in plan_of(found)) == (ratios != finite)
+        assert str(found.collect()) == str(spark.sql(f"SELECT min(a), max(a), min(b), max(b) FROM VALUES {ratios} AS t(a, b)").collect())
     grouped = spark.sql(f"SELECT number, count(*) AS n FROM prod.{new_name} GROUP BY number")
     assert {tuple(row) for row in grouped.collect()} == {tuple(row) for row in plain.groupBy("number").count().collect()}
     table.refresh().delete("id in (0, 120)")

@@ -72,7 +72,7 @@ def table(catalog: Catalog) -> EncryptedTable:
         ({"streaming_max_files_per_micro_batch": 2}, [2, 2, 2]),
         ({"streaming_max_files_per_micro_batch": 4}, [4, 2]),
         ({"streaming_max_rows_per_micro_batch": 1}, [1, 1, 1, 1, 1, 1]),
-        ({"streaming_max_rows_per_micro_batch": 7}, [3, 3]),
+        ({"streaming_max_rows_per_micro_batch": 7}, [4, 2]),
         ({"streaming_max_rows_per_micro_batch": 8, "streaming_max_files_per_micro_batch": 5}, [4, 2]),
     ],
 )

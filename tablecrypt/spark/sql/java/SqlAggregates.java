@@ -14,6 +14,7 @@ import org.apache.spark.sql.connector.expressions.aggregate.Max;
 import org.apache.spark.sql.connector.expressions.aggregate.Min;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.LocalScan;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -49,13 +50,14 @@ class SqlAggregates implements LocalScan {
     for (int index = 0; index < functions.length; index++) {
       NamedReference column = column(functions[index]);
       String name = name(functions[index]);
-      if (name == null || !(functions[index] instanceof CountStar || isTopLevel(column, table.schema()))) {
+      DataType type = functions[index] instanceof CountStar ? DataTypes.LongType : type(column, table.schema());
+      if (name == null || type == null) {
         return null;
       }
       ObjectNode function = asked.addObject().put("function", name);
       function.set("column", column == null ? null : Planner.JSON.valueToTree(column.fieldNames()));
       boolean isCount = name.equals("count");
-      schema = schema.add(name + index, isCount ? DataTypes.LongType : table.schema().apply(column.fieldNames()[0]).dataType(), !isCount);
+      schema = schema.add(name + index, isCount ? DataTypes.LongType : type, !isCount);
     }
     JsonNode known = table.planner.ask(request).json;
     return known.has("values") ? new SqlAggregates(table.name(), schema, JsonValue.row(known.required("values"), schema)) : null;
@@ -69,8 +71,16 @@ class SqlAggregates implements LocalScan {
     return function instanceof Min ? "min" : function instanceof Max ? "max" : null;
   }
 
-  private static boolean isTopLevel(NamedReference column, StructType schema) {
-    return column != null && column.fieldNames().length == 1 && schema.getFieldIndex(column.fieldNames()[0]).isDefined();
+  /** The type of a column, which may be in structs; null where there is none. */
+  private static DataType type(NamedReference column, DataType inside) {
+    for (int index = 0; column != null && index < column.fieldNames().length; index++) {
+      String name = column.fieldNames()[index];
+      if (!(inside instanceof StructType) || ((StructType) inside).getFieldIndex(name).isEmpty()) {
+        return null;
+      }
+      inside = ((StructType) inside).apply(name).dataType();
+    }
+    return column == null ? null : inside;
   }
 
   /** The column that a function is of; null where it is of none, or of an expression. */

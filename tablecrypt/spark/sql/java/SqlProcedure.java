@@ -35,6 +35,7 @@ import org.apache.spark.sql.types.TimestampType;
 /** A procedure as Python describes it: CALL prod.system.rotate_kek(table => 'db.orders'). */
 class SqlProcedure implements UnboundProcedure, BoundProcedure {
   private static final String FILE_LIST_VIEW = "file_list_view";
+  private static final String WHERE = "where";
   private static final String COPY = "tablecrypt-copy";
 
   private final SqlCatalog catalog;
@@ -93,6 +94,10 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     CopiedSource source = source(session, arguments);
     if (session.catalog().currentCatalog().equals(catalog.name())) {
       request.put("current_namespace", session.catalog().currentDatabase());
+    }
+    if (arguments.has(WHERE)) {
+      JsonNode columns = ask(request.deepCopy().put("operation", "condition_columns")).json.required("schema");
+      request.set(WHERE, CallCondition.of(session, (StructType) DataType.fromJson(columns.asText()), arguments.required(WHERE).asText()));
     }
     // Rows that Spark copies are remembered in the planner that commits them.
     boolean hasJobs = source == null && told.required("runs_jobs").asBoolean() && !arguments.has("workers");

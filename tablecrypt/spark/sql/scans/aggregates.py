@@ -5,8 +5,9 @@
     response   {values: [value]} as partition_values.py draws them, or {} where the manifests do not say
 
 They do not say where rows of a file are deleted, where the catalog's server restricts what may be read, and where a file has no statistics
-of the column. Bounds of text and binaries are cut, and those of floating-point numbers leave NaN out: both have to be read. So do columns
-whose type changed and columns with a default, which older files lack. Nor do manifests say which rows changed.
+of the column. Bounds of text and binaries are cut: these have to be read. So do floating-point numbers where a file may have a NaN, which
+bounds leave out, and where the result is a zero, whose sign they do not tell; columns whose type changed; and columns with a default, which
+older files lack. Nor do manifests say which rows changed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     NestedField,
@@ -33,7 +36,7 @@ from pyiceberg.types import (
 from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
-from tablecrypt.spark.sql.scans.filters import Predicate, looked_at, pruning_filter
+from tablecrypt.spark.sql.scans.filters import Predicate, UntranslatedError, field_at, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.partition_values import json_value
 from tablecrypt.spark.sql.scans.plan import is_filtered, planned_tasks
 from tablecrypt.spark.sql.scans.read_settings import ReadSettings
@@ -41,6 +44,7 @@ from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
 from tablecrypt.table.protection.names import check_names
 
 _EXACT_BOUNDS: Final = (BooleanType, IntegerType, LongType, DateType, TimestampType, TimestamptzType, DecimalType)
+_FLOATING: Final = (FloatType, DoubleType)
 _EXTREMES: Final[Mapping[str, tuple[str, Callable[[Iterable[Any]], Any]]]] = {"min": ("lower_bounds", min), "max": ("upper_bounds", max)}
 
 
@@ -85,12 +89,16 @@ def _value(asked: Mapping[str, Any], files: Sequence[DataFile], loaded: LoadedTa
 
 def _field(schema: Schema, path: Any, metadata: TableMetadata) -> NestedField:
     """Return a column of which all files have the same, and everybody may know the values."""
-    field = next((each for each in schema.fields if [each.name] == path), None)
-    if field is None or not isinstance(field.field_type, PrimitiveType) or field.initial_default is not None:
+    try:
+        fields = [field_at(schema, path[:depth]) for depth in range(1, len(path or ()) + 1)]
+    except UntranslatedError as unknown:
+        raise _UnknownError from unknown
+    if not fields or not isinstance(fields[-1].field_type, PrimitiveType) or any(each.initial_default is not None for each in fields):
         raise _UnknownError
-    if any(each.field_type != field.field_type for known in metadata.schemas for each in known.fields if each.field_id == field.field_id):
+    field = fields[-1]
+    if any(known.find_type(field.field_id) != field.field_type for known in metadata.schemas if field.field_id in known.field_ids):
         raise _UnknownError
-    if protected_among(metadata, Schema(field)) is not None:
+    if protected_among(metadata, Schema(fields[0])) is not None:
         raise _UnknownError
     check_names(metadata, {field.field_id})
     return field
@@ -105,11 +113,17 @@ def _nulls(file: DataFile, field: NestedField) -> int:
 
 
 def _extreme(function: str, files: Sequence[DataFile], field: NestedField) -> Any:
-    if not isinstance(field.field_type, _EXACT_BOUNDS):
+    is_floating = isinstance(field.field_type, _FLOATING)
+    if not is_floating and not isinstance(field.field_type, _EXACT_BOUNDS):
+        raise _UnknownError
+    if is_floating and any((file.nan_value_counts or {}).get(field.field_id) != 0 for file in files):
         raise _UnknownError
     bounds, choose = _EXTREMES[function]
     found = [_bound(field, getattr(file, bounds)) for file in files if _nulls(file, field) < file.record_count]
-    return json_value(choose(found), field) if found else None
+    extreme = choose(found) if found else None
+    if is_floating and extreme == 0:
+        raise _UnknownError
+    return json_value(extreme, field)
 
 
 def _bound(field: NestedField, bounds: Mapping[int, bytes] | None) -> Any:

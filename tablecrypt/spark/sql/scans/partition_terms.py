@@ -44,6 +44,7 @@ _COMPARISONS: Final = {
     "STARTS_WITH": (ice.StartsWith, ice.NotStartsWith),
 }
 """How a condition on a partition's value is written, and its negation."""
+_TRUTHS: Final = ("ALWAYS_TRUE", "ALWAYS_FALSE")
 _NULLS: Final = {"IS_NULL": (ice.IsNull, ice.NotNull), "IS_NOT_NULL": (ice.NotNull, ice.IsNull)}
 
 
@@ -95,6 +96,17 @@ def partition_filters(predicates: Sequence[Predicate], read: Schema, metadata: T
     if not asked:
         return {}
     return {spec.spec_id: reduce(ice.And, _of_spec(asked, spec, read, metadata.schema())) for spec in metadata.partition_specs}
+
+
+def is_known(predicate: Predicate) -> bool:
+    """Whether a predicate only compares columns, or partition functions of them, with values; AND, OR and NOT may join such."""
+    operator, arguments = str(predicate.get("op")), predicate.get("args", ())
+    if operator in ("AND", "OR", "NOT"):
+        return all(is_known(each) for each in arguments)
+    if operator in _TRUTHS:
+        return True
+    is_comparison = operator in _COMPARISONS or operator in _NULLS
+    return is_comparison and all("op" not in each or is_term(each) or each["op"] in _TRUTHS for each in arguments)
 
 
 def _has_term(predicate: Predicate) -> bool:

@@ -62,6 +62,7 @@ class StreamRules:
     """What a stream passes over, and how much a micro-batch holds at most; it holds one file at least.
 
     Attributes:
+        max_rows: after which no further file is taken, as in Iceberg Java: the last one may go beyond.
         since: the moment before which snapshots are passed over, in milliseconds since 1970.
         deletes_option: the option that passes over snapshots that deleted rows, by its name where errors tell of it.
         overwrites_option: likewise, for snapshots that replaced rows.
@@ -182,7 +183,7 @@ class _Batch:
             return True
 
         for number, task in enumerate(part.tasks(table), part.begin):
-            if self._files and not self._has_room(1, task.file.record_count):
+            if self._files and not self._has_room(1, 1):
                 return False
             self._add(1, task.file.record_count)
             self.end = Position(snapshot.snapshot_id, number + 1)
