@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -155,7 +156,7 @@ def test_a_file_is_read_only_where_its_statistics_leave_open_whether_all_rows_ma
     catalog: Catalog, row_filter: str, needs: set[str]
 ) -> None:
     schema = pa.schema([("id", pa.int64()), ("text", pa.string()), ("ratio", pa.float64()), ("pair", pa.struct([("a", pa.int64())]))])
-    files = {
+    files: dict[str, list[dict[str, Any]]] = {
         "a": [{"id": 1, "text": "a", "ratio": 1.0, "pair": {"a": 4}}, {"id": 2, "text": "b", "ratio": 2.0, "pair": {"a": 5}}],
         "b": [{"id": 3, "text": "c", "ratio": 3.0, "pair": {"a": 6}}, {"id": 4, "text": "d", "ratio": 4.0, "pair": None}],
         "c": [{"id": 5, "text": None, "ratio": None, "pair": {"a": 1}}, {"id": None, "text": "e", "ratio": 2.0, "pair": None}],

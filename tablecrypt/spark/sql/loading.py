@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -28,12 +28,13 @@ from tablecrypt.spark.sql.catalogs import catalog_of, described
 from tablecrypt.spark.sql.local_rows import local_rows
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.metadata_tables import NAMES, metadata_table
-from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
+from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner, Selection
 from tablecrypt.spark.sql.scans.changes import RANGE_OPTIONS, snapshot_range
 from tablecrypt.spark.sql.statements.iceberg_settings import VIEW_BINDING, IcebergSettings
 from tablecrypt.spark.sql.views import described_view, find_view
 from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable, load_encrypted_table
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table import EncryptedTable
 
 _SELECTOR: Final = re.compile("(branch|tag|snapshot_id|at_timestamp)_(.+)", re.DOTALL)
@@ -102,6 +103,8 @@ def load_version(planner: Planner, request: Request) -> Response:
 
     {"operation": "load_version", "table": …, "options": {"snapshot-id" | "as-of-timestamp" | "branch" | "tag": …}}
 
+    {"start-snapshot-id": …, "end-snapshot-id": …} asks for the rows that appends added behind one snapshot and up to another.
+
     Raises:
         ConfigurationError: there is no such version, it had other columns than the table has now, or two are asked for.
     """
@@ -109,6 +112,8 @@ def load_version(planner: Planner, request: Request) -> Response:
     name = loaded.located.name
     if loaded.changes is not None:
         return Response(described(planner, replace(loaded, changes=snapshot_range(loaded.located.table, options))))
+    if _START in options and options.keys() <= {_START, _END}:
+        return Response(described(planner, _appended(loaded, options)))
     if len(options) != 1:
         raise ConfigurationError(f"{name}: more than one version is requested: {', '.join(sorted(options))}")
     ((option, value),) = options.items()
@@ -132,6 +137,26 @@ def load_version(planner: Planner, request: Request) -> Response:
     if wanted.schema.fields != loaded.schema.fields:
         raise ConfigurationError(f"{name} had other columns in that version: read it with VERSION AS OF or TIMESTAMP AS OF")
     return Response(described(planner, wanted))
+
+
+def _appended(loaded: LoadedTable, options: Mapping[str, str]) -> LoadedTable:
+    """Return a table to read the rows of that appends added behind one snapshot and up to another, by default the current one."""
+    located = loaded.located
+    if not loaded.is_writable or loaded.branch not in (MAIN_BRANCH, loaded.audit_first.branch):
+        raise ConfigurationError(f"{located.name}: more than one version is requested: that of its name, and {_START} {options[_START]}")
+    head = located.table.metadata.snapshot_by_name(loaded.branch)
+    ends = [options.get(name, str(head.snapshot_id if head is not None else "")) for name in (_START, _END)]
+    for snapshot_id in ends:
+        if not _NUMBER.fullmatch(snapshot_id):
+            raise ConfigurationError(f"{located.name}: {_START} and {_END} are ids of snapshots, and {snapshot_id!r} is none")
+        _snapshot(located.table, snapshot_id)
+    start, end = map(int, ends)
+    scan = located.table.incremental_append_scan(from_snapshot_id_exclusive=start, to_snapshot_id_inclusive=end)
+    try:
+        tasks = cast("list[EncryptedFileScanTask]", list(scan.tasks())) if start != end else []
+    except ValueError as error:
+        raise ConfigurationError(f"{located.name}: {error}") from error
+    return replace(loaded, snapshot_id=end, is_writable=False, selection=Selection(loaded.schema, tasks))
 
 
 def loaded_table(planner: Planner, opened: OpenCatalog, located: LocatedTable, version: Version, audit_first: AuditFirst) -> Response:
@@ -254,5 +279,10 @@ _OPTIONS: Final[Mapping[str, Callable[[EncryptedTable, str], Version]]] = {
     "as-of-timestamp": _SELECTORS["at_timestamp"],
 }
 _NUMBERED_OPTIONS: Final = ("snapshot-id", "as-of-timestamp")
-_REFUSED_OPTIONS: Final = dict.fromkeys(RANGE_OPTIONS, "read .changes of the table with it, or the table as a stream")
+_START: Final = "start-snapshot-id"
+_END: Final = "end-snapshot-id"
+_REFUSED_OPTIONS: Final = {
+    **dict.fromkeys(RANGE_OPTIONS, "read .changes of the table with it, or the table as a stream"),
+    _END: f"without {_START}: give both, or {_START} alone",
+}
 OPERATIONS: Final = {"load_table": load_table, "load_version": load_version}

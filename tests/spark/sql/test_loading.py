@@ -131,11 +131,21 @@ def test_sql_reads_the_rows_of_each_version(spark: SparkSession, prod: Lake) -> 
         ("tag", "start", 20),
     ):
         assert spark.read.option(option, value).table(name).count() == count, option
+    third, none = table.snapshots()[2], (0, None, None)
+    ranges: list[tuple[Any, Any, tuple[Any, ...]]] = [(first, second, (20, 100, 119)), (first, None, (20, 100, 119))]
+    for start, end, appended in [*ranges, (second, third, none), (first, first, none)]:
+        asked = {"start-snapshot-id": start.snapshot_id} | ({"end-snapshot-id": end.snapshot_id} if end else {})
+        rows = spark.read.options(**asked).table(name)
+        assert tuple(rows.selectExpr("count(*)", "min(id)", "max(id)").collect()[0]) == appended
+        assert rows.where("id < 105").count() == min(appended[0], 5)
+    for since in (second.snapshot_id, 17, "x"):
+        with pytest.raises(IllegalArgumentException, match="ConfigurationError"):
+            spark.read.option("start-snapshot-id", since).option("end-snapshot-id", first.snapshot_id).table(name).count()
     for suffix, option, value, count in (("branch_audit", "branch", "audit", 40), ("tag_start", "tag", "start", 20)):
         assert spark.read.option(option, value).table(f"{name}.{suffix}").count() == count
         with pytest.raises(IllegalArgumentException, match="more than one version is requested: that of its name"):
             spark.read.option("snapshot-id", table.snapshots()[2].snapshot_id).table(f"{name}.{suffix}").count()
-    for options in ({"snapshot-id": 17}, {"tag": "audit"}, {"snapshot-id": 1, "branch": "audit"}, {"start-snapshot-id": first.snapshot_id}):
+    for options in ({"snapshot-id": 17}, {"tag": "audit"}, {"snapshot-id": 1, "branch": "audit"}, {"end-snapshot-id": first.snapshot_id}):
         with pytest.raises(IllegalArgumentException, match="ConfigurationError"):
             spark.read.options(**options).table(name).count()
     spark.sql(f"ALTER TABLE {name} ADD COLUMN later INT")
