@@ -16,6 +16,7 @@ from typing import Final, cast
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.manifests import EncryptedDataFile
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table import EncryptedTable
@@ -141,11 +142,16 @@ def unread(located: LocatedTable, branch: str, after: Position, until: Position 
 
 
 def added_files(table: EncryptedTable, snapshot: Snapshot) -> list[EncryptedFileScanTask]:
-    """Return the files that an append added, in an order that stays."""
+    """Return the files that an append added, in the order of their row ids, which stays."""
     scan = table.incremental_append_scan(
         from_snapshot_id_exclusive=snapshot.parent_snapshot_id, to_snapshot_id_inclusive=snapshot.snapshot_id
     )
-    return sorted(cast("Iterable[EncryptedFileScanTask]", scan.tasks()), key=lambda task: task.file.file_path)
+    return sorted(cast("Iterable[EncryptedFileScanTask]", scan.tasks()), key=_place)
+
+
+def _place(task: EncryptedFileScanTask) -> tuple[int, str]:
+    """Files of a table that was of version 2 may have no row ids."""
+    return EncryptedDataFile.of(task.file).first_row_id or 0, task.file.file_path
 
 
 def next_position(table: EncryptedTable, parts: Iterable[Part], after: Position, rules: StreamRules) -> Position:
