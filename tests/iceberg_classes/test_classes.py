@@ -17,9 +17,9 @@ CLASSES = iceberg_classes()
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("tested", CLASSES, ids=[each.name for each in CLASSES])
 def test_a_class_finds_what_is_written_down(java_runtime: None, tmp_path: Path, tested: IcebergClass) -> None:
-    outcome = run_class(tested.name, tmp_path, timeout=1500)
+    outcome = run_class(tested.name, tmp_path, timeout=1500, left_out=tested.left_out)
 
-    assert (set(outcome.failed), len(outcome.passed)) == (tested.failing, tested.passed), outcome.failed
+    assert (set(outcome.failed), len(outcome.passed)) == (tested.failing - tested.left_out, tested.passed), outcome.failed
 
 
 def test_the_page_shows_each_class() -> None:

@@ -10,7 +10,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** The name that Iceberg's tests configure, and our catalog behind it, on the metastore that the tests start. */
 public class SparkCatalog extends tablecrypt.jvm.SqlCatalog {
-  private static final String OURS = "spark.sql.catalog.testhive.";
   private static final List<String> OF_ICEBERG = List.of("type", "default-namespace", "cache-enabled", "encryption.kms-impl");
 
   @Override
@@ -20,11 +19,6 @@ public class SparkCatalog extends tablecrypt.jvm.SqlCatalog {
     Configuration hadoop = SparkSession.active().sparkContext().hadoopConfiguration();
     Map<String, String> options = new HashMap<>(given.asCaseSensitiveMap());
     options.keySet().removeAll(OF_ICEBERG);
-    for (String setting : System.getProperties().stringPropertyNames()) {
-      if (setting.startsWith(OURS)) {
-        options.putIfAbsent(setting.substring(OURS.length()), System.getProperty(setting));
-      }
-    }
     options.put("uri", metastore());
     options.put("warehouse", "file:" + hadoop.get("hive.metastore.warehouse.dir"));
     super.initialize(name, new CaseInsensitiveStringMap(options));
