@@ -24,9 +24,10 @@ from tablecrypt.cli._framework import (
     workers_option,
 )
 from tablecrypt.cli._output import progress_shown, say, show
-from tablecrypt.cli.main import FOUND, REFUSED, is_external_error
+from tablecrypt.cli.main import FOUND, REFUSED
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError, TablecryptError
+from tablecrypt.external_errors import is_external
 from tablecrypt.printable import bytes_shown, counted
 
 if TYPE_CHECKING:
@@ -326,7 +327,7 @@ def _check_up(settings: Settings, table: str | None, key_ids: tuple[str, ...], r
     try:
         catalog = settings.catalog(may_be_new=table is None)
     except Exception as error:
-        if not isinstance(error, TablecryptError) and not is_external_error(error):
+        if not isinstance(error, TablecryptError) and not is_external(error):
             raise
         return doctor_without_catalog(settings.catalog_name or "default", error)
     return check_up(catalog, table, key_ids=key_ids, read_only=read_only)

@@ -11,11 +11,15 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import AlwaysFalse
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.table._pyiceberg.transactions import parse_row_filter
+from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 from tests.support.plaintext import CANARY
 from tests.support.tables import new_table
 
@@ -168,3 +172,11 @@ def test_a_file_is_read_only_where_its_statistics_leave_open_whether_all_rows_ma
         Path(urlsplit(location).path).unlink()
 
     table.delete(row_filter)
+
+
+def test_a_bound_that_is_not_of_its_type_proves_nothing() -> None:
+    schema = Schema(NestedField(1, "id", LongType()))
+    counts = {"value_counts": {1: 1}, "null_value_counts": {1: 0}}
+    for bound, proves in ((b"\x07" + bytes(7), True), (b"\x07" + bytes(3), True), (b"\x07", False)):
+        file = DataFile.from_args(_table_format_version=3, record_count=1, lower_bounds={1: bound}, upper_bounds={1: bound}, **counts)
+        assert WholeFiles(schema, parse_row_filter("id = 7")).has(FileScanTask(file, residual=AlwaysFalse())) is proves

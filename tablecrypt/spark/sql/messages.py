@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tablecrypt.errors import FormatError
+from tablecrypt.external_errors import is_external, said_of
 
 
 @dataclass(frozen=True)
@@ -87,4 +88,6 @@ class Response:
 def described_error(error: Exception) -> dict[str, object]:
     """Return what Java is told of an error: its message, and the names of its class and of those above."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, Exception)]
-    return {"kinds": kinds, "message": f"{type(error).__name__}: {error}"}
+    name = type(error).__name__
+    said = said_of(error) if is_external(error) else str(error)
+    return {"kinds": kinds, "message": f"{name}: {said.removeprefix(f'{name}: ')}"}

@@ -7,6 +7,7 @@ PyIceberg's evaluator knows top-level columns only, and takes a file that does n
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -34,7 +35,13 @@ class WholeFiles:
 
     def has(self, task: FileScanTask) -> bool:
         """Whether every row of a planned file matches."""
-        return isinstance(task.residual, AlwaysTrue) or visit(self._bound, _Proof(self._schema, task.file))
+        if isinstance(task.residual, AlwaysTrue):
+            return True
+        try:
+            return visit(self._bound, _Proof(self._schema, task.file))
+        except (ValueError, struct.error):
+            # A bound that is not stored as its type says, as after a promotion that PyIceberg does not know, proves nothing.
+            return False
 
     def split(self, tasks: Iterable[Task]) -> tuple[list[DataFile], list[Task]]:
         """Return the files whose rows all match, and the tasks whose files have to be read."""

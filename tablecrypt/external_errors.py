@@ -1,0 +1,43 @@
+"""Errors of storage, the network and the catalog, in one line that says which server or database is meant and what to do."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+_OF_CATALOGS: Final = ("pyiceberg", "sqlalchemy", "botocore", "hive_metastore", "thrift", "strictyaml")
+"""Packages whose errors are a catalog's, its database's, its server's or its configuration's."""
+
+
+def is_external(error: Exception) -> bool:
+    """Whether an error is one of storage, the network or the catalog rather than of this program."""
+    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _OF_CATALOGS
+
+
+def said_of(error: Exception) -> str:
+    """Return what to say of an error of storage, the network or the catalog: which server or database it is of, where that is known."""
+    url = getattr(getattr(error, "request", None), "url", None)
+    if isinstance(error, ConnectionError | OSError) and isinstance(url, str):
+        address = urlsplit(url)
+        return (
+            f"the server at {address.scheme}://{address.hostname}:{address.port or address.scheme} cannot be reached "
+            f"({_root(error)}): check that it runs, and the catalog's uri"
+        )
+    driver = getattr(error, "orig", None)
+    if isinstance(driver, Exception):
+        return f"the catalog's database refused ({type(driver).__name__}: {driver}): check the catalog's uri"
+    if (mark := getattr(error, "problem_mark", None)) is not None:  # the rest of its text shows the line, which may be a password
+        return f".pyiceberg.yaml is not YAML that PyIceberg reads: line {mark.line + 1}: {getattr(error, 'problem', None)}"
+    if type(error).__name__ == "TTransportException":
+        return f"the Hive metastore cannot be reached ({error}): check that it runs, and the catalog's uri"
+    if type(error) is OSError and error.strerror:  # the system's own, such as a full disk
+        return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _root(error: BaseException) -> str:
+    """Return the reason at the end of a chain of errors, in a few words."""
+    seen = error
+    while (earlier := seen.__cause__ or seen.__context__) is not None:
+        seen = earlier
+    return getattr(seen, "strerror", None) or type(seen).__name__
