@@ -9,13 +9,15 @@ import pytest
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
+from thrift.transport.TTransport import TTransportException
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.spark.sql.loading import find_table, load_table
-from tablecrypt.spark.sql.messages import Request
+from tablecrypt.spark.sql.messages import Request, described_error
 from tablecrypt.spark.sql.metadata_tables import NAMES
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
+from tablecrypt_catalog import load_catalog
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
 from tests.support.plaintext_scan import unwatch
@@ -99,6 +101,22 @@ def test_a_part_that_a_table_has_not_is_no_table(table: Table, suffix: str) -> N
 def test_a_version_that_is_not_there_is_named(table: Table, suffix: tuple[str, ...], fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         load(table, *suffix, **fields)
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("thrift://127.0.0.1:9", "TTransportException: the Hive metastore cannot be reached (Could not connect to any of"),
+        (
+            "http://127.0.0.1:9/",
+            "ConnectionError: the server at http://127.0.0.1:9 cannot be reached (Connection refused): check that it runs",
+        ),
+    ],
+)
+def test_a_server_that_is_not_there_is_named(uri: str, told: str) -> None:
+    with pytest.raises((OSError, TTransportException)) as raised:
+        load_catalog("prod", **{"type": "tablecrypt", "uri": uri, "encryption.kms-type": "aws"}).list_namespaces()
+    assert str(described_error(raised.value)["message"]).startswith(told)
 
 
 @pytest.mark.java
