@@ -360,3 +360,27 @@ def test_bounds_that_outlived_their_row_are_found_and_go(catalog: Catalog) -> No
     assert erase(table, FILTER).is_complete
     assert table.refresh().scan().count() == 12
     check_nothing_is_left(table, repr(old.lower_bounds[1]))
+
+
+def test_bounds_in_a_struct_that_outlived_their_row_are_found_and_go(catalog: Catalog) -> None:
+    people = [{"id": number, "contact": {"phone": {"number": 1000 + number}}} for number in range(4)]
+    table = new_table(catalog, "db.people", appends=[pa.Table.from_pylist(people)])
+    [old] = data_files(table)
+    table.delete("contact.phone.number = 1000")
+    [task] = list(table.scan().plan_files())
+    with table.transaction() as transaction, transaction.update_snapshot().overwrite() as producer:
+        producer.delete_data_file(task.file)
+        new = with_key(EncryptedDataFile.of(task.file), key_metadata_of(task.file))
+        new[DATA_FILE_POSITIONS["lower_bounds"]] = old.lower_bounds
+        producer.append_data_file(new)
+    shred(table, [each.snapshot_id for each in table.refresh().snapshots()[:-1]])
+
+    foretold = erase(table, "contact.phone.number = 1000", dry_run=True)
+    assert any("bounds of it that none of its rows has" in reason for reason in foretold.remaining.values())
+    assert erase(table, "contact.phone.number = 1000").is_complete
+    assert table.refresh().scan().to_arrow()["id"].to_pylist() == [1, 2, 3]
+    assert all(1000 not in map(_number, (file.lower_bounds or {}).values()) for file in data_files(table))
+
+
+def _number(bound: bytes) -> int:
+    return int.from_bytes(bound, "little")

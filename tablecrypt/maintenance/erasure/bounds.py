@@ -10,6 +10,7 @@ only where it is of a column that the filter compares, and the filter may be tru
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +18,8 @@ import pyarrow.compute as pc
 from pyiceberg.conversions import from_bytes
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
-from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, PrimitiveType, UUIDType
+from pyiceberg.schema import Schema, prune_columns
+from pyiceberg.types import PrimitiveType, StructType, UUIDType
 
 from tablecrypt.errors import FormatError
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
@@ -38,33 +39,58 @@ class UnaccountedBounds:
     """
 
     def __init__(self, schema: Schema, row_filter: ErasureFilter, file: DataFile) -> None:
-        self._values: list[tuple[str, pa.Scalar]] = []
-        for field in schema.fields:
-            if field.field_id not in row_filter.field_ids or isinstance(field.field_type, UUIDType):
+        self._values: list[tuple[tuple[str, ...], pa.Scalar]] = []
+        for field_id in sorted(row_filter.field_ids):
+            column = _Column(prune_columns(schema, {field_id}, select_full_types=False))
+            if isinstance(column.field.field_type, UUIDType):
                 continue
-            partial = row_filter.on([field.name])
+            partial = row_filter.on_part(column.schema)
             for bounds in (file.lower_bounds, file.upper_bounds):
-                stored = (bounds or {}).get(field.field_id)
+                stored = (bounds or {}).get(field_id)
                 if partial is not None and stored is not None:
-                    value = _bound(field, stored, file.file_path)
-                    if partial.may_match(value):
-                        self._values.append((field.name, value.column(0)[0]))
+                    row = column.row(stored, file.file_path)
+                    if partial.may_match(row):
+                        self._values.append((column.path, _values(row.column(0).combine_chunks(), column.path)[0]))
 
     def __bool__(self) -> bool:
         return bool(self._values)
 
     def account(self, rows: pa.RecordBatch) -> None:
         """Take in rows of the file."""
-        self._values = [(name, value) for name, value in self._values if not _has(rows.column(name), value)]
+        self._values = [(path, value) for path, value in self._values if not _has(_values(rows.column(path[0]), path), value)]
 
 
-def _bound(field: NestedField, stored: bytes, location: str) -> pa.Table:
-    assert isinstance(field.field_type, PrimitiveType)
-    kind = schema_to_pyarrow(Schema(field), include_field_ids=False)
-    try:
-        return pa.Table.from_arrays([pa.array([from_bytes(field.field_type, stored)], kind.field(0).type)], schema=kind)
-    except (ValueError, TypeError, struct.error, pa.ArrowException) as error:
-        raise FormatError(f"{location}: a bound of column {field.name} is no {field.field_type}: {type(error).__name__}") from error
+class _Column:
+    """A column, which may be in structs.
+
+    Args:
+        schema: with this column alone.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        [self.field] = schema.fields
+        self.path: tuple[str, ...] = (self.field.name,)
+        while isinstance(self.field.field_type, StructType):
+            [self.field] = self.field.field_type.fields
+            self.path = (*self.path, self.field.name)
+
+    def row(self, stored: bytes, location: str) -> pa.Table:
+        """Return one row that has a bound as its value. FormatError where it is none."""
+        assert isinstance(self.field.field_type, PrimitiveType)
+        try:
+            value: Any = from_bytes(self.field.field_type, stored)
+            for name in reversed(self.path):
+                value = {name: value}
+            return pa.Table.from_pylist([value], schema=schema_to_pyarrow(self.schema, include_field_ids=False))
+        except (ValueError, TypeError, struct.error, pa.ArrowException) as error:
+            column = ".".join(self.path)
+            raise FormatError(f"{location}: a bound of column {column} is no {self.field.field_type}: {type(error).__name__}") from error
+
+
+def _values(column: pa.Array, path: Sequence[str]) -> pa.Array:
+    """Return the values at a path of names, of which the first is the column's own."""
+    return pc.struct_field(column, list(path[1:])) if path[1:] else column
 
 
 def _has(column: pa.Array, value: Any) -> bool:

@@ -102,8 +102,10 @@ class ErasureFilter:
 
     def on(self, columns: Iterable[str]) -> PartialFilter | None:
         """Return the filter on rows that have some top-level columns of the table only; None where it compares none of these."""
-        present = [field for field in self._schema.fields if field.name in set(columns)]
-        known = Schema(*present)
+        return self.on_part(Schema(*(field for field in self._schema.fields if field.name in set(columns))))
+
+    def on_part(self, known: Schema) -> PartialFilter | None:
+        """Return the filter on rows that have a part of the table's schema only; None where it compares none of its columns."""
         possible = _possible(rewrite_not(self.expression), frozenset(known.column_names))
         return None if isinstance(possible, AlwaysTrue) else PartialFilter(known, possible)
 
