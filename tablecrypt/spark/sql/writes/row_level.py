@@ -160,9 +160,9 @@ def whole_files(loaded: LoadedTable, predicates: Sequence[Mapping[str, Any]]) ->
     if asked is None:
         return _whole_partitions(loaded, predicates)
     sure = with_sql_null_semantics(asked, schema)
+    tasks = list(located.scan(sure, loaded.branch).plan_files())
     # Which files go would tell what a protected column has in them.
     readable_columns(located.table, Schema(), extract_field_ids(bind(schema, sure, case_sensitive=True)), ERROR)
-    tasks = list(located.scan(sure, loaded.branch).plan_files())
     whole = WholeFiles(schema, sure)
     partly = next((task.file.file_path for task in tasks if not whole.has(task)), None)
     if partly is not None:
