@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from tablecrypt.errors import FormatError, KeyIdChangedError, KeyNotFoundError, MetadataRollbackError, TablecryptError, TamperedFileError
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.metadata import EncryptedSnapshot
+from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog.rest_answers import check_answer, check_same_table
 from tests.support.bare_metadata import LOCATION, MASTER, TABLE_UUID, fields, kek, list_key, parsed, snapshot
@@ -228,3 +230,49 @@ def test_a_slash_after_the_location_makes_no_other_place() -> None:
         for known, answer in ((other, LOCATION), (LOCATION, other)):
             with pytest.raises(TamperedFileError):
                 check_same_table(parsed(STAGED | {"location": known}), parsed(STAGED | {"location": answer}), FILE)
+
+
+SSN = {"id": 1, "name": "ssn", "type": "string", "required": False}
+
+
+def with_a_column(**properties: str) -> dict[str, Any]:
+    """The staged metadata with a column in its schema."""
+    made = copy.deepcopy(STAGED)
+    made["schemas"][0]["fields"], made["last-column-id"] = [SSN], 1
+    made["snapshots"][1]["parent-snapshot-id"] = 11
+    made["properties"].update(properties)
+    return made
+
+
+def check_files_of_the_commit(answer: dict[str, Any], *, with_files: bool = True) -> None:
+    staged = parsed(with_a_column())
+    under = WrittenUnder.of(staged) if with_files else None
+    without_files = AddEncryptedSnapshotUpdate(snapshot=staged.snapshots[0])
+    check_answer(
+        staged,
+        [*SENT[:2], without_files, AddEncryptedSnapshotUpdate(snapshot=staged.snapshots[1], written_under=under)],
+        parsed(answer),
+        FILE,
+    )
+
+
+def test_a_protection_that_changed_during_the_commit_is_told_with_the_snapshot_to_take_back() -> None:
+    """A server applies commits by itself, and a change of properties breaks none."""
+    with pytest.raises(KeyIdChangedError) as told:
+        check_files_of_the_commit(with_a_column(**{"encryption.column.1.key-id": "pii"}))
+
+    assert str(told.value) == (
+        f"{FILE}: column 'ssn' was declared protected while snapshot 12 was committed, and its files do not fit that. The commit stands: "
+        "go back to snapshot 11, shred snapshot 12, and write the rows again"
+    )
+
+
+@pytest.mark.parametrize(("since", "fits"), [("1", False), ("2", True)])
+def test_files_fit_a_protection_that_begins_behind_their_snapshot(since: str, fits: bool) -> None:
+    answer = with_a_column(**{"encryption.column.1.key-id": "pii", "encryption.column.1.since": since})
+    with nullcontext() if fits else pytest.raises(KeyIdChangedError, match="was declared protected"):
+        check_files_of_the_commit(answer)
+
+
+def test_a_commit_without_files_fits_any_protection() -> None:
+    check_files_of_the_commit(with_a_column(**{"encryption.column.1.key-id": "pii"}), with_files=False)

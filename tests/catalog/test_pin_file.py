@@ -157,9 +157,9 @@ def test_pins_are_forgotten_and_renamed(pins: PinFile) -> None:
         b"[]",
         b"{}",
         b'{"format": 0, "pins": []}',
-        b'{"format": 1, "pins": [{}]}',
-        b'{"format": 1, "pins": [], "more": 1}',
-        b'{"format": 1}',
+        b'{"format": 4, "pins": [{}]}',
+        b'{"format": 5, "pins": [], "more": 1}',
+        b'{"format": 5}',
     ],
 )
 def test_a_file_that_is_no_pin_file_is_an_error_and_stays_as_it_is(pins: PinFile, path: Path, content: bytes) -> None:
@@ -186,6 +186,16 @@ def test_a_file_of_a_newer_release_is_refused_with_what_to_do_and_stays_as_it_is
         remember(pins, VERSION_1)
     assert "\n" not in str(refused.value)
     assert path.read_text() == newer
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_file_from_before_the_first_release_is_refused_and_stays_as_it_is(pins: PinFile, path: Path, number: int) -> None:
+    remember(pins, VERSION_1)
+    older = path.read_text().replace('"format": 5', f'"format": {number}')
+    path.write_text(older)
+    with pytest.raises(FormatError, match=r"pins\.json: this pin file is of a format from before the first release.*remove it"):
+        remember(pins, VERSION_1)
+    assert path.read_text() == older
 
 
 @pytest.mark.parametrize("name", ["format-4", "format-4-without-names"])
@@ -222,38 +232,6 @@ def test_an_entry_that_lacks_a_field_is_an_error(pins: PinFile, path: Path, fiel
     path.write_text(json.dumps(content))
     with pytest.raises(FormatError, match=field):
         pins.recall_all().get(PLACE)
-
-
-def as_format(number: int, path: Path) -> None:
-    """Make a pin file one of an earlier format."""
-    newer = ("protected-columns", "folders", "heads", "retired-keks")[: {3: 1, 2: 2, 1: 4}[number]]
-    content = json.loads(path.read_text())
-    entries = [{name: value for name, value in entry.items() if name not in newer} for entry in content["pins"]]
-    path.write_text(json.dumps({"format": number, "pins": entries}))
-
-
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_file_of_before_is_read_and_takes_what_it_lacks_on_trust_at_the_next_sight(pins: PinFile, path: Path, number: int) -> None:
-    remember(pins, VERSION_1)
-    as_format(number, path)
-    known = replace(VERSION_1, columns={})
-    if number < 3:
-        known = replace(known, folders=())
-    if number < 2:
-        known = replace(known, heads={}, retired_keks=frozenset())
-    assert pins.recall_all().get(PLACE) == known
-    with pytest.raises(TamperedFileError, match="edited"):
-        remember(pins, replace(VERSION_1, metadata_hash="another"))
-    assert json.loads(path.read_text())["format"] == number
-    remember(pins, VERSION_1)
-    assert json.loads(path.read_text())["format"] == 5
-    assert pins.recall_all().get(PLACE) == VERSION_1
-    with pytest.raises(MetadataRollbackError, match="main"):
-        remember(pins, replace(version(2), heads={"main": Head(9, 0)}))
-    with pytest.raises(TamperedFileError, match="is at s3://b/u now"):
-        remember(pins, replace(version(2), folders=("s3://b/u",)))
-    with pytest.raises(KeyIdChangedError, match="is not protected now"):
-        remember(pins, replace(version(2), columns={}))
 
 
 @pytest.mark.parametrize("heads", [{"main": 1}, {"main": [1]}, {"main": [1, "2"]}, {"main": [1, 2, 3]}, ["main"], None])

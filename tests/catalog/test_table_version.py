@@ -89,6 +89,12 @@ def test_a_kek_of_the_year_1970_wraps() -> None:
     assert found.wrapping_keks == {mark(b"first"), "id:k1"}
 
 
+def test_a_kek_is_used_up_to_its_newest_snapshot_whatever_their_order() -> None:
+    keys = [kek("k1", 100, b"first"), *(list_key(f"l{number}", "k1") for number in (1, 2, 3))]
+    found = seen([snapshot(3, "l3"), snapshot(1, "l1"), snapshot(2, "l2")], keys)
+    assert found.uses == {mark(b"first"): ("k1", 3)}
+
+
 def test_a_table_without_keys_and_snapshots_has_no_marks() -> None:
     found = seen([], [])
     assert (found.kek_hashes, found.retired_keks, found.wrapping_keks, found.heads) == (frozenset(), frozenset(), frozenset(), {})

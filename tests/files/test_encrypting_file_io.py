@@ -17,7 +17,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
-from tablecrypt.files.encrypting_file_io import DecryptingInputFile, EncryptingFileIO, EncryptingOutputFile, ReadRestrictions
+from tablecrypt.files.encrypting_file_io import DecryptingInputFile, EncryptingFileIO, EncryptingOutputFile, ReadRestrictions, encrypting_io
 from tablecrypt.files.raw_output import RawContent
 from tests.support.ags1_files import KEY, MIB, ags1_file, key_metadata, pattern
 from tests.support.aws import AwsServer
@@ -307,3 +307,10 @@ def test_an_impossible_length_is_named_with_its_file(io: EncryptingFileIO, locat
         len(io.decrypting_input(location, fresh()))
     assert refused.value.location == location
     assert "bytes, not 4" in str(refused.value)
+
+
+def test_only_an_encrypting_file_io_reads_an_encrypted_table() -> None:
+    io = EncryptingFileIO(PyArrowFileIO())
+    assert encrypting_io(io) is io
+    with pytest.raises(ConfigurationError, match=r"^a manifest is read through an EncryptingFileIO, not PyArrowFileIO$"):
+        encrypting_io(PyArrowFileIO(), "a manifest")

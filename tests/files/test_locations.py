@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.locations import for_pyiceberg, is_relative, location_of_new_table, with_scheme
+from tablecrypt.files.locations import for_pyiceberg, is_relative, location_of_new_table, scheme_of, with_scheme
 
 NAMES = st.text(st.sampled_from("ab %#?é&+'\"[]*."), min_size=1, max_size=6)
 ROOTS = st.sampled_from(["", "/", "./", "../"])
@@ -47,3 +47,19 @@ def test_a_location_with_a_scheme_stays(location: str) -> None:
 def test_a_file_uri_that_pyiceberg_reads_as_another_path_is_refused(location: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         location_of_new_table(location)
+
+
+@pytest.mark.parametrize(
+    ("uri", "scheme"),
+    [
+        ("sqlite:///catalog.db", "sqlite"),
+        ("postgresql+psycopg://user:password@host/db", "postgresql+psycopg"),
+        ("https://host", "https"),
+        ("user:password@host", None),
+        ("file:/data", None),
+        ("/data//x", None),
+        ("", None),
+    ],
+)
+def test_the_scheme_that_may_be_shown_is_one_before_two_slashes(uri: str, scheme: str | None) -> None:
+    assert scheme_of(uri) == scheme

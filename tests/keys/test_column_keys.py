@@ -15,6 +15,7 @@ from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn, constant_of, key_id_in, unwrap_dek, wrap_dek
+from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.nested_columns import ancestors, covering
 from tests.support.twin_schemas import OF_BYTES, OF_TEXT
 
@@ -41,12 +42,15 @@ masks = st.one_of(
     st.integers(1, 64).map(lambda length: Mask("truncate", length)),
     st.text().map(lambda text: Mask("constant", text)),
 )
-columns = st.builds(ProtectedColumn, st.integers(1, 2**31 - 1), st.text(min_size=1), masks)
+field_ids = st.integers(1, 2**31 - 1)
+sequence_numbers = st.none() | st.integers(0, 10**18 - 1)
+columns = st.builds(ProtectedColumn, field_ids, st.text(min_size=1), masks, sequence_numbers)
+former_keys = st.dictionaries(field_ids, st.builds(FormerKey, st.text(min_size=1), sequence_numbers), max_size=3)
 
 
-@given(st.lists(columns, unique_by=lambda column: column.field_id))
-def test_what_properties_say_is_what_was_written_into_them(protected: list[ProtectedColumn]) -> None:
-    policy = ColumnPolicy.of(protected)
+@given(st.lists(columns, unique_by=lambda column: column.field_id), former_keys)
+def test_what_properties_say_is_what_was_written_into_them(protected: list[ProtectedColumn], former: dict[int, FormerKey]) -> None:
+    policy = ColumnPolicy.of(protected, former)
     assert ColumnPolicy.from_properties({"owner": "a", **policy.to_properties()}) == policy
     assert bool(policy) is bool(protected)
 
@@ -129,6 +133,12 @@ def test_properties_that_protect_nothing_are_refused_and_not_passed_over(propert
 def test_the_tables_own_master_key_protects_no_column_from_its_readers() -> None:
     with pytest.raises(ConfigurationError, match="table's own master key"):
         ColumnPolicy.of([ProtectedColumn(2, "orders")]).check(SCHEMA, "orders")
+
+
+def test_a_column_behind_one_that_the_schema_lacks_is_checked_too() -> None:
+    policy = ColumnPolicy({99: ProtectedColumn(99, "pii"), 2: ProtectedColumn(2, "orders")})
+    with pytest.raises(ConfigurationError, match="column 'ssn' is to be under 'orders'"):
+        policy.check(SCHEMA, "orders")
 
 
 @pytest.mark.parametrize("field_id", [8, 10, 11, 12])

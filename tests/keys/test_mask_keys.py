@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import secrets
 
 import pytest
@@ -50,6 +52,16 @@ def test_the_commit_of_the_first_file_brings_one_mask_key_for_each_column(ring: 
     keys = TableColumnKeys(maker(), POLICY, ring)
     assert keys.mask_key(SSN) != keys.mask_key(SALARY)
     assert len(keys.mask_key(SSN)) == 32
+
+
+def test_the_key_of_a_mask_is_derived_from_the_stored_one_by_a_fixed_text(ring: KeyRing) -> None:
+    """What was hashed by an earlier release stays equal to what is hashed now."""
+    _, stored = maker().mask_key(ring, SSN, "pii")
+    [entry] = [entry for entry in ring.column_keys if entry.is_mask_key and entry.field_id == SSN]
+
+    derived = hmac.new(stored.reveal(), b"tablecrypt column mask 1", hashlib.sha256).digest()
+    assert TableColumnKeys(maker(), POLICY, ring).mask_key(SSN).reveal() == derived
+    assert (entry.properties or {})[MASK_KEY] == "1"
 
 
 def test_a_column_without_a_hash_mask_gets_no_mask_key() -> None:
@@ -135,3 +147,12 @@ def test_another_master_key_has_a_mask_key_of_its_own_and_the_first_keeps_its_ow
     after = ring.with_others(made.new_entries(ring, [b"moved"]))
     assert TableColumnKeys(made, moved, after).mask_key(SSN) != TableColumnKeys(made, POLICY, ring).mask_key(SSN)
     assert mask_key_entry(after, SSN, "pii") == mask_key_entry(ring, SSN, "pii")
+
+
+def test_what_this_user_may_read_is_told_without_a_key_for_columns_that_have_one(ring: KeyRing) -> None:
+    made = maker()
+    TableColumnKeys(made, POLICY, ring).check_readable([SSN, SALARY])
+    assert made.entries_for(ring, []) == ()
+    moved = ColumnPolicy.of([ProtectedColumn(SSN, "nobody's")], {SSN: FormerKey("pii", 1)})
+    # The keys that are there tell: none is made under the master key that the column has now.
+    TableColumnKeys(maker(), moved, ring).check_readable([SSN])

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from typing import Final
 
 import pytest
 
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import KmsError
-from tablecrypt.keys.key_ring import COLUMN_KEY, WRITE_ONLY, EncryptedKey
+from tablecrypt.errors import ColumnKeyDeniedError, KmsError
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker
+from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn
+from tablecrypt.keys.key_ring import COLUMN_KEY, WRITE_ONLY, EncryptedKey, KeyRing
+from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.keys.write_only_keys import KEPT_KEYS, OwnKeys
+from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.new_blobs import wrap_unopened
+from tests.support.twin_schemas import OF_TEXT
+from tests.support.write_only_kms import REFUSED, WriteOnlyKeyManagementClient
 
 
 class AnsweringClient(MemoryKeyManagementClient):
@@ -63,3 +70,54 @@ def test_an_answer_that_is_no_wrapped_key_is_refused(wrap: Callable[[bytes], byt
     with pytest.raises(KmsError, match="in the clear, or too short") as refused:
         wrap_unopened(AnsweringClient(wrap), key, "pii")
     assert key.reveal().hex() not in str(refused.value)
+
+
+COLUMNS: Final = [ProtectedColumn(2, "pii"), ProtectedColumn(3, "pii")]
+POLICY: Final = ColumnPolicy.of(COLUMNS)
+
+
+def maker(kms: KeyManagementClient) -> ColumnKeyMaker:
+    return ColumnKeyMaker(kms, "orders", 16, 1000, lambda: 0, secrets.token_bytes)
+
+
+def test_who_may_wrap_alone_brings_keys_of_his_own_and_writes_under_them() -> None:
+    name = {"kms.memory.name": "write-only keys"}
+    reader = maker(MemoryKeyManagementClient(name, {"orders": b"o" * 32, "pii": b"p" * 32, "fin": b"f" * 32}))
+    writer, another = (maker(WriteOnlyKeyManagementClient({**name, REFUSED: "pii"})) for _ in range(2))
+    TableColumnKeys(reader, POLICY, KeyRing()).generate([2, 3], b"before")
+    ring = KeyRing().with_others(reader.new_entries(KeyRing(), [b"before"]))
+
+    with pytest.raises(ColumnKeyDeniedError):
+        writer.entries_for(ring, COLUMNS)
+    brought = writer.entries_for(ring, COLUMNS, write_only=True)
+    keys = {each.field_id: each for each in brought if each.is_column_key}
+    assert keys.keys() == {2, 3}
+    assert all((each.properties or {}).get(WRITE_ONLY) == "1" for each in keys.values())
+
+    after = ring.with_others(brought)
+    for field_id in (2, 3):
+        own = writer.own_key(after, field_id, "pii")
+        assert own is not None
+        assert own[0] == keys[field_id].key_id
+        assert reader.open(after, keys[field_id]) == own[1]
+    assert writer.own_key(after, 4, "pii") is writer.own_key(after, 2, "fin") is another.own_key(after, 2, "pii") is None
+
+    written = TableColumnKeys(writer, POLICY, after).generate([2, 3], b"after")
+    for field_id, column in written.items():
+        assert column.column_key_id == keys[field_id].key_id
+        opened = TableColumnKeys(reader, POLICY, after).unwrap(field_id, column.key_metadata(OF_TEXT), b"after", OF_TEXT, 1)
+        assert opened == column.secret
+
+
+def test_a_file_under_a_key_that_its_writer_may_not_open_gets_one_of_the_writers_own() -> None:
+    name = {"kms.memory.name": "write-only files"}
+    reader = maker(MemoryKeyManagementClient(name, {"orders": b"o" * 32, "pii": b"p" * 32}))
+    writer = maker(WriteOnlyKeyManagementClient({**name, REFUSED: "pii"}))
+
+    written = TableColumnKeys(writer, POLICY, KeyRing()).generate([2, 3], b"file")
+    ring = KeyRing().with_others(writer.new_entries(KeyRing(), [b"file"]))
+
+    assert {each.key_id: each.field_id for each in ring.column_keys} == {column.column_key_id: each for each, column in written.items()}
+    for field_id, column in written.items():
+        opened = TableColumnKeys(reader, POLICY, ring).unwrap(field_id, column.key_metadata(OF_TEXT), b"file", OF_TEXT, 1)
+        assert opened == column.secret

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.updates import check_commit, check_migration
+from tablecrypt.table.updates import AssertHead, check_commit, check_migration, check_table_properties
 from tests.support.tables import memory_catalog, metadata_of, new_table
 
 KEY_ID = "encryption.key-id"
@@ -157,3 +158,38 @@ def test_a_commit_that_others_were_faster_than_says_which_property_allows_more_a
     with pytest.raises(CommitFailedException, match=r"write again, or set its property commit\.retry\.num-retries above 0$"):
         table.append(rows)
     assert len(catalog.load_table("db.t").scan().to_arrow()) == 1
+
+
+def test_a_commit_sets_only_properties_that_can_be_read_and_keeps_what_is_there(metadata: EncryptedTableMetadata) -> None:
+    before = {**metadata.properties, "gc.enabled": "perhaps"}
+    check_table_properties(before, {**before, "owner": "a"})
+    with pytest.raises(ConfigurationError, match=r"gc\.enabled"):
+        check_table_properties(metadata.properties, before)
+
+
+@pytest.mark.parametrize(
+    ("branch", "expected", "has_snapshots", "holds"),
+    [
+        ("main", "its head", True, True),
+        ("main", "another", True, False),
+        ("side", None, True, True),
+        ("main", None, True, False),
+        ("side", None, False, True),
+        ("main", "another", False, False),
+    ],
+)
+def test_a_branch_has_the_head_that_a_snapshot_was_made_on_and_the_first_may_be_of_any(
+    metadata: EncryptedTableMetadata, branch: str, expected: str | None, has_snapshots: bool, holds: bool
+) -> None:
+    """PyIceberg lets a table's first snapshot be one of the main branch alone."""
+    heads = {None: None, "its head": metadata.current_snapshot_id, "another": 1}
+    base = metadata if has_snapshots else changed(metadata, snapshots=[], refs={}, current_snapshot_id=None)
+    required = AssertHead(**{"ref": branch, "snapshot-id": heads[expected]})
+
+    with nullcontext() if holds else pytest.raises(CommitFailedException):
+        required.validate(base)
+
+
+def test_a_table_that_is_not_there_has_no_head() -> None:
+    with pytest.raises(CommitFailedException):
+        AssertHead(ref="main", **{"snapshot-id": None}).validate(None)
