@@ -28,7 +28,6 @@ R = TypeVar("R")
 
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _OF_ANY_NUMBER: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_NONE: Final[Mapping[str, str]] = {}
 NAMES: Final = "a name or a list of names"
 _WORDS: Final[Mapping[object, str]] = {
     bool: "True or False",
@@ -110,12 +109,11 @@ def described(value: object) -> str:
     return "None" if value is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
-def checked_arguments(*, but: Collection[str] = (), formerly: Mapping[str, str] = _NONE) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def checked_arguments(*, but: Collection[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Have a function refuse arguments that do not fit its annotations, and take one name where it takes a list of them.
 
     Args:
         but: arguments that the function looks at itself, since it says more about them.
-        formerly: names under which arguments are taken too, and what they are called now; "not …" where they meant the opposite.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -128,31 +126,14 @@ def checked_arguments(*, but: Collection[str] = (), formerly: Mapping[str, str] 
             # At the first call, not before: an annotation may name what the module defines further below.
             if not rules:
                 rules.update(_rules(function, signature, but))
-            named = _renamed(kwargs, formerly) if formerly else kwargs
             placed = [_fitting(name, value, rules.get(name)) for name, value in zip(positions, args, strict=False)]
-            fitting = {name: _fitting(name, value, rules.get(name)) for name, value in named.items()}
+            fitting = {name: _fitting(name, value, rules.get(name)) for name, value in kwargs.items()}
             # Arguments that are missing or too many are Python's own error.
             return function(*placed, *args[len(placed) :], **fitting)  # type: ignore[arg-type]
 
         return checked
 
     return decorate
-
-
-def _renamed(given: Mapping[str, Any], formerly: Mapping[str, str]) -> dict[str, Any]:
-    """Return arguments under the names that they have now.
-
-    Raises:
-        ConfigurationError: one is given under both.
-    """
-    renamed: dict[str, Any] = {}
-    for argument, value in given.items():
-        now = formerly.get(argument, argument)
-        name = now.removeprefix("not ")
-        if name in renamed or (argument in formerly and name in given):
-            raise ConfigurationError(f"{argument} is called {name} now: give one of them")
-        renamed[name] = value if name == now else not value
-    return renamed
 
 
 @dataclass(frozen=True)

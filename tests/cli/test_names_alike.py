@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Final
+from typing import Final
 
 import click
 import pytest
 
 from tablecrypt import maintenance
-from tablecrypt.arguments import checked_arguments
 from tablecrypt.cli.commands import TABLE_COMMANDS, root
-from tablecrypt.errors import ConfigurationError
 
 WITHOUT_FUNCTION: Final = {"cat": "table.scan is its function"}
-CALLED_OTHERWISE: Final = {"list": "list_tables"}
+CALLED_OTHERWISE: Final = {"list": "list_tables", "orphans": "remove_orphan_files"}
 OF_COMMANDS: Final = {
     *("as_json", "yes", "progress", "quiet"),  # what a terminal is told
     *("html_file", "bundle_file", "force", "since_file", "fail_on"),  # what becomes of an audit
@@ -69,17 +67,3 @@ def test_an_option_is_spelled_as_its_argument(name: str) -> None:
             spelled = option.opts[0].removeprefix("--").replace("-", "_")
             short = {**SHORT, **ROWS_THAT_GO.get(name, {})}
             assert spelled == short.get(str(option.name), option.name) or f"{spelled}s" == option.name
-
-
-@checked_arguments(formerly={"full": "not quick", "old": "new"})
-def renamed(*, quick: bool = False, new: str = "") -> tuple[bool, str]:
-    return quick, new
-
-
-def test_older_names_of_arguments_are_taken_and_not_both() -> None:
-    older: dict[str, Any] = {"full": False, "old": "x"}
-
-    assert renamed(**older) == (True, "x")
-    assert renamed(quick=True, new="x") == (True, "x")
-    with pytest.raises(ConfigurationError, match="full is called quick now"):
-        renamed(quick=True, **older)

@@ -16,10 +16,8 @@ Without encryption.pins all of this does nothing. The file:
                "folders": ["<location>", "<write.data.path>", …],
                "protected-columns": [<see protected_columns.py>, …]}, …]}
 
-Pins are in the order in which their tables were first seen. Format 4 did not say until when former master keys of columns count; format 3
-had no protected columns, format 2 no folders either; format 1 had no heads and retired-keks either, and another order. Such a file is read,
-takes what it lacks of the next version that is seen on trust, and is written in format 5. There an empty list of folders says that they are
-not known yet. A file of a later format is refused.
+Pins are in the order in which their tables were first seen. An empty list of folders says that they are not known yet. Format 4 did not
+say until when former master keys of columns count: it is read, and written in format 5. A file of another format is refused.
 The file has mode 0600 and is replaced as a whole, so a reader needs no lock. A writer holds an exclusive lock on `<file>.lock` from
 reading the old content to replacing it; waiting for it longer than 10 seconds is an error. A file that cannot be understood is an
 error, never an empty set of pins. The pins are as trustworthy as the file: keep it where those against whom they help cannot write.
@@ -36,9 +34,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.metadata import TableMetadata
@@ -188,7 +186,7 @@ class PinCheck:
             logger.warning("%s is committed, but its pin could not be moved: %s", metadata_location, error)
 
 
-class _Entry1(BaseModel):
+class _Entry(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
 
     catalog: str
@@ -200,36 +198,9 @@ class _Entry1(BaseModel):
     metadata_hash: str | None = Field(alias="metadata-hash")
     last_sequence_number: int = Field(alias="last-sequence-number")
     kek_hashes: list[str] = Field(alias="kek-hashes")
-
-    @property
-    def place(self) -> Place:
-        return self.catalog, tuple(self.identifier)
-
-    @property
-    def pin(self) -> TableVersion:
-        fields = {name: getattr(self, name) for name in _Entry1.model_fields if name not in ("catalog", "identifier")}
-        return TableVersion(**{**fields, "kek_hashes": frozenset(self.kek_hashes)})
-
-
-class _Entry2(_Entry1):
     heads: dict[str, tuple[int, int]]
     retired_keks: list[str] = Field(alias="retired-keks")
-
-    @property
-    def pin(self) -> TableVersion:
-        heads = {name: Head(*head) for name, head in self.heads.items()}
-        return replace(super().pin, heads=heads, retired_keks=frozenset(self.retired_keks))
-
-
-class _Entry3(_Entry2):
     folders: list[str]
-
-    @property
-    def pin(self) -> TableVersion:
-        return replace(super().pin, folders=tuple(self.folders))
-
-
-class _Entry(_Entry3):
     protected_columns: list[StoredColumn] = Field(alias="protected-columns")
 
     @classmethod
@@ -241,29 +212,24 @@ class _Entry(_Entry3):
         return cls(**{**fields, **sets, **lists, "heads": heads, "protected_columns": stored_columns(pin.columns)})
 
     @property
+    def place(self) -> Place:
+        return self.catalog, tuple(self.identifier)
+
+    @property
     def pin(self) -> TableVersion:
-        return replace(super().pin, columns=columns_from(self.protected_columns))
-
-
-class _Content1(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    format: Literal[1]
-    pins: list[_Entry1]
-
-
-class _Content2(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    format: Literal[2]
-    pins: list[_Entry2]
-
-
-class _Content3(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    format: Literal[3]
-    pins: list[_Entry3]
+        return TableVersion(
+            table_uuid=self.table_uuid,
+            table_key_id=self.table_key_id,
+            data_key_length=self.data_key_length,
+            metadata_location=self.metadata_location,
+            metadata_hash=self.metadata_hash,
+            last_sequence_number=self.last_sequence_number,
+            kek_hashes=frozenset(self.kek_hashes),
+            heads={name: Head(*head) for name, head in self.heads.items()},
+            retired_keks=frozenset(self.retired_keks),
+            folders=tuple(self.folders),
+            columns=columns_from(self.protected_columns),
+        )
 
 
 class _Content(BaseModel):
@@ -274,10 +240,15 @@ class _Content(BaseModel):
     pins: list[_Entry]
 
 
-_CONTENT: Final[TypeAdapter[_Content1 | _Content2 | _Content3 | _Content]] = TypeAdapter(
-    Annotated[_Content1 | _Content2 | _Content3 | _Content, Field(discriminator="format")]
+_FORMAT: Final = re.compile(rb'\s*\{\s*"format"\s*:\s*([1-9][0-9]{0,8})\s*,')
+_NEWER: Final = (
+    "a newer release of tablecrypt has written this pin file, in a format that this one does not read: upgrade tablecrypt here too, or "
+    "give this client a pin file of its own"
 )
-_LATER_FORMAT: Final = re.compile(rb'\s*\{\s*"format"\s*:\s*(?:[6-9]|[1-9][0-9]{1,8})\s*,')
+_OLDER: Final = (
+    "this pin file is of a format from before the first release, and lacks what pins compare today: remove it to trust every table again, "
+    "and audit these"
+)
 
 
 def _first_of(error: ValidationError) -> str:
@@ -385,13 +356,11 @@ class PinFile:
             return {}
         except OSError as error:
             raise ConfigurationError(f"the pin file {self.path} cannot be read: {error.strerror}") from error
-        if _LATER_FORMAT.match(content) is not None:
-            raise FormatError(
-                f"{self.path}: a newer release of tablecrypt has written this pin file, in a format that this one does not read: upgrade "
-                "tablecrypt here too, or give this client a pin file of its own"
-            )
+        told = _FORMAT.match(content)
+        if told is not None and int(told[1]) not in (4, 5):
+            raise FormatError(f"{self.path}: {_NEWER if int(told[1]) > 5 else _OLDER}")
         try:
-            entries = _CONTENT.validate_json(content).pins
+            entries = _Content.model_validate_json(content).pins
         except ValidationError as error:
             raise FormatError(
                 f"{self.path}: not a readable pin file. Without its pins an older or edited table would be trusted: restore the file, "
