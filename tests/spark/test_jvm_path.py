@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, BooleanExpression, EqualTo, Not, Or, Reference
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -223,6 +224,35 @@ def test_filters_keep_the_same_rows(spark: SparkSession, valued: Lake, row_filte
     rows = read(spark, valued, "db.values", row_filter=row_filter, path="jvm")
 
     assert_same_rows(rows.toArrow(), valued.catalog.load_table("db.values").scan(row_filter).to_arrow())
+
+
+def equal(name: str, value: Any) -> BooleanExpression:
+    return EqualTo(term=Reference(name), value=value)
+
+
+def test_a_filter_of_hundreds_of_predicates_keeps_the_same_rows(spark: SparkSession, valued: Lake) -> None:
+    either: BooleanExpression = AlwaysFalse()
+    all_of: BooleanExpression = AlwaysTrue()
+    for number in range(0, 400, 2):
+        either, all_of = Or(either, equal("id", number)), And(all_of, Not(equal("id", number)))
+    table = valued.catalog.load_table("db.values")
+
+    for row_filter in (either, all_of, And(either, Or(all_of, either))):
+        rows = read(spark, valued, "db.values", row_filter=row_filter, path="jvm")
+        assert_same_rows(rows.toArrow(), table.scan(row_filter).to_arrow())
+
+
+def test_text_and_names_mean_themselves_in_a_filter(spark: SparkSession, lake: Lake) -> None:
+    name = "a`b.${spark.app.name}"
+    table = lake.catalog.create_table("db.texts", Schema(NestedField(1, name, StringType())), properties=KEY)
+    texts = ["", "'", '"', "\\", "\\n", "\n", "%", "${spark.app.name}", "`", "ü\0", "--", "x'00'"]
+    table.append(pa.table({name: texts}))
+    session = spark.newSession()
+    session.conf.set("spark.sql.parser.escapedStringLiterals", "true")
+
+    for each in texts:
+        rows = read(session, lake, "db.texts", row_filter=equal(name, each), path="jvm")
+        assert [row[0] for row in rows.collect()] == [each]
 
 
 def test_columns_types_and_order_are_those_of_the_python_path(spark: SparkSession, valued: Lake) -> None:

@@ -1,4 +1,4 @@
-"""Spark's own Parquet writer on encrypted tables: the rows and entries of the Python path, or it steps aside and says why."""
+"""Parquet's Java writer on encrypted tables: the rows and entries of the Python path, or it steps aside and says why."""
 
 from __future__ import annotations
 
@@ -172,6 +172,58 @@ def test_both_paths_tell_the_same_of_their_files(spark: SparkSession, lake: Lake
         assert one.split_offsets == [4]
         assert one.partition == other.partition
         assert one.spec_id == other.spec_id == 0
+
+
+FLAT: Final = tuple(field for field in VALUES.fields if field.field_id < 14)
+
+
+def test_columns_of_a_flat_table_are_written_as_they_are_beside_nested_ones(spark: SparkSession, lake: Lake) -> None:
+    """Rows without structs, lists and maps go into Parquet's columns on a path of their own."""
+    rows = frame(spark, 400, 1)
+    flat = create(lake, "db.flat", Schema(*FLAT))
+    nested = create(lake, "db.nested", Schema(*FLAT, VALUES.find_field("inner")))
+
+    write(rows.select(*[f"`{field.name}`" for field in FLAT]), lake, "db.flat")
+    write(rows.select(*[f"`{field.name}`" for field in FLAT], "inner"), lake, "db.nested")
+
+    [one], [other] = data_files(flat.refresh()), data_files(nested.refresh())
+    chunks, beside = (parquet(table, file).metadata.row_group(0) for table, file in ((flat, one), (nested, other)))
+    assert chunks.num_columns == len(FLAT)
+    for index in range(chunks.num_columns):
+        assert told_of(chunks.column(index)) == told_of(beside.column(index))
+    assert_same_rows(flat.scan().to_arrow(), nested.scan().to_arrow().select([field.name for field in FLAT]))
+
+
+def told_of(chunk: Any) -> str:
+    """All that the footer says of a column chunk but where it lies; as text, in which NaN equals itself."""
+    return str({name: value for name, value in chunk.to_dict().items() if not name.endswith("_offset")})
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
+def test_row_groups_end_by_their_bytes_and_by_their_rows(spark: SparkSession, lake: Lake, nested: bool) -> None:
+    fields = [NestedField(1, "id", LongType()), NestedField(2, "text", StringType())]
+    schema = Schema(*fields, *([NestedField(3, "tags", ListType(4, LongType(), element_required=True))] if nested else []))
+    rows = spark.range(0, 20000, 1, 1).selectExpr("id", "sha2(cast(id as string), 512) as text", *(["array(id) as tags"] if nested else []))
+    by_bytes = create(lake, "db.bytes", schema, None, **{"write.parquet.row-group-size-bytes": "262144"})
+    by_rows = create(lake, "db.rows", schema, None, **{"write.parquet.row-group-limit": "6000"})
+
+    write(rows, lake, "db.bytes")
+    write(rows, lake, "db.rows")
+
+    assert counts_of_groups(by_rows) == [6000, 6000, 6000, 2000]
+    [*whole, last] = counts_of_groups(by_bytes)
+    # The text takes 128 bytes a row and four for its length, an id eight.
+    assert len(whole) >= 8
+    assert max(whole) * 140 <= 1.1 * 262144
+    assert sum(whole) + last == 20000
+    for table in (by_bytes, by_rows):
+        assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(20000))
+
+
+def counts_of_groups(table: Table) -> list[int]:
+    [file] = data_files(table.refresh())
+    metadata = parquet(table, file).metadata
+    return [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
 
 
 def test_every_mode_replaces_the_rows_that_it_names(spark: SparkSession, lake: Lake) -> None:

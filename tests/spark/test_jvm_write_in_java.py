@@ -1,4 +1,4 @@
-"""Iceberg Java as the reference for what Spark's own Parquet writer wrote on the JVM path."""
+"""Iceberg Java as the reference for what Parquet's Java writer wrote on the JVM path."""
 
 from __future__ import annotations
 

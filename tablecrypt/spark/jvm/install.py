@@ -129,15 +129,14 @@ def _extensible_loader(spark: SparkSession) -> Any:
     return loader
 
 
-def length_in_hadoop(spark: SparkSession, location: str) -> int | None:
+def length_in_hadoop(spark: SparkSession, side: JvmSide, location: str) -> int | None:
     """Return the length in bytes of the file that Hadoop has at a location; None where it finds none."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     context: Any = spark.sparkContext
     try:
-        path = context._jvm.org.apache.hadoop.fs.Path(with_scheme(location))
-        return int(path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path).getLen())
+        return int(side.endpoint.length(with_scheme(location), context._jsc.hadoopConfiguration()))
     except (Py4JError, PySparkException) as error:
         logger.debug("Hadoop does not find %s: %s", location, error)
         return None

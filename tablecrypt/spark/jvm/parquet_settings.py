@@ -1,4 +1,4 @@
-"""The settings of Spark's own Parquet writer for a table. Its properties are given to that writer as the writer's own settings:
+"""The settings of Parquet's Java writer for a table. Its properties are given to that writer as the writer's own settings:
 
     write.parquet.compression-codec, -level         zstd, gzip, snappy, lz4 (as LZ4_RAW), uncompressed; levels of zstd and gzip
     write.parquet.row-group-size-bytes, -limit      bytes as Parquet's Java writer counts them; rows

@@ -1,10 +1,13 @@
-"""A scan's filter as a Spark condition that keeps the rows which the Python path keeps, for nulls and NaN too.
+"""A scan's filter as a condition of Spark's SQL that keeps the rows which the Python path keeps, for nulls and NaN too.
 
 There Arrow evaluates the filter, and Spark differs from it in two ways: NaN equals itself and is greater than all numbers in Spark, and
 compares false in Arrow; `NOT IN` drops a null in Spark, and keeps it in Arrow.
 
 For a file that lacks the column, the Python path decides each predicate on its own, so that one under a NOT, or a negative one, keeps
 rows that a stored null would drop: `asks_for_stored_columns` says whether a filter has such a predicate.
+
+The condition is text because the JVM gets it in one call (java/ProgramPlanner.java). Nothing in it depends on how a session reads literals:
+numbers are digits in a CAST, text is hexadecimal.
 
 Raises UnsupportedFilterError for a predicate that is not translated.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyiceberg.expressions import And, BooleanExpression, BoundNotEqualTo, BoundNotIn, BoundNotNaN, BoundNotStartsWith, BoundTerm, Not, Or
 from pyiceberg.expressions.literals import Literal
@@ -28,33 +31,21 @@ from pyiceberg.types import (
     IcebergType,
     IntegerType,
     LongType,
-    PrimitiveType,
     StringType,
     TimestampType,
     TimestamptzType,
 )
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
 _EPOCH: Final = dt.datetime(1970, 1, 1)
-_SPARK_TYPES: Final[dict[type[IcebergType], str]] = {
-    BooleanType: "boolean",
-    IntegerType: "int",
-    LongType: "bigint",
-    FloatType: "float",
-    DoubleType: "double",
-    StringType: "string",
-}
 
 
 class UnsupportedFilterError(Exception):
     """A predicate whose translation would not keep exactly the same rows."""
 
 
-def spark_condition(bound: BooleanExpression, column: Callable[[int], Column]) -> Column:
-    """Return the condition for a bound filter; `column` gives the Spark column of a field id."""
-    return visit(bound, _ToSpark(column))
+def spark_condition(bound: BooleanExpression, column: Callable[[int], str]) -> str:
+    """Return the condition for a bound filter; `column` gives the quoted name of a field id."""
+    return visit(bound, _ToSpark(column)).text
 
 
 def asks_for_stored_columns(bound: BooleanExpression) -> bool:
@@ -64,114 +55,145 @@ def asks_for_stored_columns(bound: BooleanExpression) -> bool:
     return isinstance(bound, (Not, BoundNotEqualTo, BoundNotIn, BoundNotStartsWith, BoundNotNaN))
 
 
-class _ToSpark(BoundBooleanExpressionVisitor["Column"]):
-    def __init__(self, column: Callable[[int], Column]) -> None:
+class _Condition(NamedTuple):
+    """Text, and the operator that it has outside of all parentheses, if any."""
+
+    text: str
+    operator: str = ""
+
+    def under(self, operator: str) -> str:
+        # A OR B OR C needs none: Spark's parser takes as many of these as there are, but few parentheses inside of each other.
+        return self.text if self.operator in ("", operator) else f"({self.text})"
+
+
+class _ToSpark(BoundBooleanExpressionVisitor[_Condition]):
+    def __init__(self, column: Callable[[int], str]) -> None:
         self._column_of = column
 
-    def _column(self, term: BoundTerm) -> Column:
+    def _column(self, term: BoundTerm) -> str:
         return self._column_of(term.ref().field.field_id)
 
-    def _compared(self, term: BoundTerm, literal: Literal[Any], compare: Callable[[Column, Column], Column]) -> Column:
-        from pyspark.sql import functions
-
+    def _compared(self, term: BoundTerm, operator: str, literal: Literal[Any]) -> _Condition:
         column = self._column(term)
-        condition = compare(column, _literal(literal.value, term.ref().field.field_type))
-        return condition & ~functions.isnan(column) if _is_floating(term) else condition
+        condition = _Condition(f"{column} {operator} {_value(term, literal.value)}")
+        return _both(condition, _Condition(f"NOT isnan({column})")) if _is_floating(term) else condition
 
-    def visit_in(self, term: BoundTerm, literals: set[Any]) -> Column:
+    def visit_in(self, term: BoundTerm, literals: set[Any]) -> _Condition:
         if _is_floating(term):
             raise UnsupportedFilterError("IN on floating-point numbers")
-        field_type = term.ref().field.field_type
+        values = ", ".join(sorted(_value(term, each) for each in literals))
         # Arrow says false for a null, which an OR or a NOT around it can see.
-        from pyspark.sql import functions
+        return _Condition(f"coalesce({self._column(term)} IN ({values}), false)")
 
-        return functions.coalesce(self._column(term).isin(*[_literal(each, field_type) for each in literals]), functions.lit(False))
+    def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> _Condition:
+        return _not(self.visit_in(term, literals))
 
-    def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> Column:
-        return ~self.visit_in(term, literals)
+    def visit_is_nan(self, term: BoundTerm) -> _Condition:
+        return _both(self.visit_not_null(term), _Condition(f"isnan({self._column(term)})"))
 
-    def visit_is_nan(self, term: BoundTerm) -> Column:
-        from pyspark.sql import functions
+    def visit_not_nan(self, term: BoundTerm) -> _Condition:
+        return _both(self.visit_not_null(term), _Condition(f"NOT isnan({self._column(term)})"))
 
-        column = self._column(term)
-        return column.isNotNull() & functions.isnan(column)
+    def visit_is_null(self, term: BoundTerm) -> _Condition:
+        return _Condition(f"{self._column(term)} IS NULL")
 
-    def visit_not_nan(self, term: BoundTerm) -> Column:
-        from pyspark.sql import functions
+    def visit_not_null(self, term: BoundTerm) -> _Condition:
+        return _Condition(f"{self._column(term)} IS NOT NULL")
 
-        column = self._column(term)
-        return column.isNotNull() & ~functions.isnan(column)
+    def visit_equal(self, term: BoundTerm, literal: Literal[Any]) -> _Condition:
+        return self._compared(term, "=", literal)
 
-    def visit_is_null(self, term: BoundTerm) -> Column:
-        return self._column(term).isNull()
+    def visit_not_equal(self, term: BoundTerm, literal: Literal[Any]) -> _Condition:
+        return _Condition(f"{self._column(term)} != {_value(term, literal.value)}")
 
-    def visit_not_null(self, term: BoundTerm) -> Column:
-        return self._column(term).isNotNull()
+    def visit_greater_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> _Condition:
+        return self._compared(term, ">=", literal)
 
-    def visit_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._compared(term, literal, lambda column, value: column == value)
+    def visit_greater_than(self, term: BoundTerm, literal: Literal[Any]) -> _Condition:
+        return self._compared(term, ">", literal)
 
-    def visit_not_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._column(term) != _literal(literal.value, term.ref().field.field_type)
+    def visit_less_than(self, term: BoundTerm, literal: Literal[Any]) -> _Condition:
+        return self._compared(term, "<", literal)
 
-    def visit_greater_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._compared(term, literal, lambda column, value: column >= value)
+    def visit_less_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> _Condition:
+        return self._compared(term, "<=", literal)
 
-    def visit_greater_than(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._compared(term, literal, lambda column, value: column > value)
+    def visit_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> _Condition:
+        return _Condition(f"startswith({self._column(term)}, {_text(str(literal.value))})")
 
-    def visit_less_than(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._compared(term, literal, lambda column, value: column < value)
+    def visit_not_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> _Condition:
+        return _not(self.visit_starts_with(term, literal))
 
-    def visit_less_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._compared(term, literal, lambda column, value: column <= value)
+    def visit_true(self) -> _Condition:
+        return _Condition("true")
 
-    def visit_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return self._column(term).startswith(str(literal.value))
+    def visit_false(self) -> _Condition:
+        return _Condition("false")
 
-    def visit_not_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Column:
-        return ~self._column(term).startswith(str(literal.value))
+    def visit_not(self, child_result: _Condition) -> _Condition:
+        return _not(child_result)
 
-    def visit_true(self) -> Column:
-        from pyspark.sql import functions
+    def visit_and(self, left_result: _Condition, right_result: _Condition) -> _Condition:
+        return _both(left_result, right_result)
 
-        return functions.lit(True)
+    def visit_or(self, left_result: _Condition, right_result: _Condition) -> _Condition:
+        return _Condition(f"{left_result.under('OR')} OR {right_result.under('OR')}", "OR")
 
-    def visit_false(self) -> Column:
-        from pyspark.sql import functions
 
-        return functions.lit(False)
+def _both(one: _Condition, other: _Condition) -> _Condition:
+    return _Condition(f"{one.under('AND')} AND {other.under('AND')}", "AND")
 
-    def visit_not(self, child_result: Column) -> Column:
-        return ~child_result
 
-    def visit_and(self, left_result: Column, right_result: Column) -> Column:
-        return left_result & right_result
-
-    def visit_or(self, left_result: Column, right_result: Column) -> Column:
-        return left_result | right_result
+def _not(condition: _Condition) -> _Condition:
+    return _Condition(f"NOT ({condition.text})")
 
 
 def _is_floating(term: BoundTerm) -> bool:
     return isinstance(term.ref().field.field_type, (FloatType, DoubleType))
 
 
-def _literal(value: Any, iceberg: PrimitiveType | IcebergType) -> Column:
-    from pyspark.sql import functions
-
+def _value(term: BoundTerm, value: Any) -> str:
+    kind = term.ref().field.field_type
     if isinstance(value, float) and math.isnan(value):
         raise UnsupportedFilterError("a comparison with NaN")
-    if isinstance(iceberg, DateType):
-        return functions.date_from_unix_date(functions.lit(value))
-    if isinstance(iceberg, TimestamptzType):
-        return functions.timestamp_micros(functions.lit(value))
-    if isinstance(iceberg, TimestampType):
-        return functions.expr(f"TIMESTAMP_NTZ'{_local_time(value)}'")
-    if isinstance(iceberg, DecimalType):
-        return functions.lit(value).cast(f"decimal({iceberg.precision},{iceberg.scale})")
-    if type(iceberg) not in _SPARK_TYPES:
-        raise UnsupportedFilterError(f"a comparison of type {iceberg}")
-    return functions.lit(value).cast(_SPARK_TYPES[type(iceberg)])
+    if isinstance(kind, DateType):
+        return f"date_from_unix_date({_whole(value)})"
+    if isinstance(kind, TimestamptzType):
+        return f"timestamp_micros({_cast(value, 'bigint')})"
+    if isinstance(kind, TimestampType):
+        return f"TIMESTAMP_NTZ'{_local_time(value)}'"
+    return _number_or_text(kind, value)
+
+
+def _number_or_text(kind: IcebergType, value: Any) -> str:
+    match kind:
+        case StringType():
+            return _text(value)
+        case BooleanType():
+            return "true" if value else "false"
+        case IntegerType():
+            return _whole(value)
+        case LongType():
+            return _cast(value, "bigint")
+        case FloatType():
+            return f"CAST({_cast(float(value), 'double')} AS float)"
+        case DoubleType():
+            return _cast(float(value), "double")
+        case DecimalType():
+            return _cast(format(value, "f"), f"decimal({kind.precision},{kind.scale})")
+    raise UnsupportedFilterError(f"a comparison of type {kind}")
+
+
+def _whole(value: int) -> str:
+    return _cast(value, "int")
+
+
+def _cast(value: Any, kind: str) -> str:
+    return f"CAST('{value}' AS {kind})"
+
+
+def _text(value: str) -> str:
+    return f"CAST(X'{value.encode().hex()}' AS string)"
 
 
 def _local_time(microseconds: int) -> str:

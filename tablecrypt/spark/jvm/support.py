@@ -239,7 +239,7 @@ def unsupported_rows(given: SparkStruct, located: LocatedTable) -> str | None:
 
 
 def unsupported_store(located: LocatedTable, length_in_hadoop: Callable[[str], int | None]) -> str | None:
-    """Return why Hadoop cannot write where PyIceberg reads; None if it can, as far as is known before.
+    """Return why Hadoop cannot write where PyIceberg reads; None if nothing is known against it.
 
     Args:
         located: the table.

@@ -2,7 +2,7 @@
 
     result    = attempt (8) | number of files (4) | file | ... | number of files with deleted rows (4) | deletes | ...
     deletes   = location of a data file of the table | positions of its rows, a 32-bit Roaring bitmap in its portable form
-    file      = 0 (1) | location | length of the file (8) | DEK | AAD prefix | partition | NaN counts | footer      of Spark's own writer
+    file      = 0 (1) | location | length of the file (8) | DEK | AAD prefix | partition | NaN counts | footer      of Parquet's Java writer
               | 1 (1) | location | entry                                               of Python's (sql/writes/portable.py)
     partition = for each of its fields: 00 for null, or 01, length (4), the value in Iceberg's single-value form
     NaN counts = how many (4), for each: field id (4) | NaNs in that column (8)
@@ -12,7 +12,7 @@
 location, DEK, AAD prefix, partition, footer, entry, positions: each its length (4), then the bytes. Numbers are big endian; lengths are in
 bytes. DEKs are in the clear here: the whole is only ever encrypted (keys.py).
 
-The entries of files of Spark's writer are those that the Python path would make: from the footer by the same code, with the table's metrics
+The entries of files of that writer are those that the Python path would make: from the footer by the same code, with the table's metrics
 modes.
 
 Raises FormatError for bytes that are no such result, AuthenticationError where a result names a file that its task was not given.

@@ -1,11 +1,14 @@
 package tablecrypt.jvm;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
 import java.lang.ref.WeakReference;
 import java.security.KeyPair;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.rpc.RpcCallContext;
 import org.apache.spark.rpc.RpcEndpoint;
 import org.apache.spark.rpc.RpcEnv;
@@ -72,6 +75,12 @@ public class DriverEndpoint implements RpcEndpoint {
     if (program != null) {
       program.close();
     }
+  }
+
+  /** Bytes of the file that Hadoop has at a location. */
+  public long length(String location, Configuration conf) throws IOException {
+    Path path = new Path(location);
+    return path.getFileSystem(conf).getFileStatus(path).getLen();
   }
 
   /** How many reads are held by a plan or an RDD. */

@@ -1,5 +1,6 @@
 package tablecrypt.jvm;
 
+import java.util.Arrays;
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
@@ -16,6 +17,8 @@ public class RequiredValues {
   private final boolean required;
   /** Of a struct its fields, of an array its element, of a map its key and value. Null where there is nothing to look for. */
   private final RequiredValues[] inner;
+  /** Which of them are not null: a row of a thousand columns is looked at in these alone. */
+  private final int[] looked;
 
   private RequiredValues(String path, DataType type, boolean required) {
     this.path = path;
@@ -38,6 +41,7 @@ public class RequiredValues {
     } else {
       inner = new RequiredValues[0];
     }
+    looked = present(inner);
   }
 
   static RequiredValues ofRows(StructType schema) {
@@ -49,21 +53,25 @@ public class RequiredValues {
     return required || values.looksInside() ? values : null;
   }
 
-  private boolean looksInside() {
+  private static int[] present(RequiredValues[] inner) {
+    int[] found = new int[inner.length];
+    int count = 0;
     for (int index = 0; index < inner.length; index++) {
       if (inner[index] != null) {
-        return true;
+        found[count++] = index;
       }
     }
-    return false;
+    return Arrays.copyOf(found, count);
+  }
+
+  private boolean looksInside() {
+    return looked.length > 0;
   }
 
   /** Check a row, or the fields of a struct. */
   void check(SpecializedGetters fields) {
-    for (int index = 0; index < inner.length; index++) {
-      if (inner[index] != null) {
-        inner[index].checkOne(fields, index);
-      }
+    for (int index = 0; index < looked.length; index++) {
+      inner[looked[index]].checkOne(fields, looked[index]);
     }
   }
 

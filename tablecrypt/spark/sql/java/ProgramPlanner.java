@@ -4,14 +4,18 @@ import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.concurrent.CompletableFuture;
+import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData$;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.unsafe.Platform;
 import scala.Option;
+import scala.collection.immutable.Seq;
 
 /**
  * One write or relation of a Python program: the program plans it, and takes the requests through Py4J (ProgramRequests).
@@ -62,9 +66,17 @@ public class ProgramPlanner extends Planner {
    * The rows of a table as a Dataset.
    *
    * @param table what Python knows of it, as of one that a catalog loads
+   * @param condition which rows, in SQL; null for all
+   * @param columns how many of its columns, from the first on; the condition may need others
    */
-  public Dataset read(SparkSession session, String table) throws IOException {
-    return Dataset.ofRows(session, relation(table));
+  public Dataset read(SparkSession session, String table, String condition, int columns) throws IOException {
+    LogicalPlan rows = relation(table);
+    Seq shown = (Seq) rows.output().take(columns);
+    if (condition != null) {
+      // Not by the session's own parser, which replaces what looks like a variable.
+      rows = new Filter(CatalystSqlParser$.MODULE$.parseExpression(condition), rows);
+    }
+    return Dataset.ofRows(session, columns == rows.output().size() ? rows : new Project(shown, rows));
   }
 
   private DataSourceV2Relation relation(String table) throws IOException {

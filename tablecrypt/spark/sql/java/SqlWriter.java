@@ -42,7 +42,7 @@ class SqlWriter implements DeltaWriter {
 
   /**
    * @param alignment what brings rows to the table's columns; null where they have these
-   * @param python starts the Python that writes the files; null where Spark's own writer does
+   * @param python starts the Python that writes the files; null where Parquet's Java writer does
    * @param groups whether rows of several partitions come in any order
    */
   SqlWriter(

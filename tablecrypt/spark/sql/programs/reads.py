@@ -45,7 +45,7 @@ from tablecrypt.spark.sql.scans import aggregates, plan, whole_partitions
 from tablecrypt.spark.tables import PlannedRead
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _IN_THE_CLEAR: Final = "keys of data files travel to the executors in the clear: set spark.authenticate and spark.network.crypto.enabled"
 _OPERATIONS: Final[Mapping[str, Callable[[Planner, Request], Response]]] = {
@@ -78,15 +78,9 @@ def _rows(spark: SparkSession, read: PlannedRead, forced: bool) -> DataFrame:
     bound = bind(table.metadata.schema(), read.row_filter, case_sensitive=True)
     wanted = _with_filter_columns(read.projected, table.metadata.schema(), extract_field_ids(bound))
     check_supported(unsupported_columns(read, wanted, bound))
-    check_supported(unsupported_files(read, lambda location: length_in_hadoop(spark, location)))
-
-    condition = _condition(bound, wanted)
-    rows = _relation(spark, jvm_side(spark), read, wanted)
-    if condition is not None:
-        rows = rows.where(condition)
-    if len(wanted.fields) == len(read.projected.fields):
-        return rows
-    return rows.select(*(quoted(field.name) for field in read.projected.fields))
+    side = jvm_side(spark)
+    check_supported(unsupported_files(read, lambda location: length_in_hadoop(spark, side, location)))
+    return _relation(spark, side, read, wanted, _condition(bound, wanted))
 
 
 def _with_filter_columns(projected: Schema, table: Schema, filtered: set[int]) -> Schema:
@@ -101,7 +95,7 @@ def _with_filter_columns(projected: Schema, table: Schema, filtered: set[int]) -
     return Schema(*projected.fields, *needed.fields)
 
 
-def _condition(bound: BooleanExpression, wanted: Schema) -> Column | None:
+def _condition(bound: BooleanExpression, wanted: Schema) -> str | None:
     if isinstance(bound, AlwaysTrue):
         return None
     try:
@@ -110,15 +104,13 @@ def _condition(bound: BooleanExpression, wanted: Schema) -> Column | None:
         raise UnsupportedError(f"the filter has {reason}") from reason
 
 
-def _column(path: list[NestedField] | None) -> Column:
-    from pyspark.sql import functions
-
+def _column(path: list[NestedField] | None) -> str:
     if path is None:
         raise UnsupportedFilterError("a field inside a list or map")
-    return functions.col(".".join(quoted(field.name) for field in path))
+    return ".".join(quoted(field.name) for field in path)
 
 
-def _relation(spark: SparkSession, side: JvmSide, read: PlannedRead, wanted: Schema) -> DataFrame:
+def _relation(spark: SparkSession, side: JvmSide, read: PlannedRead, wanted: Schema, condition: str | None) -> DataFrame:
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     planner, name = Planner(), read.located.name
@@ -134,4 +126,5 @@ def _relation(spark: SparkSession, side: JvmSide, read: PlannedRead, wanted: Sch
         return _OPERATIONS[operation](planner, request)
 
     session: Any = spark._jsparkSession
-    return ClassicDataFrame(new_planner(side, respond).read(session, json.dumps(told)), spark)
+    rows = new_planner(side, respond).read(session, json.dumps(told), condition, len(read.projected.fields))
+    return ClassicDataFrame(rows, spark)

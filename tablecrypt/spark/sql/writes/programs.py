@@ -95,11 +95,12 @@ def _planned(
     check_messages(spark, located, _IN_THE_CLEAR, forced=forced)
     check_supported(unsupported_rows(df.schema, located))
     check_supported(unsupported_codec(table.metadata.properties))
-    check_supported(unsupported_store(located, lambda location: length_in_hadoop(spark, location)))
+    side = jvm_side(spark)
+    check_supported(unsupported_store(located, lambda location: length_in_hadoop(spark, side, location)))
     check_sort_columns(list(sort_by or ()), df.columns)
     check_distribution(distribute_by, table.spec())
     rows = df.select(table_columns(df, table.schema()))
-    return PlannedWrite(rows, located, jvm_side(spark), distribute_by is not None, tuple(sort_by or ()))
+    return PlannedWrite(rows, located, side, distribute_by is not None, tuple(sort_by or ()))
 
 
 def write_planned(write: PlannedWrite) -> list[DataFile]:
