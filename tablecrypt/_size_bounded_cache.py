@@ -37,7 +37,7 @@ class SizeBoundedCache(Generic[K, V]):
             return found[0]
 
     def keep(self, key: K, value: V, size: int, limit: int) -> None:
-        """Keep a value of so many bytes, and of all no more than `limit` bytes."""
+        """Store a value of `size` bytes, evicting the least recently used until the total is at most `limit`."""
         if size > limit:
             return
         with self._lock:

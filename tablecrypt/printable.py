@@ -56,8 +56,9 @@ def json_form(value: Any) -> Any:
 
 
 def json_fields(value: DataclassInstance) -> dict[str, Any]:
-    """Return all fields of a dataclass as JSON's types."""
-    return {field.name: json_form(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    """Return all fields of a dataclass as JSON's types, and the properties that it `also_says`, by their names there."""
+    names = {field.name: field.name for field in dataclasses.fields(value)} | getattr(value, "also_says", {})
+    return {name: json_form(getattr(value, attribute)) for name, attribute in names.items()}
 
 
 _SHOWN: Final = "shown"

@@ -193,7 +193,7 @@ class EncryptingCatalog(Catalog):
             skip_unreadable: whether to leave older metadata that cannot be read, or is another table's, with all that it alone names.
 
         Returns:
-            What became of the files. Of a table that is not encrypted the catalog deletes them, and nothing is told.
+            What became of the files. For a plain table the catalog deletes them and the result is empty.
 
         Raises:
             ConfigurationError, PurgeIncompleteError, CommitFailedException: as `purge_table`, `delete_below` considered.

@@ -199,7 +199,7 @@ class SwappingClient:
             ) from error
 
     def unlock(self, request: UnlockRequest) -> None:
-        """Give a lock back. A lock that cannot be given back times out by itself, and must not hide what the commit came to."""
+        """Give a lock back. A lock that cannot be given back times out by itself, and must not hide how the commit ended."""
         try:
             self._client.unlock(request)
         except (TException, OSError) as error:
@@ -223,7 +223,7 @@ class SwappingClient:
         return False
 
     def _explain(self, error: MetaException, new_tbl: HiveTable, base: str) -> None:
-        """Return if the alteration is in force although the server reported a failure; else raise what it came to."""
+        """Return if the alteration is in force although the server reported a failure; else raise its failure."""
         if _MODIFIED in (error.message or ""):
             raise CommitFailedException(
                 f"{new_tbl.dbName}.{new_tbl.tableName}: another writer replaced {base} meanwhile ({error.message})"

@@ -49,7 +49,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 _UNREADABLE: Final = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, KmsAccessDeniedError, PlaintextRefusedError)
-"""What reading an older metadata file, and what it names, comes to where somebody has edited it."""
+"""What reading an older metadata file, or what it names, may raise where the file was edited."""
 
 
 @dataclass(frozen=True)

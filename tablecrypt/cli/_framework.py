@@ -320,7 +320,7 @@ def run_on(
     show_one: Callable[[Any], None] = lambda result: show(result, as_json=False),
     is_bad: Callable[[Any], bool] = lambda result: False,
 ) -> None:
-    """Run an operation and print what it came to; end with code 1 if a table of several failed, or is bad.
+    """Run an operation and print its result; end with code 1 if a table of several failed, or is bad.
 
     Args:
         settings: the command's.

@@ -227,7 +227,7 @@ def _one_line(value: Any) -> str:
 
 @contextmanager
 def progress_shown(settings: Settings, clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressListener]:
-    """Yield a listener that shows what it hears, as far as it is wanted."""
+    """Yield a listener that shows progress where it is wanted."""
     if sys.stderr.isatty() and not settings.quiet:
         with _bars() as listener:
             yield listener

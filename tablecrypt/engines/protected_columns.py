@@ -274,8 +274,8 @@ def ensure_column_keys(table: EncryptedTable, *, write_only: bool = False) -> fr
         The field ids of the protected columns that this user may write and not read.
 
     Raises:
-        ColumnKeyDeniedError: the KMS refuses the key of a protected column. Who may not read a column does not write it either, unless
-            `write_only` says so: masks would become values. Nothing was committed.
+        ColumnKeyDeniedError: the KMS refuses the key of a protected column. A user who may not read a column may not write it either,
+            unless `write_only` says so: masks would become values. Nothing was committed.
         CommitFailedException: others committed first, several times in a row.
     """
     metadata, io = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io)

@@ -147,7 +147,7 @@ def decrypted_results(job_key: JobKey, codec: FileEntryCodec, results: Iterable[
 
 
 def delete_files(io: EncryptingFileIO, files: Iterable[DataFile]) -> None:
-    """Delete the files of a failed write, as far as the store allows."""
+    """Delete the files of a failed write, where the store allows it."""
     delete_written(io, [file.file_path for file in files])
 
 

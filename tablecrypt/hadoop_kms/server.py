@@ -322,7 +322,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(response.content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the base class answers to requests that are not HTTP: without repeating anything of them."""
+        """Answer a request that is not HTTP, echoing none of it."""
         self._send(refused(int(code), "this is not a request of the protocol"))
         _log.info("peer=%s status=%d refused: not a request of the protocol", self.client_address[0], code)
 

@@ -119,7 +119,7 @@ class EncryptedKey(IcebergBaseModel):
 
     @property
     def is_manifest_list_key(self) -> bool:
-        """Whether this entry is none of the others."""
+        """Whether this is a manifest-list key: neither a KEK nor a column key, nor the declaration of one."""
         return not self.is_wrapped_by_kms and not self.is_column_key and not self.is_column_declaration
 
     @property

@@ -62,7 +62,7 @@ _BOOLEAN, _INT32, _INT64, _INT96, _FLOAT, _DOUBLE, _BYTE_ARRAY, _FIXED = range(8
 
 @dataclass(frozen=True)
 class TwinNode:
-    """A node, as far as files of version 1 are checked.
+    """What is checked of a node in files of version 1.
 
     Attributes:
         field_id: of the cover; None where the node has none.

@@ -215,7 +215,7 @@ class LocalFileKeyManagementClient:
         return generate_by_wrapping(self, wrapping_key_id, length, self._random)
 
     def close(self) -> None:
-        """Nothing to let go: the file is open only during a call."""
+        """Do nothing: the file is open only during a call."""
 
     def _versions(self, key_id: str) -> dict[int, Secret]:
         keys = read_key_file(self._path)

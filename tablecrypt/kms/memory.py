@@ -70,7 +70,7 @@ class MemoryKeyManagementClient:
         return generate_by_wrapping(self, wrapping_key_id, length, self._random)
 
     def close(self) -> None:
-        """Nothing to let go: the keyring belongs to the process."""
+        """Do nothing: the keyring belongs to the process."""
 
     def _master_key(self, key_id: str) -> Secret:
         secret = self._keyring.get(key_id)

@@ -22,7 +22,6 @@ from tablecrypt.maintenance._doctor import Check, CheckState, CheckUp, doctor, d
 from tablecrypt.maintenance._key_rotation import PrunedKeys, Rewrapped, RotatedKek, prune_keys, rewrap, rotate_kek
 from tablecrypt.maintenance._migrate import Migrated, migrate
 from tablecrypt.maintenance._orphan_files import OrphanFiles, remove_orphan_files
-from tablecrypt.maintenance._orphan_files import remove_orphan_files as orphans
 from tablecrypt.maintenance._reencrypt import Reencrypted, reencrypt
 from tablecrypt.maintenance._relocate import Relocated, relocate
 from tablecrypt.maintenance._rescue import Rescued, rescue
@@ -98,7 +97,6 @@ __all__ = [
     "list_tables",
     "migrate",
     "on_tables",
-    "orphans",
     "prune_keys",
     "reencrypt",
     "relocate",

@@ -71,7 +71,7 @@ class Journal:
         self._folder = f"{metadata_folder(metadata)}/tablecrypt-{operation}"
 
     def load(self) -> dict[str, EncryptedDataFile]:
-        """Return what is done: for each old location the file that takes its place, as far as that is still stored."""
+        """Return what is done: for each old location the file that takes its place, if it is still stored."""
         done: dict[str, EncryptedDataFile] = {}
         for file in stored_files(self._io.inner, self._folder):
             if file.location.endswith(_KEYS_SUFFIX):

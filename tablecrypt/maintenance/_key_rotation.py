@@ -131,7 +131,7 @@ def plan_rotation(
 
 @checked_arguments()
 def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener = no_progress) -> RotatedKek:
-    """Give an encrypted table a new KEK now, and let go of the old ones.
+    """Replace the KEK of an encrypted table.
 
     For when a KEK may have become known, when a policy wants KEKs younger than 730 days, or when its length is to follow a changed
     `encryption.data-key-length`. It does NOT change a DEK: somebody who has opened a manifest with an old KEK keeps the keys of the files
@@ -208,7 +208,7 @@ def rewrap(
     progress: ProgressListener = no_progress,
     manifests_below: Sequence[str] = (),
 ) -> Rewrapped:
-    """Wrap every KEK of an encrypted table again under the newest version of its master key.
+    """Rewrap the KEKs of an encrypted table under the newest version of its master key.
 
     For before an old version of the master key is disabled or destroyed, and after an alias was moved to another key. It does NOT make new
     KEKs (`rotate_kek` does) and it does NOT change what `encryption.key-id` says, which never changes (`relocate` copies a table under

@@ -102,7 +102,7 @@ class Migrated(OperationResult):
         return f"No file of {self.table} {self._did('had', 'has')} to be encrypted."
 
 
-@checked_arguments(formerly={"delete_plaintext": "not keep_plaintext"})
+@checked_arguments()
 def migrate(
     table: Table,
     key_id: str,
@@ -449,7 +449,7 @@ def _is_plain(metadata: TableMetadata) -> bool:
 
 
 def _metadata_log(table: EncryptedTable) -> Iterator[tuple[str, TableMetadata]]:
-    """Yield earlier metadata of this table, the newest first, as far as it is still stored and readable."""
+    """Yield earlier metadata of this table that is still stored and readable, the newest first."""
     io = table_io(table)
     for entry in reversed(table.metadata.metadata_log):
         try:

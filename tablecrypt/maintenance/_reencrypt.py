@@ -132,14 +132,14 @@ def reencrypt(
     older_than: dt.datetime | None = None,
     data_key_length: int | None = None,
     branch: str = MAIN_BRANCH,
-    out_of_line: bool = False,
-    accept_masks: bool = False,
     dry_run: bool = False,
     progress: ProgressListener = no_progress,
     runner: Runner | None = None,
     workers: int | None = None,
+    out_of_line: bool = False,
+    accept_masks: bool = False,
 ) -> Reencrypted:
-    """Encrypt a table's data again under fresh DEKs.
+    """Re-encrypt a table's data files under fresh DEKs.
 
     Args:
         table: an encrypted table. It is refreshed.
@@ -272,7 +272,7 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Earlier:
-    """What an earlier run did: new files by the old locations whose places they take, and new files that came to nothing."""
+    """What an earlier run did: new files by the old locations whose places they take, and new files that no commit took."""
 
     swaps: dict[str, EncryptedDataFile]
     unused: tuple[str, ...]

@@ -90,7 +90,7 @@ class Relocated(OperationResult):
         return f"{self._did('Copied', 'Would copy')} {self.table} to {self.location} ({files})."
 
 
-@checked_arguments(formerly={"new_location": "location", "all_snapshots": "not current_only", "compare_content": "not trust_lengths"})
+@checked_arguments()
 def relocate(
     table: Table,
     location: str,

@@ -140,7 +140,7 @@ class RewriteWork:
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class RewrittenCopy:
     """A delete file that was rewritten.
 
     Attributes:
@@ -165,7 +165,7 @@ def copy_file(io: EncryptingFileIO, work: CopyWork, keys: tuple[StandardKeyMetad
     return FileDone(written)
 
 
-def rewrite_deletes(io: EncryptingFileIO, work: RewriteWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[Rewritten]:
+def rewrite_deletes(io: EncryptingFileIO, work: RewriteWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[RewrittenCopy]:
     """Rewrite a delete file under a fresh DEK; the key metadata knows its length."""
     folder, _, name = work.paths(work.source).rpartition("/")
     target = f"{folder}/{uuid.uuid4()}-{name}"
@@ -205,18 +205,18 @@ def _read_exactly(stream: Any, length: int) -> bytes:
 
 def _rewrite_vectors(
     io: EncryptingFileIO, work: RewriteWork, old: StandardKeyMetadata, target: str, key: StandardKeyMetadata
-) -> FileDone[Rewritten]:
+) -> FileDone[RewrittenCopy]:
     with io.decrypting_input(work.source, old).open() as stream:
         content = bytes(stream.read())
     output = io.encrypting_output(target, key)
     with output.create(overwrite=True) as sink:
         sink.write(with_other_paths(content, work.source, work.paths))
-    return FileDone(Rewritten(target), (output.key_metadata,))
+    return FileDone(RewrittenCopy(target), (output.key_metadata,))
 
 
 def _rewrite_positions(
     io: EncryptingFileIO, work: RewriteWork, old: StandardKeyMetadata, target: str, key: StandardKeyMetadata
-) -> FileDone[Rewritten]:
+) -> FileDone[RewrittenCopy]:
     if work.file_format != FileFormat.PARQUET.value:
         raise FormatError(
             f"{work.source}: position deletes in a {work.file_format} file cannot be copied: rewrite them into deletion vectors"
@@ -240,4 +240,4 @@ def _rewrite_positions(
         writer = UniformParquetWriter(sink, schema, key)
         writer.write(rows, _ROW_GROUP_ROWS)
         _, length = writer.close()
-    return FileDone(Rewritten(target, min(mapped.values()), max(mapped.values())), (key.with_file_length(length),))
+    return FileDone(RewrittenCopy(target, min(mapped.values()), max(mapped.values())), (key.with_file_length(length),))

@@ -41,7 +41,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.keys.column_entries import copy_of, is_copy, is_own
 from tablecrypt.keys.key_ring import EncryptedKey
-from tablecrypt.maintenance._relocate_files import PathMap, Rewritten
+from tablecrypt.maintenance._relocate_files import PathMap, RewrittenCopy
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
 from tablecrypt.manifests.copied_files import NAME_ENDING, fingerprints_in, header_field
 from tablecrypt.manifests.manifest_file import DecryptedManifest, EncryptedManifestFile
@@ -71,7 +71,7 @@ _FOLDER_PROPERTIES: Final = (
 class NewDeletes:
     """A delete file that was rewritten, with its key metadata, which knows its length."""
 
-    file: Rewritten
+    file: RewrittenCopy
     key_metadata: StandardKeyMetadata
 
 

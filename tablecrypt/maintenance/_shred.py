@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from operator import index
-from typing import Any, Final, cast
+from typing import ClassVar, Final, cast
 from urllib.parse import urlsplit
 
 from pyiceberg.table import Table
@@ -81,6 +81,7 @@ class Shredded(OperationResult):
         outside: what may still open the shredded snapshots elsewhere, and what ends that.
     """
 
+    also_says: ClassVar = {"effective": "is_effective", "complete": "is_complete", "incomplete_because": "incomplete_because"}
     snapshots: tuple[int, ...]
     expired_before: tuple[int, ...] = ()
     retired_keks: tuple[str, ...] = ()
@@ -129,13 +130,8 @@ class Shredded(OperationResult):
         """Whether a file became unreadable by it, or by the run before; not where live snapshots share all that the shredded ones held."""
         return bool(self.shredded_files or self.unknown)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields, and whether that is all, as JSON's types."""
-        because = list(self.incomplete_because)
-        return {**super().to_json(), "effective": self.is_effective, "complete": self.is_complete, "incomplete_because": because}
 
-
-@checked_arguments(but=("snapshots",), formerly={"confirm": "whole_table"})
+@checked_arguments(but=("snapshots",))
 def shred(
     table: Table,
     snapshots: Sequence[int] | None = None,
@@ -292,7 +288,7 @@ def _key_change(table: EncryptedTable, plan: Plan, new_kek: Callable[[], Encrypt
 
 
 def _foretell(table: EncryptedTable, plan: Plan, delete_below: Sequence[str]) -> Shredded:
-    """Return what a run would do, as far as that is known before it."""
+    """Return what is known beforehand of what a run would do."""
     scope, expected = table_io(table).deletable.and_below(delete_below), Scrubbed()
     for file in holders(table, plan.older, plan.retired):
         if (reason := scope.reason_against(file.location)) is not None:
@@ -354,7 +350,7 @@ def _versions(table: EncryptedTable) -> str:
 
 
 def replaced_heads(table: EncryptedTable) -> frozenset[int]:
-    """Return the ids of the snapshots whose places heads of branches took, as far as no branch or tag points to them."""
+    """Return the ids of the snapshots whose places heads of branches took, unless a branch or tag points to them."""
     metadata = encrypted_metadata_of(table)
     pointed_to = {ref.snapshot_id for ref in metadata.refs.values()}
     heads = (metadata.snapshot_by_id(snapshot_id) for snapshot_id in pointed_to)

@@ -55,7 +55,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class OlderFiles:
-    """What a table's older metadata files hold, as far as shredding asks. Of each file only this is kept in memory.
+    """What shredding asks of a table's older metadata files. Of each file only this is kept in memory.
 
     Attributes:
         keks: key-ids of the KEKs that each file holds, by its location.

@@ -216,7 +216,7 @@ def _stored(io: TableFileIO, location: str) -> bytes:
 
 
 def content_of(io: TableFileIO, location: str) -> bytes:
-    """Return the JSON of a metadata file that cannot be parsed, as far as it goes; none where it is gone."""
+    """Return what can be read of a metadata file's broken JSON; nothing where the file is gone."""
     stored = _stored(io, location)
     try:
         return decompressed(location, stored, may_be_cut=True)

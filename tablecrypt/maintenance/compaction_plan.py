@@ -59,7 +59,7 @@ class CompactionRules:
     delete_files: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise ConfigurationError for numbers that cannot be."""
+        """Raise ConfigurationError for a number out of range."""
         if self.target_file_size < 1:
             raise ConfigurationError(f"target_file_size is {self.target_file_size}; it must be a positive number of bytes")
         if self.min_input_files < 2:
@@ -110,7 +110,7 @@ class FileGroup:
 
     @property
     def live_rows(self) -> int | None:
-        """How many rows are left when the deletes are applied; None where that is known only when they are."""
+        """How many rows are left when the deletes are applied; None if only applying them can tell."""
         deletes = [file for task in self.tasks for file in task.delete_files]
         if not all(is_deletion_vector(file) for file in deletes):
             return None

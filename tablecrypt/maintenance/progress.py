@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from tablecrypt.printable import json_fields
 
@@ -18,17 +18,19 @@ class OperationResult:
     Attributes:
         table: the table's name.
         dry_run: whether the operation only looked: then the rest says what it would have done.
+        also_says: properties that follow from the fields and stand beside them in JSON and SQL, by their names there.
     """
 
     table: str
     dry_run: bool
+    also_says: ClassVar[Mapping[str, str]] = {}
 
     def _did(self, done: str, planned: str) -> str:
         """Return the words for what was done, or for what a dry run says would be."""
         return planned if self.dry_run else done
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON's types."""
+        """Return all fields, and what the result `also_says`, as JSON's types."""
         return json_fields(self)
 
 
@@ -60,7 +62,7 @@ ProgressListener = Callable[[Progress], None]
 class Counted:
     """Tells a listener of a phase's steps, one by one.
 
-    A phase that starts again because others committed meanwhile is told only once it comes further than before.
+    A phase that starts again because others committed meanwhile is reported again only after it passes its earlier mark.
 
     Args:
         operation, unit: as in `Progress`.

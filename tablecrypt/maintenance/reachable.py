@@ -2,7 +2,7 @@
 
     snapshot ── KEK, manifest-list key ──▶ manifest list ── row's key ──▶ manifest ── entry's key ──▶ data or delete file
 
-What cannot be opened on the way is told and not raised, so that the rest is still found. A snapshot from before the table was encrypted has
+Files that cannot be opened are reported, not raised, so that the rest is still found. A snapshot from before the table was encrypted has
 no key; its plaintext files are found too, and have none either.
 
 Raises KmsError where the key service fails, ConfigurationError or MissingExtraError where it cannot be asked, KmsAccessDeniedError,

@@ -64,7 +64,6 @@ class TableMaintenance(EncryptedMaintenance):
     describe = Operation(describe)
     erase = Operation(erase)
     inspect = Operation(inspect)
-    orphans = Operation(remove_orphan_files)
     prune_keys = Operation(prune_keys)
     reencrypt = Operation(reencrypt)
     relocate = Operation(relocate)

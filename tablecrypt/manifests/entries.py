@@ -60,7 +60,7 @@ class Entries:
         raise TypeError("the entries of manifests hold keys and are never pickled: wrap a file's key under a key of the other side instead")
 
     def only(self, rows: Numbers) -> Entries:
-        """Return some of the entries, and no more of the records than half as much again where they are few."""
+        """Return the entries at `rows`. If fewer than half are kept, only their records are copied."""
         if len(rows) == len(self):
             return self
         numbers, records = self.numbers[:, rows], self.records

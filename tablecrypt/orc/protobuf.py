@@ -1,4 +1,4 @@
-"""Protocol Buffers' wire format, as far as ORC's footers need it: reading strictly, writing canonically.
+"""The part of Protocol Buffers' wire format that ORC's footers need: reading strictly, writing canonically.
 
     message = field ...
     field   = varint(number << 3 | wire type) | value

@@ -113,7 +113,7 @@ def checked_source(file: FileSource, keys: KeyProvider | None, manifest: bytes |
 
 
 def open_view(tail: Tail, source: Source, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> PlainView:
-    """Return the file as plain ORC, in which the requested columns are decrypted as far as the rights go."""
+    """Return the file as plain ORC, in which those of the requested columns are decrypted that the keys may open."""
     column_keys = ColumnKeys(tail, keys)
     owners: dict[int, int] = {}
     wanted = _wanted(tail, columns)

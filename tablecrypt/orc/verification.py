@@ -54,7 +54,7 @@ class VerifiedFile:
 
 @checked_arguments()
 def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | None = None, name: str | None = None) -> VerifiedFile:
-    """Check a whole file, as far as the rights of `keys` go.
+    """Check all of a file that `keys` may open.
 
     Args:
         source: as in read_table.

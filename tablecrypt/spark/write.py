@@ -63,7 +63,7 @@ Mode = Literal["append", "overwrite", "overwrite_partitions", "merge"]
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How rows go into a table; see `write_table`. Without a branch they go into a snapshot of none."""
+    """How rows go into a table; see `write_table`. With `branch=None` the snapshot belongs to no branch."""
 
     mode: Mode = "append"
     overwrite_filter: str | BooleanExpression | None = None
@@ -135,7 +135,7 @@ def write_table(
         branch: the branch to write to; it exists already.
         distribute_by: "partition" to bring the rows of a table partition together before they are written (see layout.py).
         sort_by: columns to order each task's rows by, which makes row groups prune better.
-        path: "jvm" for Spark's own Parquet writer, "python" for mapInArrow; by default the first where it can write the rows (see
+        path: "jvm" for Parquet's Java writer, "python" for mapInArrow; by default the first where it can write the rows (see
             jvm/support.py) and Spark's messages are authenticated and encrypted, else the second.
         snapshot_properties: for the summary of the new snapshot.
         catalog_properties: properties for load_catalog, beside those that it finds.

@@ -135,7 +135,7 @@ class DataFileWriter:
         return UnfinishedDataFile(self, partition_key, location, key_metadata, protected)
 
     def delete_written(self) -> None:
-        """Delete what was begun, as far as the store lets it be. A file that stays is in no manifest and holds only ciphertext."""
+        """Delete what was begun, where the store allows it. A file that stays is in no manifest and holds only ciphertext."""
         delete_written(self.io, self.begun)
 
     def as_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -337,7 +337,7 @@ def read_metadata_file(file: InputFile) -> MetadataFile:
     """Read a metadata.json.
 
     Raises:
-        FormatError: its name says gzip, and it is not, or it comes to more than `decompressed` allows.
+        FormatError: its name says gzip, and it is not, or it holds more than `decompressed` allows.
     """
     with file.open() as stream:
         return MetadataFile(file.location, decompressed(file.location, bytes(stream.read())))
@@ -376,7 +376,7 @@ def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> byte
         may_be_cut: whether to return what half a stream, or none, says.
 
     Raises:
-        FormatError: its name says gzip, and it is not, or it comes to more.
+        FormatError: its name says gzip, and it is not, or it holds more.
     """
     if not location.endswith(_GZIP_SUFFIXES):
         return stored

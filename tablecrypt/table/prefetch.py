@@ -31,7 +31,7 @@ class Source(Generic[T]):
 
     Attributes:
         start: begins to read it.
-        size: how many bytes it takes to be read, as far as that is known beforehand.
+        size: how many bytes reading it takes, estimated beforehand.
     """
 
     start: Callable[[], Iterator[T]]

@@ -218,7 +218,7 @@ logger = logging.getLogger(__name__)
 
 
 def delete_written(io: EncryptingFileIO, locations: Iterable[str]) -> None:
-    """Delete files that nothing names, as far as the store lets it be. One that stays holds only ciphertext."""
+    """Delete files that nothing names, where the store allows it. One that stays holds only ciphertext."""
     for location in locations:
         try:
             io.delete_new(location)
@@ -230,7 +230,7 @@ def delete_written(io: EncryptingFileIO, locations: Iterable[str]) -> None:
 
 @contextmanager
 def deleting_on_error(io: EncryptingFileIO, locations: Iterable[str]) -> Iterator[None]:
-    """Delete files that nothing names yet when what is done meanwhile fails. They are looked up only then."""
+    """If the block fails, delete these files, which no metadata names yet. They are looked up only then."""
     try:
         yield
     except BaseException:

@@ -45,7 +45,7 @@ def test_methods_do_what_the_functions_do(table: Table) -> None:
 
     assert table.maintenance.compact(rewrite_all=True).table == "db.t"  # type: ignore[attr-defined]
     assert table.maintenance.rotate_kek().manifest_list_keys == 3  # type: ignore[attr-defined]
-    assert table.maintenance.verify(full=False).is_good  # type: ignore[attr-defined]
+    assert table.maintenance.verify(quick=True).is_good  # type: ignore[attr-defined]
     assert table.maintenance.doctor().is_well  # type: ignore[attr-defined]
     assert len(table.refresh().scan().to_arrow()) == count
 

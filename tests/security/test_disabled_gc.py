@@ -40,7 +40,6 @@ def compared(table: Table) -> m.AuditChanges:
 
 DELETES: Final[dict[str, Operation]] = {
     "remove_orphan_files": lambda table: m.remove_orphan_files(table, LATER, dry_run=False),
-    "orphans": lambda table: m.orphans(table, LATER, dry_run=False),
     "erase": lambda table: m.erase(table, "id = 5"),
     "shred": lambda table: m.shred(table, [table.snapshots()[0].snapshot_id]),
     "shred_column": lambda table: m.shred_column(table, "note"),

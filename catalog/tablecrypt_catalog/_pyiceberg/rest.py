@@ -82,7 +82,7 @@ class RestrictedCreationError(ReadRestrictionError):
 class RestCatalogAdapter(RestCatalog):
     """PyIceberg's RestCatalog, whose steps can be taken one by one: what the server said is handed out as it said it.
 
-    What a server says about the configuration is taken as far as `taken_from_server` lets it, and nothing of a table's properties.
+    Of what a server says about the configuration, only that is taken which `taken_from_server` admits, and nothing of a table's properties.
     """
 
     def __init__(self, name: str, **properties: str) -> None:

@@ -1,4 +1,4 @@
-"""What an audit finds, how severe each kind of finding is and what to do about it; and what an audit came to: files, keys, partitions and
+"""What an audit finds, how severe each kind of finding is and what to do about it; and the result of an audit: files, keys, partitions and
 findings, as plain values without a key in them.
 """
 

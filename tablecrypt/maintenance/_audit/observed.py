@@ -111,7 +111,7 @@ class Observed:
     statistics: tuple[str, ...]
     journals: dict[str, str]
     orphans: tuple[StoredFile, ...]
-    older: OlderMetadata
+    older: OlderFindings
     only_older: tuple[str, ...]
     starts: dict[str, FileStart]
     wrong_ends: dict[str, str]
@@ -207,7 +207,7 @@ def _journals(files: Iterable[StoredFile], store: FileIO) -> Iterator[tuple[str,
             yield file.location, operation
 
 
-def _only_older(metadata: TableMetadata, older: OlderMetadata, folder: Folder, known: set[str]) -> Iterator[str]:
+def _only_older(metadata: TableMetadata, older: OlderFindings, folder: Folder, known: set[str]) -> Iterator[str]:
     """Plaintext files that only older metadata leads to. Other stores are left alone: anyone may have named them."""
     store = canonical(metadata.location)[:2]
     for location in older.plaintext_locations:
@@ -342,14 +342,14 @@ def are_checksums(file: StoredFile, folder: Folder) -> bool:
 
 
 @dataclass(frozen=True)
-class OlderMetadata:
-    """What older metadata files came to: findings, and the plaintext files that they lead to, with the metadata that names each."""
+class OlderFindings:
+    """What was found in older metadata files: findings, and the plaintext files that they lead to, with the metadata that names each."""
 
     findings: tuple[Finding, ...]
     plaintext_locations: dict[str, str]
 
 
-def look_at_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO, limit: int = MAX_READ) -> OlderMetadata:
+def look_at_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO, limit: int = MAX_READ) -> OlderFindings:
     """Read metadata files that are not the table's current one.
 
     Args:
@@ -381,7 +381,7 @@ def look_at_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO,
     if having:
         message = f"{len(having)} of them hold up to {max(stale_keys.values())} such keys, first {having[0]}"
         findings.append(Finding(FindingKind.STALE_KEYS, "older metadata", message))
-    return OlderMetadata(tuple(findings), plaintext)
+    return OlderFindings(tuple(findings), plaintext)
 
 
 def _read(io: FileIO, location: str, own_folders: DeletionScope) -> dict[str, Any] | Exception | None:

@@ -1,4 +1,4 @@
-"""What a check-up comes to: each thing that was tried, its outcome and what to do about it."""
+"""The result of a check-up: each thing that was tried, its outcome and what to do about it."""
 
 from __future__ import annotations
 

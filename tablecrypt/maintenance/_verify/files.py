@@ -46,7 +46,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class FileLook:
-    """What a look at one file came to. Holds no key, and can be pickled.
+    """The result of checking one file. Holds no key, and can be pickled.
 
     Attributes:
         length: bytes that were authenticated or, in a short look, bytes of the file.

@@ -89,7 +89,7 @@ class VerifyState:
         self._append({**vars(line), "mac": line.mac(self._uuid, key).finalize().hex()})
 
     def remove(self) -> None:
-        """Remove the file: the run came to its end."""
+        """Remove the file: the run has ended."""
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> None:

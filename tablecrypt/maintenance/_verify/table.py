@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
@@ -65,6 +65,7 @@ class Verification:
         unchecked_files: how many files have such a column.
     """
 
+    also_says: ClassVar = {"good": "is_good", "complete": "is_complete", "empty": "is_empty", "verdict": "verdict"}
     table: str
     full: bool
     snapshots: int
@@ -78,7 +79,7 @@ class Verification:
 
     @property
     def verdict(self) -> str:
-        """What it came to, in one sentence that claims no more than was checked."""
+        """The result in one sentence, which claims no more than was checked."""
         if self.is_empty:
             return "nothing was verified: the table has no files"
         unchecked = ""
@@ -108,11 +109,10 @@ class Verification:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON's types."""
-        verdict = {"good": self.is_good, "complete": self.is_complete, "empty": self.is_empty, "verdict": self.verdict}
-        return {**json_fields(self), **verdict}
+        return json_fields(self)
 
 
-@checked_arguments(formerly={"full": "not quick"})
+@checked_arguments()
 def verify(
     table: Table,
     *,
@@ -191,7 +191,7 @@ class _Run:
             self._progress(Progress("verify", done, total, "bytes"))
 
     def result(self) -> Verification:
-        """Put together what the looks came to, and what could not be opened on the way."""
+        """Combine the results of all files with what could not be opened."""
         for unopened in self._found.unopened:
             self._note_unopened(unopened)
         return Verification(

@@ -17,7 +17,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 
 _FOOTER_SIZE: Final = 64 * 1024
-"""Bytes that reading a footer takes, as far as distributing the work goes."""
+"""Bytes that reading a footer takes, for distributing the work."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Final
+from typing import ClassVar, Final
 
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
@@ -109,6 +109,7 @@ class ShreddedColumn(OperationResult):
         outside: what may still open the column elsewhere, and what ends that.
     """
 
+    also_says: ClassVar = {"complete": "is_complete", "incomplete_because": "incomplete_because"}
     column: str
     field_id: int
     column_keys: tuple[str, ...] = ()
@@ -131,10 +132,6 @@ class ShreddedColumn(OperationResult):
         if not self.retired_keks:
             because.append(f"the table holds no key of column {self.column}: nothing was ever written under one, or it was shredded before")
         return (*because, *not_scrubbed(self.left, self.refused))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields, and whether that is all, as JSON's types."""
-        return {**super().to_json(), "complete": self.is_complete, "incomplete_because": list(self.incomplete_because)}
 
 
 @dataclass(frozen=True)
@@ -207,7 +204,7 @@ def _missing_keys(table: EncryptedTable, write_only: bool) -> _Added:
 
 @checked_arguments()
 def rotate_column_keks(table: Table, dry_run: bool = False, progress: ProgressListener = no_progress) -> RotatedColumnKeks:
-    """Give the protected columns of a table new KEKs now, one for each of their master keys, and let go of the old ones.
+    """Replace the KEKs of a table's protected columns, by one for each of their master keys.
 
     It does NOT change column keys or DEKs: somebody who opened a column key with an old KEK keeps the column. It does NOT take the old KEKs
     out of older metadata files. Files are not touched, and the masks that are hashes stay what they are.
@@ -257,7 +254,7 @@ def _under_new_keks(
 
 @checked_arguments()
 def rewrap_column_keks(table: Table, dry_run: bool = False, progress: ProgressListener = no_progress) -> RewrappedColumnKeks:
-    """Wrap the KEKs of a table's protected columns again, under the newest versions of their master keys.
+    """Rewrap the KEKs of a table's protected columns under the newest versions of their master keys.
 
     A KEK that does not open the column keys below it is not wrapped again: it may be another table's.
 

@@ -118,7 +118,7 @@ def _foretell(
     now: dt.datetime | None,
     delete_below: Sequence[str],
 ) -> Erased:
-    """Return what a run would do, as far as that is known before it."""
+    """Return what is known beforehand of what a run would do."""
     removed, table, named = Removed(), searching.table, searching.named
     removed.snapshots |= searching.suspects
     staying = {each.snapshot_id for each in table.metadata.snapshots} - removed.snapshots

@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 from urllib.parse import quote_plus
 
 from pyiceberg.partitioning import PartitionSpec
@@ -147,6 +147,7 @@ class Erased(OperationResult):
         outside: copies that it cannot reach, and what ends them.
     """
 
+    also_says: ClassVar = {"complete": "is_complete"}
     table_uuid: str
     time: dt.datetime
     shape: str
@@ -181,7 +182,3 @@ class Erased(OperationResult):
     def rows(self) -> int:
         """Rows of all branches and tags that could be read; one that several share counts on each."""
         return sum(ref.rows for ref in self.refs)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields, and whether that is all, as JSON's types."""
-        return {**super().to_json(), "complete": self.is_complete}

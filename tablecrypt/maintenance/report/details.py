@@ -82,7 +82,7 @@ class Details:
 
 
 def details_of(audit: TableAudit, now: dt.datetime, tables: int) -> Details:
-    """Return what the page shows of one of so many tables."""
+    """Return the details of one table for the page."""
     ordered = sorted(audit.partitions, key=lambda each: (each.share, each.partition))
     bars = ordered[: max(SHOWN_PARTITIONS, sum(each.share < 1 for each in ordered))]
     more = len(ordered) - len(bars)

@@ -58,7 +58,7 @@ def install_checked_keys(spark: SparkSession) -> None:
 
 
 def _ask_executors(spark: SparkSession) -> set[str]:
-    """What as many tasks as there are cores say, spread over the executors as Spark spreads them."""
+    """Run one probe per core and return the distinct answers."""
     tasks = min(spark.sparkContext.defaultParallelism, _MOST_TASKS)
     probe = spark.range(0, tasks, 1, tasks).selectExpr(f"java_method('{KEY_PROVIDER_FACTORY}', 'find') AS found")
     return {row["found"] for row in probe.collect()}

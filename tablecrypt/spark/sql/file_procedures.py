@@ -28,6 +28,7 @@ from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind
 from tablecrypt.setting_kinds import one_of, truth, whole_number
 from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns, moment_of
+from tablecrypt.spark.sql.statements.operations import procedure_of
 from tablecrypt.table.replace_files import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import is_deletion_vector
@@ -310,38 +311,7 @@ def _optional(kind: str, *names: str) -> tuple[Parameter, ...]:
 _OPTION_MAP: Final = Parameter("options", "MAP<STRING, STRING>")
 
 PROCEDURES: Final = {
-    "compact": Procedure(
-        "Rewrite small files, and those with many deletes.",
-        (
-            TABLE,
-            *_optional("STRING", "where"),
-            *_optional("BIGINT", "target_file_size"),
-            *_optional("INT", "min_input_files"),
-            *_optional("DOUBLE", "delete_ratio"),
-            *_optional("BOOLEAN", "rewrite_all", "apply_deletes"),
-            *_optional("INT", "delete_files"),
-            *_optional("ARRAY<STRING>", "sort_by"),
-            *_optional("INT", "partial_progress"),
-            *_optional("STRING", "branch"),
-            DRY_RUN,
-            WORKERS,
-        ),
-        columns(
-            table=pa.string(),
-            dry_run=pa.bool_(),
-            groups=pa.int64(),
-            rewritten_files=pa.int64(),
-            rewritten_bytes=pa.int64(),
-            added_files=pa.int64(),
-            added_bytes=pa.int64(),
-            removed_delete_files=pa.int64(),
-            left_with_deletes=pa.int64(),
-            snapshot_ids=pa.list_(pa.int64()),
-            conflicts=pa.list_(pa.string()),
-        ),
-        _compact,
-        runs_jobs=True,
-    ),
+    "compact": procedure_of(maintenance.compact, _compact),
     "rewrite_data_files": Procedure(
         "Rewrite small files, and those with many deletes; Iceberg's procedure.",
         (TABLE, *_optional("STRING", "strategy", "sort_order"), _OPTION_MAP, *_optional("STRING", "where", "branch"), WORKERS),

@@ -24,7 +24,7 @@ _STAGED_BY: Final = "wap.id"
 
 
 def cut_off_head(metadata: TableMetadata) -> Snapshot | None:
-    """Return the snapshot that was the current one, as far as metadata tells; None where a table has a current one, or never had one."""
+    """Return the snapshot that was the current one according to the metadata; None where a table has a current one, or never had one."""
     if metadata.current_snapshot_id is not None:
         return None
     logged = (metadata.snapshot_by_id(entry.snapshot_id) for entry in reversed(metadata.snapshot_log))

@@ -57,7 +57,7 @@ def check_declared(metadata: TableMetadata, io: EncryptingFileIO, field_ids: Ite
 def undeclared_columns(
     metadata: TableMetadata, maker: ColumnKeyMaker, field_ids: Iterable[int] | None = None
 ) -> dict[int, KeyIdChangedError]:
-    """Return which columns are protected less than was declared, by field id, as far as this user's keys tell.
+    """Return which columns are protected less than was declared, by field id, as this user's keys tell.
 
     Args:
         metadata: the table's.

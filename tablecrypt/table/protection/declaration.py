@@ -50,7 +50,7 @@ NOTHING: Final[Mapping[str, Any]] = {}
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a change of properties comes to: those to set, and those to remove."""
+    """The effect of a change of properties: those to set, and those to remove."""
 
     updates: dict[str, str]
     removals: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[
 
 
 def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any], of_catalog: Mapping[str, Any] = NOTHING) -> Declaration:
-    """Return what setting these properties comes to.
+    """Return the effect of setting these properties.
 
     Args:
         metadata: the table's, with what the transaction has staged.
@@ -156,7 +156,7 @@ def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any]) -
 
 
 def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_catalog: Mapping[str, Any] = NOTHING) -> Declaration:
-    """Return what removing these properties comes to.
+    """Return the effect of removing these properties.
 
     Raises:
         ConfigurationError: a property by field id is among them, of a column that the schema has.

@@ -91,7 +91,7 @@ def _compared(column: ProtectedColumn, schema: Schema, values: pa.ChunkedArray) 
 
 
 def _all(conditions: pa.ChunkedArray) -> bool:
-    """Whether all hold, where null does not; true of no condition."""
+    """Whether every condition is true. Null counts as false; an empty array is true."""
     return pc.all(pc.fill_null(conditions, False)).as_py() is not False
 
 

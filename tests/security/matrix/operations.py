@@ -384,7 +384,10 @@ _MAINTENANCE: Final = (
     _maintains("shred old snapshots", "shred", lambda table: m.shred(table, all_but_heads=True)),
     _maintains("shred all", "shred", lambda table: m.shred(table, whole_table="db.people"), None),
     _maintains("remove orphans", "remove_orphan_files", lambda table: m.remove_orphan_files(table, LATER, dry_run=False)),
-    _maintains("orphans", "orphans", lambda table: m.orphans(table, LATER, dry_run=False)),
+    _maintains(
+        *("remove orphans that the caller names", "remove_orphan_files"),
+        lambda table: m.remove_orphan_files(table, LATER, delete_below=[table.location()], dry_run=False),
+    ),
     _maintains("on every table", "on_tables", lambda table: m.on_tables(table.catalog, m.rotate_kek)),
 )
 

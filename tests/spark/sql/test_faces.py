@@ -5,6 +5,7 @@ What one of them does not have stands here, with the reason.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import typing
@@ -35,7 +36,6 @@ NOT_IN_SQL: Final = {
     "inspect": "the metadata tables show it: SELECT * FROM prod.db.t.snapshots",
     "list_tables": "Spark's own SHOW NAMESPACES and SHOW TABLES list them",
     "on_tables": "takes a function of Python",
-    "orphans": "is another name of remove_orphan_files",
     "write_evidence": "writes a file of the caller's",
 }
 NO_ARGUMENTS_IN_SQL: Final = {
@@ -76,7 +76,6 @@ NOT_IN_COMMAND: Final = {
     "changes_since": "audit --since",
     "doctor_without_catalog": "what doctor does where the catalog does not load",
     "on_tables": "--include and --exclude",
-    "orphans": "is another name of remove_orphan_files",
     "write_evidence": "audit --bundle",
 }
 COMMANDS_OF: Final = {
@@ -119,7 +118,7 @@ def test_every_argument_of_an_operation_is_one_of_its_procedure(name: str) -> No
 @pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - NOT_IN_SQL.keys() - ROWS_OF_THEIR_OWN))
 def test_the_row_of_a_procedure_says_all_that_the_result_says(name: str) -> None:
     result = typing.get_type_hints(OPERATIONS[name])["return"]
-    said = set(result.__dataclass_fields__) | {
+    said = {each.name for each in dataclasses.fields(result)} | {
         attribute.removeprefix("is_")
         for attribute in dir(result)
         if isinstance(getattr(result, attribute), property) and (attribute[:3] == "is_" or attribute in ("verdict", "incomplete_because"))

@@ -414,10 +414,10 @@ def test_the_procedures_are_listed(spark: SparkSession, prod: Lake) -> None:
     listed = {row["procedure_name"] for row in spark.sql("SHOW PROCEDURES IN prod.system").collect()}
     assert {"rotate_kek", "rewrite_data_files", "expire_snapshots", "shred"} <= listed
     described = spark.sql("DESCRIBE PROCEDURE prod.system.rotate_kek").collect()
-    assert any("Replace the KEK of a table." in str(row) for row in described)
+    assert any("Replace the KEK of an encrypted table." in str(row) for row in described)
     [told] = [row[0] for row in spark.sql("DESCRIBE PROCEDURE prod.system.erase").collect() if row[0].startswith("Description:")]
     arguments = "table STRING (required), row_filter STRING (required), dry_run BOOLEAN, delete_below ARRAY<STRING>, workers INT"
-    assert told.endswith(f"search all that is left for them. Arguments: {arguments}.")
+    assert told.endswith(f"search what is left for them. Arguments: {arguments}.")
 
 
 def keys_of(table: Table) -> list[EncryptedKey]:

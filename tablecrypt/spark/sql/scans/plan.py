@@ -95,9 +95,9 @@ PARTITION_COLUMN: Final = "_partition"
 class Plan:
     """The files of one scan, by number.
 
-    `row_filter` is what of the query's condition ruled out others, bound to the table's current schema; `projected` holds the table's
-    columns that are read, in the order in which they were asked for. Of protected columns, `readable` holds the field ids of those whose
-    values are shown.
+    `row_filter` is the part of the condition by which files were skipped, bound to the table's current schema; `projected` holds the
+    table's columns that are read, in the order in which they were asked for. Of protected columns, `readable` holds the field ids of
+    those whose values are shown.
     """
 
     loaded: LoadedTable
@@ -279,14 +279,14 @@ def _columns_of(tasks: Sequence[EncryptedFileScanTask]) -> dict[str, list[Any]]:
 
 
 def _stored_bytes(tasks: Sequence[EncryptedFileScanTask], projected: Schema) -> list[int]:
-    """Return how many bytes each column takes up in the files, as far as their statistics say."""
+    """Return how many bytes each column takes up in those files whose statistics tell."""
     known = [sizes for task in tasks if (sizes := task.file.column_sizes)]
     ids = [Schema(field).field_ids for field in projected.fields]
     return [sum(sizes.get(field_id, 0) for sizes in known for field_id in each) for each in ids]
 
 
 def _distinct_counts(loaded: LoadedTable, projected: Schema) -> list[dict[str, Any]]:
-    """Return how many values of a column differ, as far as the snapshot's statistics say."""
+    """Return how many values of a column differ, if the snapshot's statistics tell."""
     names = {field.field_id: field.name for field in projected.fields}
     blobs = [
         blob
@@ -299,7 +299,7 @@ def _distinct_counts(loaded: LoadedTable, projected: Schema) -> list[dict[str, A
 
 
 def _partitions(tasks: Sequence[EncryptedFileScanTask], metadata: TableMetadata, wanted: Mapping[str, Any]) -> list[list[Any]] | None:
-    """Return the partition values of files, as far as they are wanted; None where nobody asks for them."""
+    """Return the partition values of files that a plan wants; None where it wants none."""
     struct = next((field["type"] for field in wanted["fields"] if field["name"] == PARTITION_COLUMN), None)
     if struct is None or "fields" not in struct:
         return None

@@ -77,7 +77,7 @@ def list_source_files(planner: Planner, request: Request) -> Response:
 
 
 def copied_rows(planner: Planner, request: Request) -> Response:
-    """Return the rows of a call whose rows have been appended: how many files and partitions it came to."""
+    """Return the rows of a call whose rows have been appended: how many files and partitions were made."""
     copy = planner.copies.pop(request.text("copy"))
     counts = {**dict.fromkeys(_COUNTS, copy.added_files), "changed_partition_count": copy.changed_partitions}
     name = f"{catalog_of(planner, request).name}.system.{copy.procedure}"

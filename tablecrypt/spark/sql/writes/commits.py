@@ -191,7 +191,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
 
 @dataclass(frozen=True)
 class _Writer:
-    """What writes a table's files in tasks: Spark's own Parquet writer, or Python.
+    """What writes a table's files in tasks: Parquet's Java writer, or Python.
 
     Attributes:
         loaded: the table, with the column keys that files need.
@@ -413,7 +413,7 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
 def _change(
     planner: Planner, write: OpenWrite, request: Request, files: list[DataFile], deleted: Mapping[str, BitMap64]
 ) -> RowChange | None:
-    """Return the change that a write comes to; None for one that adds rows, or replaces all of them or whole partitions."""
+    """Return the change that a write makes; None for one that adds rows, or replaces all of them or whole partitions."""
     if write.is_row_level:
         return changed_rows(write.loaded, str(write.command), scans_of(planner, request), files, deleted)
     if deleted:

@@ -26,7 +26,7 @@ class Copy:
     Attributes:
         source: what is copied, as the call names it.
         is_checked: whether files that the table has rows of are refused.
-        files: the source's files, as far as they are known.
+        files: the known ones of the source's files.
         procedure: add_files, snapshot or migrate.
         has_other_rows: whether some rows are of no file.
         added_files: how many files the rows come from; where none is known, how many they were written to.

@@ -1,4 +1,4 @@
-"""Data files with protected columns, which Spark's own Parquet writer does not write: Python writes them where the task runs.
+"""Data files with protected columns, which Parquet's Java writer does not write: Python writes them where the task runs.
 
     driver     the table's column keys are committed; what tasks need ──▶ Spark's message to the executor that asks for it
     executor   start_writing ──▶ a handle
@@ -9,7 +9,8 @@ The executor's JVM speaks to a Python process of its own, as for files that Pyth
 which file, and asks the driver for each file's location: what the commit does not take, the driver deletes. Rows come as Arrow streams in
 the table's columns, with `_row_id` and `_last_updated_sequence_number` behind them in a change of rows.
 
-Who may wrap under a column's master key and not unwrap writes rows alone that hold no masks, as Spark's plan shows (java/RowSources.java).
+A user who may wrap but not unwrap under a column's master key can write only rows without masks, as Spark's plan shows
+(java/RowSources.java).
 
 What tasks get is a pickled TableAccess. It holds the KEKs of protected columns that the driver has opened, and the credentials of the
 table's store; it goes to executors in Spark's private messages alone. Tasks make no column key: no commit would bring it.
@@ -222,7 +223,7 @@ class WritingAttempt:
             return FileEntryCodec(self._metadata).encode_files([entry])
 
     def stop(self, *, keep: bool) -> None:
-        """End the attempt. Without `keep` its files are deleted, as far as the store allows."""
+        """End the attempt. Without `keep` its files are deleted, where the store allows it."""
         with self._lock:
             self._has_ended = True
             if self._open is not None and self._open.parquet is not None:
