@@ -193,6 +193,7 @@ def test_a_link_to_a_folded_table_unfolds_it(browser: Browser, page_file: Path) 
         details = page.locator(str(link.get_attribute("href")))
         assert details.get_attribute("open") is None
         link.press("Enter")
+        details.locator("summary ~ *").first.wait_for()  # the browser follows a link when it gets to it
 
         assert details.get_attribute("open") == ""
         assert page.get_by_text("3 with 141000 bytes").is_visible()

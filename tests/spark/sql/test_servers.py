@@ -229,14 +229,14 @@ def shell(
 def test_the_shell_runs_statements_without_a_python_program(shell: subprocess.CompletedProcess[str], served: Lake) -> None:
     assert "1\ta\n2\tb\n" in shell.stdout, shell.stderr[-3000:]
     assert re.search(r"^seen b\n\w+\ts\tfalse\n", shell.stdout, re.MULTILINE)
-    assert "db.s\ttrue\tfalse\ttrue" in shell.stdout
+    assert "db.s\ttrue\ttrue\tfalse\tevery file is intact\ttrue\t" in shell.stdout
     assert shell.returncode != 0 and "Did you mean rotate_kek?" in shell.stderr
     assert sorted(served.catalog.load_table("db.s").scan().to_arrow()["id"].to_pylist()) == [1, 2]
     assert [field.name for field in served.catalog.load_table("db.s").spec().fields] == ["note"]
 
 
 def test_tables_on_s3_go_through_hadoops_s3a(shell: subprocess.CompletedProcess[str]) -> None:
-    assert "sum\t197\n" in shell.stdout and "db.t\ttrue\tfalse\ttrue" in shell.stdout, shell.stderr[-4000:]
+    assert "sum\t197\n" in shell.stdout and "db.t\ttrue\ttrue\tfalse\tevery file is intact\ttrue\t" in shell.stdout, shell.stderr[-4000:]
 
 
 def test_a_thrift_client_reads_and_writes(served: Lake, settings: dict[str, str], seen: str, java_runtime: None, tmp_path: Path) -> None:
