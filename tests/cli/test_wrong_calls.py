@@ -8,6 +8,7 @@ import pty
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
@@ -360,6 +361,17 @@ def test_an_answer_that_is_not_yes_is_nothing_was_done(answer: str) -> None:
     assert run(*PROD, "cat", "db.orders").code == 0
 
 
+def status_within(seconds: int, pid: int) -> int | None:
+    """The status of a child process once it has ended; None if it goes on for longer."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(0.05)
+    return None
+
+
 def test_control_c_at_the_question_is_an_interruption() -> None:
     # The terminal is the process's own, as a shell gives it one: Ctrl-C goes to who controls it.
     pid, terminal = pty.fork()
@@ -368,8 +380,11 @@ def test_control_c_at_the_question_is_an_interruption() -> None:
     shown = b""
     while b"[y/N]" not in shown:
         shown += os.read(terminal, 1024)
-    os.write(terminal, b"\x03")
-    _, status = os.waitpid(pid, 0)
+    status = None
+    while status is None:
+        # A signal that comes just before Python reads is noticed with the next one: a person presses the keys again.
+        os.write(terminal, b"\x03")
+        status = status_within(20, pid)
     os.close(terminal)
 
     assert os.waitstatus_to_exitcode(status) == 130
