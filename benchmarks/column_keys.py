@@ -1,6 +1,6 @@
 """Protected columns against none: writing and reading tables of which 3 of 50 columns are under column keys.
 
-Three tables hold the same rows: one without protected columns, one with error covers, one with stored masks. Compared are
+Three tables hold the same rows: one without protected columns, one with error placeholders, one with stored masks. Compared are
 
     write                 appending the rows, to the table without protected columns
     all columns, key      to the same scan of the table without protected columns
@@ -70,7 +70,9 @@ def main() -> None:
         run_rounds([_case(name, ours, theirs, aim) for name, (ours, theirs, aim) in scans.items()], options.rounds)
         # After the reads, since every round of these makes the tables longer.
         writes = [
-            _case("append, error covers", partial(_append, payroll, "protected", rows), partial(_append, payroll, "plain", rows), 1.15),
+            _case(
+                "append, error placeholders", partial(_append, payroll, "protected", rows), partial(_append, payroll, "plain", rows), 1.15
+            ),
             _case("append, stored masks", partial(_append, payroll, "masked", rows), partial(_append, payroll, "plain", rows), 1.15),
         ]
         run_rounds(writes, options.rounds)

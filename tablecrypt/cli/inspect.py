@@ -72,7 +72,7 @@ def _layers_of_table(settings: Settings, name: str) -> dict[str, Any]:
 
 
 def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, Any]:
-    from tablecrypt.maintenance.columns.verification import twin_keys
+    from tablecrypt.maintenance.columns.verification import hidden_column_keys
     from tablecrypt.maintenance.reachable import reachable_files
     from tablecrypt.parquet import FileKeys
     from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
@@ -87,7 +87,11 @@ def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, An
     if file is None:
         raise ConfigurationError(f"no snapshot of {name} leads to {location}")
     with table.io.raw_input(location).open() as raw:
-        keys = None if file.key is None else FileKeys.of_table_file(file.key, twin_keys(table, file.key, location, file.sequence_number))
+        keys = (
+            None
+            if file.key is None
+            else FileKeys.of_table_file(file.key, hidden_column_keys(table, file.key, location, file.sequence_number))
+        )
         return {
             "kind": file.kind.value,
             "partition": file.partition,

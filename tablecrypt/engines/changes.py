@@ -49,7 +49,7 @@ class RowChange:
     """Rows that other writers must not have changed in the meantime."""
     dropped: list[DataFile] = field(default_factory=list)
     """Data files that are removed as a whole."""
-    marked: list[tuple[EncryptedFileScanTask, BitMap64]] = field(default_factory=list)
+    position_deleted: list[tuple[EncryptedFileScanTask, BitMap64]] = field(default_factory=list)
     """Data files that lose some of their rows, with the positions of these rows."""
     rewritten: list[DataFile] = field(default_factory=list)
     """New files with the remaining rows of dropped files."""
@@ -59,7 +59,7 @@ class RowChange:
     """What others may have done in the meantime; None for what the table's properties say of deletes and updates."""
 
     def __bool__(self) -> bool:
-        return bool(self.dropped or self.marked or self.rewritten or self.added)
+        return bool(self.dropped or self.position_deleted or self.rewritten or self.added)
 
     @property
     def written(self) -> list[DataFile]:
@@ -68,7 +68,7 @@ class RowChange:
 
 
 def is_merge_on_read(mode: str) -> bool:
-    """Whether a table property's mode says that rows are marked, not rewritten."""
+    """Whether a table property's mode says that rows are position-deleted, and files not rewritten."""
     return mode == TableProperties.DELETE_MODE_MERGE_ON_READ
 
 
@@ -83,13 +83,13 @@ def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snaps
         return
     update = transaction.update_snapshot(snapshot_properties, change.branch)
     operation = Operation.OVERWRITE if change.written else Operation.DELETE
-    if change.marked:
+    if change.position_deleted:
         producer: EncryptedOverwrite = update.row_delta(_row_delta(transaction, change), operation)
     else:
         producer = update.producer(EncryptedOverwrite, operation)
         for file in change.dropped:
             producer.delete_data_file(file)
-    producer.moves_rows = bool(change.rewritten or (change.marked and change.added))
+    producer.moves_rows = bool(change.rewritten or (change.position_deleted and change.added))
     producer.isolate_as(change.isolation or operation)
     with producer:
         producer.delete_by_predicate(change.conflicts_with)
@@ -99,7 +99,7 @@ def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snaps
 
 def _row_delta(transaction: EncryptedTransaction, change: RowChange) -> RowDelta:
     metadata, io = transaction.encrypted_metadata, transaction.table_io
-    return write_row_delta(metadata, io, change.marked, uuid.uuid4(), change.dropped)
+    return write_row_delta(metadata, io, change.position_deleted, uuid.uuid4(), change.dropped)
 
 
 def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -> None:

@@ -38,12 +38,12 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ColumnKeyDeniedError, KeyNotFoundError, KmsAccessDeniedError, column_shown
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
+from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker, mask_key_entry
 from tablecrypt.keys.column_keys import ColumnKey, ColumnKeys, ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.keys.table_column_keys import TableColumnKeys
-from tablecrypt.keys.twin_schemas import TwinSchema
 from tablecrypt.keys.write_only_keys import own_keys
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.factory import shared_kms
@@ -195,7 +195,7 @@ class _TaskColumnKeys:
                 raise _nothing_to_commit(self._ring.column(key.field_id), "column key that new values may go under")
         return made
 
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema, sequence_number: int | None) -> bytes:
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: BoundSchema, sequence_number: int | None) -> bytes:
         """Return the DEK of a column in the file with this AAD prefix, this schema of the column and this data sequence number."""
         self._check([field_id])
         try:

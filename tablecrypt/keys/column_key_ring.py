@@ -172,7 +172,7 @@ class ColumnKeyMaker:
             self._pending.used[aad_prefix] = {*self._pending.used.get(aad_prefix, ()), key_id}
 
     def bring_nothing_with(self, aad_prefix: bytes) -> None:
-        """Forget what the commit of the file with this AAD prefix has to bring: it was committed, and another file takes its twins over."""
+        """Forget what the commit of the file with this AAD prefix has to bring: it was committed, and its columns are carried over."""
         with self._pending.lock:
             self._pending.used.pop(aad_prefix, None)
 

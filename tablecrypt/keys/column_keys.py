@@ -24,7 +24,7 @@ The key metadata of a protected column in a Parquet file (ColumnCryptoMetaData),
     version (1 byte) = 2 | length of the column key's id (1 byte) | id (UTF-8) | nonce (12) | DEK encrypted (16, 24 or 32) | tag (16)
 
     key: the column key; AAD: "tablecrypt column DEK" | version (1) | length of the id (1) | id | field id (4, big endian) | schema (32) |
-    the file's AAD prefix, where schema is the SHA-256 of the column's nodes in the footer: twin_schemas.py. So the DEK of another file, of
+    the file's AAD prefix, where schema is the SHA-256 of the column's nodes in the footer: bound_schemas.py. So the DEK of another file, of
     another column or of another table does not open in its place, nor beside a footer that says another type.
 
     Version 1 is read and no longer written: its AAD has no schema. What the footer says of such a column is compared with the table's
@@ -60,9 +60,9 @@ from tablecrypt._bytes import ByteReader
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, OVERHEAD, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, TamperedFileError
+from tablecrypt.keys.bound_schemas import BoundSchema, FieldsOf
 from tablecrypt.keys.former_keys import FORMER_UNTIL, FormerKey, sequence_number_in
 from tablecrypt.keys.nested_columns import ancestors
-from tablecrypt.keys.twin_schemas import FieldsOf, TwinSchema
 
 COLUMN_PREFIX: Final = "encryption.column."
 DECLARED_KEYS: Final = "encryption.column-keys"
@@ -336,7 +336,7 @@ class ColumnKey:
     field_id: int
     secret: bytes = field(repr=False)
     column_key_id: str
-    key_metadata: Callable[[TwinSchema], bytes] = field(repr=False)
+    key_metadata: Callable[[BoundSchema], bytes] = field(repr=False)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ColumnKey is never pickled: it holds a key in the clear")
@@ -355,7 +355,7 @@ class ColumnKeys(Protocol):
         """
         ...
 
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema, sequence_number: int | None) -> bytes:
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: BoundSchema, sequence_number: int | None) -> bytes:
         """Return the DEK of a column in the file with this AAD prefix and data sequence number, whose footer says this of the column.
 
         Raises:
@@ -406,14 +406,19 @@ def wrap_dek(key_id: str, column_key: Secret, field_id: int, aad_prefix: bytes, 
         raise ConfigurationError("a file with protected columns needs an AAD prefix")
     header = _header(LAYOUT_VERSION, key_id)
 
-    def key_metadata(schema: TwinSchema) -> bytes:
+    def key_metadata(schema: BoundSchema) -> bytes:
         return header + AesGcm(column_key).encrypt(random(NONCE_LENGTH), dek.reveal(), _aad(header, field_id, schema.digest(), aad_prefix))
 
     return ColumnKey(field_id, dek.reveal(), key_id, key_metadata)
 
 
 def unwrap_dek(
-    column_key: Secret, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema, fields_of: FieldsOf = lambda field_id: ()
+    column_key: Secret,
+    field_id: int,
+    key_metadata: bytes,
+    aad_prefix: bytes,
+    schema: BoundSchema,
+    fields_of: FieldsOf = lambda field_id: (),
 ) -> bytes:
     """Return the DEK that `wrap_dek` was given.
 

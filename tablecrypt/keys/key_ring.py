@@ -50,7 +50,7 @@ from pydantic import Field
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt.errors import FormatError, KeyNotFoundError, column_shown
-from tablecrypt.keys.twin_schemas import FieldsOf
+from tablecrypt.keys.bound_schemas import FieldsOf
 
 KEY_TIMESTAMP: Final = "KEY_TIMESTAMP"
 COLUMN_KEK: Final = "tablecrypt.column-kek"

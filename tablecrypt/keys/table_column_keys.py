@@ -15,10 +15,10 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
+from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, ProtectedColumn, key_id_in, unwrap_dek, wrap_dek
 from tablecrypt.keys.key_ring import KeyRing
-from tablecrypt.keys.twin_schemas import TwinSchema
 
 _MASK_KEY_OF: Final = b"tablecrypt column mask 1"
 
@@ -42,7 +42,7 @@ class TableColumnKeys:
         """Return a fresh key for each of these columns in the file with this AAD prefix."""
         return {field_id: self._generated(field_id, aad_prefix) for field_id in field_ids}
 
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema, sequence_number: int | None) -> bytes:
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: BoundSchema, sequence_number: int | None) -> bytes:
         """Return the DEK of a column in the file with this AAD prefix, this schema of the column and this data sequence number."""
         named, key_id = self._policy.master_keys(field_id), key_id_in(key_metadata)
         self._check_age(field_id, key_id, schema.location, sequence_number)

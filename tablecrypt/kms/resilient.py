@@ -26,8 +26,8 @@ The last error is raised as it is when it is not retryable, or when the next wai
 waiting: an attempt that has begun is not cut off, each client gives its own requests a timeout. Pure but for the clock, the sleep and
 the randomness that it is given.
 
-Before each wait the policy tells its `heard` of it. By default that is a line of the log and every listener of `retries_heard`. Clients are
-made deep inside of catalogs and asked from many threads, so that listeners are the process's, as handlers of the log are.
+Before each wait the policy reports it to its `listener`: by default to the log and to every listener of `retries_heard`. Clients are made
+deep inside of catalogs and asked from many threads, so that listeners are the process's, as handlers of the log are.
 
 The cache of keys is bounded in age and size. An entry is named by the wrapping key's id and the SHA-256 of the wrapped key, holds the key
 as a Secret, and is forgotten once it is `ttl_seconds` old (reading it does not make it younger) or when `max_keys` newer or more recently
@@ -168,7 +168,7 @@ RetryListener = Callable[[Retry], None]
 
 @contextmanager
 def retries_heard(listener: RetryListener) -> Iterator[None]:
-    """Have a listener hear of every retry in this process while the block runs."""
+    """Report every retry in this process to a listener while the block runs."""
     _listeners.append(listener)
     try:
         yield
@@ -185,13 +185,13 @@ def announce(retry: Retry) -> None:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long to go on (`budget_seconds`; 0 asks once), what tells time, waits and draws from [0, 1), and who hears of retries."""
+    """How long to go on (`budget_seconds`; 0 asks once), what tells time, waits and draws from [0, 1), and where retries are reported."""
 
     budget_seconds: float
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     random: Callable[[], float] = secrets.SystemRandom().random
-    heard: RetryListener = announce
+    listener: RetryListener = announce
 
     def call(self, ask: Callable[[], T]) -> T:
         """Return what `ask()` returns, asking again after each retryable KmsError until the budget is spent."""
@@ -205,7 +205,7 @@ class RetryPolicy:
                 left = deadline - self.clock()
                 if not error.retryable or wait >= left:
                     raise
-                self.heard(Retry(error, left))
+                self.listener(Retry(error, left))
             self.sleep(wait)
             ceiling = min(ceiling * 2, LONGEST_WAIT_SECONDS)
 

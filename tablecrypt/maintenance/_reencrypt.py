@@ -56,14 +56,14 @@ from tablecrypt.maintenance._tables import (
     table_io,
 )
 from tablecrypt.maintenance.columns.footers import look_at
+from tablecrypt.maintenance.columns.former_protection import forget_former_protection
 from tablecrypt.maintenance.columns.partitions import ShownFiles, not_among
-from tablecrypt.maintenance.columns.past import forget_past
 from tablecrypt.maintenance.columns.reencryption import (
     NewFile,
     ProtectedFiles,
     ProtectedWork,
     ReencryptWork,
-    may_have_twins,
+    may_have_hidden_columns,
     write_protected,
 )
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
@@ -102,8 +102,8 @@ class Reencrypted(OperationResult):
         unused: new files that are not part of the table. `remove_orphan_files` deletes them; they stay until then, since another run may
             be about to commit them.
         in_line: how many data files had protected columns that were not as the properties declare, and have them so now.
-        twins_kept: how many data files keep the twins of protected columns as they are, since this user may not use a column's key, or the
-            column was shredded. All else in them is under fresh DEKs.
+        twins_kept: how many data files carry hidden columns over as they are, since this user may not use a column's key, or the column was
+            shredded. All else in them is under fresh DEKs.
     """
 
     data_files: int
@@ -174,7 +174,7 @@ def reencrypt(
     plan = _planned(table, condition, older_than, branch)
     protected = ProtectedFiles.among(table, plan.files.values(), runner)
     moved = ShownFiles.among(table, branch, plan.files)
-    changed = () if protected is None else tuple(each for each in plan.files if each in moved.locations or not protected.is_in_line(each))
+    changed = () if protected is None else tuple(each for each in plan.files if each in moved.locations or not protected.conforms(each))
     if out_of_line:
         plan = plan.only(changed)
     if protected is not None:
@@ -208,7 +208,7 @@ def reencrypt(
         found = _carried_out(table, plan, protected, found, data_key_length, branch, runner, progress)
     if protected is not None and not changed:
         # Last, since it refreshes the table, and with it what makes the column keys of the new files.
-        forget_past(table, runner)
+        forget_former_protection(table, runner)
     return found
 
 
@@ -296,7 +296,7 @@ def _usable(table: EncryptedTable, protected: ProtectedFiles | None, runner: Run
     """Return of which old files the new one can be committed: the column keys of a run that was killed may be gone with it."""
     if protected is None or not swaps:
         return set(swaps)
-    looks = look_at(table, (new for new in swaps.values() if may_have_twins(new)), runner)
+    looks = look_at(table, (new for new in swaps.values() if may_have_hidden_columns(new)), runner)
     return {old for old, new in swaps.items() if new.file_path not in looks or protected.is_usable(looks[new.file_path])}
 
 
@@ -378,8 +378,8 @@ def reencrypt_file(io: EncryptingFileIO, work: ReencryptWork, keys: tuple[Standa
 
 def reencrypt_protected_file(io: EncryptingFileIO, work: ProtectedWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[NewFile]:
     """Do the same for a file of a table with protected columns."""
-    if work.twins is not None:
-        return write_protected(io, work.plain, work.twins, keys)
+    if work.hidden_columns is not None:
+        return write_protected(io, work.plain, work.hidden_columns, keys)
     done = reencrypt_file(io, work.plain, keys)
     return FileDone(NewFile(done.result), done.keys)
 

@@ -34,8 +34,8 @@ FOOTER_KEY_NAME: Final = "the footer key"
 KeyRetriever = Callable[[bytes], Secret | bytes]
 """Finds a key by the key metadata that a file stores with it. Raises KeyNotFoundError, or what its key service raises."""
 
-TwinKey = Callable[[tuple[str, ...], bytes | None], Secret]
-"""Finds the key of a protected column's twin, by its path in the file and its key metadata."""
+KeyByPath = Callable[[tuple[str, ...], bytes | None], Secret]
+"""Finds the key of a hidden column, by its path in the file and its key metadata."""
 
 
 @dataclass(frozen=True)
@@ -98,20 +98,20 @@ class FileKeys:
         self.file_length = file_length
         self.strict = strict
         self.of_a_table = False
-        self._twin_key: TwinKey | None = None
+        self._hidden_key: KeyByPath | None = None
         self._check()
 
     @classmethod
-    def of_table_file(cls, key_metadata: StandardKeyMetadata, twin_key: TwinKey | None = None) -> FileKeys:
+    def of_table_file(cls, key_metadata: StandardKeyMetadata, hidden_key: KeyByPath | None = None) -> FileKeys:
         """The keys of a data file of an Iceberg table: one key for all of it, an AAD prefix that is not stored, nothing in the clear.
 
         Args:
             key_metadata: of the file.
-            twin_key: finds the keys of protected columns, where the table has any.
+            hidden_key: finds the keys of protected columns, where the table has any.
         """
         keys = cls(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix, file_length=key_metadata.file_length)
         keys.of_a_table = True
-        keys._twin_key = twin_key
+        keys._hidden_key = hidden_key
         return keys
 
     def __repr__(self) -> str:
@@ -175,9 +175,9 @@ class FileKeys:
             raise ConfigurationError(f"the file has no column {unknown[0]!r}, which column_keys or plaintext_columns names")
 
     @property
-    def hides_twins(self) -> bool:
+    def skips_hidden_columns(self) -> bool:
         """Whether they are those of a table's file without the keys of its protected columns."""
-        return self.of_a_table and self._twin_key is None
+        return self.of_a_table and self._hidden_key is None
 
     def find_footer_key(self, key_metadata: bytes | None, location: str) -> Secret:
         """The footer key for reading. KeyNotFoundError when there is none."""
@@ -187,8 +187,8 @@ class FileKeys:
 
     def find_column_key(self, path: tuple[str, ...], key_metadata: bytes | None, location: str) -> Secret:
         """The key of a column that has its own, for reading. KeyNotFoundError when there is none; FormatError in a table's file."""
-        if self._twin_key is not None:
-            return self._twin_key(path, key_metadata)
+        if self._hidden_key is not None:
+            return self._hidden_key(path, key_metadata)
         if self.of_a_table:
             raise FormatError(
                 f"{location}: column {'.'.join(path)} is encrypted with a key of its own, and a table keeps one key for each file. Read "

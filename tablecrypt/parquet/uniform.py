@@ -40,10 +40,10 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.parquet.coded_columns import LIMITS, CodingLimits, coded_columns, decoded, with_dictionaries
 from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, MAGIC_LENGTH, TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end, read_footer
+from tablecrypt.parquet.hidden_column_reader import ColumnAccess, OpenedLayout
+from tablecrypt.parquet.hidden_columns import hidden_field_id
 from tablecrypt.parquet.one_key import check_one_key
 from tablecrypt.parquet.storage import await_release, open_source
-from tablecrypt.parquet.twin_reader import TwinAccess, TwinFile
-from tablecrypt.parquet.twins import field_of_twin
 from tablecrypt.parquet.view_types import without_views
 
 SMALL_FILE_LENGTH: Final = 1024 * 1024
@@ -73,14 +73,14 @@ class UniformParquetFile:
         dictionary_columns: columns to read as Arrow dictionaries.
         small_file_length: files of up to so many bytes are read whole, longer ones in ranges.
         under_one_key: check that every column is encrypted with the key (one_key.py). False: the caller knows it of what it reads.
-        twins: access to protected columns, in a table that has some: the file is checked, and read, as twin_reader.py says.
+        access: to protected columns, in a table that has some: the file is checked, and read, as hidden_column_reader.py says.
         coding: which columns are read as dictionaries beside those (coded_columns.py).
 
     Attributes:
         schema: of the columns as they are stored.
         footer_tag: authenticates this footer and no other.
-        protected: field ids of the columns that the file has twins of.
-        masks: of those that `twins` hides, the ones whose masked values are read.
+        protected: field ids of the columns that the file has hidden columns of.
+        masks: of those that `access` masks, the ones whose masked values are read.
 
     Raises:
         TamperedFileError: the length, a magic, the algorithm or the footer is not what was written, or the key is another file's.
@@ -97,7 +97,7 @@ class UniformParquetFile:
         dictionary_columns: tuple[str, ...] = (),
         small_file_length: int = SMALL_FILE_LENGTH,
         under_one_key: bool = True,
-        twins: TwinAccess | None = None,
+        access: ColumnAccess | None = None,
         coding: CodingLimits = LIMITS,
     ) -> None:
         self._coding = coding
@@ -117,16 +117,16 @@ class UniformParquetFile:
         self._dictionary_columns = dictionary_columns
         self.protected: frozenset[int] = frozenset()
         self.masks: frozenset[int] = frozenset()
-        if twins is not None:
-            self._open_twins(TwinFile(self._file, footer, key_metadata, twins))
+        if access is not None:
+            self._open_hidden_columns(OpenedLayout(self._file, footer, key_metadata, access))
         with self._translated("the footer"):
             self._fragment = self._opened()
             stored = self._fragment.physical_schema
             self.schema: pa.Schema = without_views(stored)
             self._has_views = self.schema != stored
             metadata = self._fragment.metadata
-        if twins is not None:
-            self.schema = pa.schema([field for field in self.schema if field_of_twin(field.name) is None], self.schema.metadata)
+        if access is not None:
+            self.schema = pa.schema([field for field in self.schema if hidden_field_id(field.name) is None], self.schema.metadata)
         elif under_one_key:
             check_one_key(footer, key_metadata, metadata, self._file)
 
@@ -192,7 +192,7 @@ class UniformParquetFile:
         self._check_head()
         return footer
 
-    def _open_twins(self, file: TwinFile) -> None:
+    def _open_hidden_columns(self, file: OpenedLayout) -> None:
         self.protected, self.masks = file.protected, file.masks
         view = file.view()
         if view is None:

@@ -16,7 +16,7 @@ Every byte of a file has one owner:
     bytes     0 ─ 4 ──────────── 100 ── 110 ─────── 200
     owners    magic   pages      (gap)    footer            → "bytes 100 to 110 belong to nothing"
 
-But for zeros, which stand where a file that was blanked has modules no more (kept_twins.py).
+But for zeros, which stand where a file that was blanked has modules no more (carried_over_columns.py).
 
 Raises TamperedFileError, KeyMismatchError, PlaintextRefusedError for a plaintext file, KeyNotFoundError when a key of any column is
 missing.
@@ -34,12 +34,12 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, KeyMismatchError, KeyNotFoundError, TamperedFileError
 from tablecrypt.parquet.chunk_modules import PIECE_LENGTH, read_bloom_filter, read_index, read_pages
 from tablecrypt.parquet.footer import MAGIC_LENGTH
+from tablecrypt.parquet.hidden_columns import hidden_field_id
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span, encrypted_layout
 from tablecrypt.parquet.modules import GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, impossible_length, stated_length
 from tablecrypt.parquet.storage import Source, open_source
 from tablecrypt.parquet.thrift import ColumnChunk
-from tablecrypt.parquet.twins import field_of_twin
 from tablecrypt.parquet.uniform import UniformParquetFile
 
 _SHOWN_FAULTS: Final = 10
@@ -154,7 +154,7 @@ def verify_footer(source: Any, key_metadata: StandardKeyMetadata, location: str)
 
     Raises:
         TamperedFileError, PlaintextRefusedError: the file is not what was written.
-        FormatError: a column that is no twin of a protected one is under a key of its own.
+        FormatError: a column that is no hidden one is under a key of its own.
     """
     try:
         UniformParquetFile(source, key_metadata, location).footer()
@@ -162,7 +162,7 @@ def verify_footer(source: Any, key_metadata: StandardKeyMetadata, location: str)
         with open_source(source, location) as opened:
             layout = encrypted_layout(opened, FileKeys.of_table_file(key_metadata))
             for chunk in layout.chunks():
-                if not (chunk.has_own_key and field_of_twin(chunk.path[0]) is not None):
+                if not (chunk.has_own_key and hidden_field_id(chunk.path[0]) is not None):
                     _ = chunk.cipher
     return 1
 
@@ -213,10 +213,10 @@ class FileChecks:
             self._passes(check, chunk)
 
     def _is_hidden(self, chunk: Chunk) -> bool:
-        """Whether it is the twin of a table's protected column, and its key was not given."""
-        if not (self._keys.of_a_table and chunk.has_own_key and field_of_twin(chunk.path[0]) is not None):
+        """Whether it is a hidden column of a table's file, and its key was not given."""
+        if not (self._keys.of_a_table and chunk.has_own_key and hidden_field_id(chunk.path[0]) is not None):
             return False
-        if self._keys.hides_twins:
+        if self._keys.skips_hidden_columns:
             return True
         try:
             _ = chunk.cipher

@@ -184,12 +184,12 @@ def upsert_change(
     for result in results:
         if not merge_positions(positions, result.marks):
             raise ConfigurationError("two tasks replace the same row of the table: a key occurs twice in the Dataset")
-    marked = [(content.tasks[index], bitmap) for (_, index), bitmap in positions.items()]
+    position_deleted = [(content.tasks[index], bitmap) for (_, index), bitmap in positions.items()]
     if is_merge_on_read(upsert_mode(table.metadata.properties)):
-        change.marked = marked
+        change.position_deleted = position_deleted
         return change
-    change.dropped = [task.file for task, _ in marked]
-    change.rewritten = _rewritten(table, [(task, bitmap) for task, bitmap in marked if len(bitmap) < task.file.record_count])
+    change.dropped = [task.file for task, _ in position_deleted]
+    change.rewritten = _rewritten(table, [(task, bitmap) for task, bitmap in position_deleted if len(bitmap) < task.file.record_count])
     return change
 
 
@@ -198,14 +198,14 @@ def _refuse_duplicates(rows: pa.Table, keys: list[str]) -> None:
         raise ConfigurationError(f"the keys {', '.join(keys)} do not name one row: some occur more than once in the Dataset")
 
 
-def _rewritten(table: EncryptedTable, marked: list[tuple[EncryptedFileScanTask, BitMap64]]) -> list[Any]:
-    if not marked:
+def _rewritten(table: EncryptedTable, position_deleted: list[tuple[EncryptedFileScanTask, BitMap64]]) -> list[Any]:
+    if not position_deleted:
         return []
     job = WorkerJob.on(cast("Any", table.metadata), cast("Any", table.io), ENGINE)
     codec = FileEntryCodec(table.metadata)
-    count = min(len(marked), max(1, int(ray.cluster_resources().get("CPU", 1))))
-    partitions = balanced([task for task, _ in marked], lambda task: task.size, count)
-    messages = encrypt_rewrites(job.key, codec, partitions, {task.file.file_path: bitmap for task, bitmap in marked})
+    count = min(len(position_deleted), max(1, int(ray.cluster_resources().get("CPU", 1))))
+    partitions = balanced([task for task, _ in position_deleted], lambda task: task.size, count)
+    messages = encrypt_rewrites(job.key, codec, partitions, {task.file.file_path: bitmap for task, bitmap in position_deleted})
     shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(job.access()))
     rewrite = ray.remote(rewrite_in_worker)
     asked = [(number, rewrite.remote(job.ticket, shared, number, message)) for number, message in enumerate(messages)]

@@ -162,7 +162,7 @@ class Writing:
         with removing_on_error(io, files):
             keys = TaskKeys.opened(self.job.key, ((each.number, each.keys) for each in written))
             change = upsert_change(self.table, self.branch, self.content, results, keys)
-        if not change.marked and not change.dropped:
+        if not change.position_deleted and not change.dropped:
             self._commit_files(current, files)
             return
         transaction = self.table.transaction()

@@ -46,16 +46,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def rewrite_without(spark: SparkSession, located: LocatedTable, marked: Sequence[tuple[EncryptedFileScanTask, BitMap64]]) -> list[DataFile]:
+def rewrite_without(
+    spark: SparkSession, located: LocatedTable, position_deleted: Sequence[tuple[EncryptedFileScanTask, BitMap64]]
+) -> list[DataFile]:
     """Rewrite data files without the rows at these positions, in a separate job.
 
     Returns:
         The files that take their place; a file whose every row goes has none.
     """
-    if not marked:
+    if not position_deleted:
         return []
-    by_path = {task.file.file_path: positions for task, positions in marked}
-    partitions = Sizing.of(spark).partitions([task for task, _ in marked])
+    by_path = {task.file.file_path: positions for task, positions in position_deleted}
+    partitions = Sizing.of(spark).partitions([task for task, _ in position_deleted])
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
     encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(table_access(located.table)))
@@ -109,18 +111,18 @@ def change_without(
     partitions = Sizing.of(spark).partitions(rest)
     positions = _located(spark, located, partitions, scan.row_filter)
     files = numbered(partitions)
-    change.marked = [(files[number], bitmap) for number, bitmap in positions.items() if len(bitmap)]
+    change.position_deleted = [(files[number], bitmap) for number, bitmap in positions.items() if len(bitmap)]
     rewrite_unless_merge_on_read(spark, located, change, mode)
     return change
 
 
 def rewrite_unless_merge_on_read(spark: SparkSession, located: LocatedTable, change: RowChange, mode: str) -> None:
-    """Rewrite the files that have marked rows, in a separate job, unless the table's mode is merge-on-read."""
-    if is_merge_on_read(mode) or not change.marked:
+    """Rewrite the files that have position-deleted rows, in a separate job, unless the table's mode is merge-on-read."""
+    if is_merge_on_read(mode) or not change.position_deleted:
         return
-    change.dropped += [task.file for task, _ in change.marked]
-    partly = [(task, bitmap) for task, bitmap in change.marked if len(bitmap) < task.file.record_count]
-    change.marked = []
+    change.dropped += [task.file for task, _ in change.position_deleted]
+    partly = [(task, bitmap) for task, bitmap in change.position_deleted if len(bitmap) < task.file.record_count]
+    change.position_deleted = []
     change.rewritten = rewrite_without(spark, located, partly)
 
 

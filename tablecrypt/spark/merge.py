@@ -143,7 +143,7 @@ def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], b
         change.added += result.files
         merge_positions(replaced, result.marks)
     numbers = numbered(partitions)
-    change.marked = [(numbers[number], bitmap) for number, bitmap in replaced.items()]
+    change.position_deleted = [(numbers[number], bitmap) for number, bitmap in replaced.items()]
     return change
 
 

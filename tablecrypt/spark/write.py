@@ -167,7 +167,7 @@ def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> N
     if options.mode == "merge":
         merge_keys = checked_keys(located.table.schema(), df.columns, options.keys)
         change = merged_change(df, located, merge_keys, options.branch)
-        updated = sum(len(positions) for _, positions in change.marked)
+        updated = sum(len(positions) for _, positions in change.position_deleted)
         with removing_on_error(cast("EncryptingFileIO", located.table.io), change.written):
             rewrite_unless_merge_on_read(df.sparkSession, located, change, _merge_mode(located))
         counts = merge_counts(change, updated)

@@ -112,8 +112,8 @@ def opened_file(
     key_metadata = key_metadata_of(file)
     if file.file_format == FileFormat.PARQUET:
         with io.raw_input(file.file_path).open() as source:
-            twins = None if visible is None else visible.access_to(sequence_number)
-            parquet = UniformParquetFile(source, key_metadata, file.file_path, dictionary_columns=dictionary_columns, twins=twins)
+            access = None if visible is None else visible.access_to(sequence_number)
+            parquet = UniformParquetFile(source, key_metadata, file.file_path, dictionary_columns=dictionary_columns, access=access)
             yield _masked(parquet, file.file_path, parquet.protected, parquet.masks, visible, sequence_number)
     elif file.file_format == FileFormat.AVRO:
         with io.decrypting_input(file.file_path, key_metadata).open() as plaintext:
@@ -126,14 +126,14 @@ def opened_file(
 def _masked(
     opened: OpenedFile,
     location: str,
-    twins: frozenset[int],
+    hidden_columns: frozenset[int],
     masks: frozenset[int],
     visible: VisibleColumns | None,
     sequence_number: int | None,
 ) -> OpenedFile:
     if visible is None:
         return opened
-    masked = visible.still_to_mask(location, twins, masks, sequence_number)
+    masked = visible.still_to_mask(location, hidden_columns, masks, sequence_number)
     return MaskedFile(opened, masked) if masked else opened
 
 

@@ -2,7 +2,7 @@
 
     rows as they came ──columns by the table's schema, row lineage──▶ rows as stored ──row groups──▶ Parquet under a fresh DEK ──▶ DataFile
 
-Values of protected columns go into twins under column keys, and nothing of them into the manifest entry (protection/writing.py).
+Values of protected columns go into hidden columns under column keys, and nothing of them into the manifest entry (protection/writing.py).
 
 The DataFile's key_metadata holds the DEK, the AAD prefix and the length of the ciphertext.
 
@@ -38,7 +38,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile
-from tablecrypt.parquet.twin_writer import ProtectedField, TwinParquetWriter
+from tablecrypt.parquet.hidden_column_writer import ProtectedField, ProtectedParquetWriter
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.foreign_engines import location_provider
@@ -194,7 +194,7 @@ class UnfinishedDataFile:
         self._location = location
         self._key_metadata = key_metadata
         self._sink = writer.io.raw_output(location, RawContent.SELF_ENCRYPTED).create(overwrite=True)
-        self._parquet: UniformParquetWriter | TwinParquetWriter | None = None
+        self._parquet: UniformParquetWriter | ProtectedParquetWriter | None = None
 
     @property
     def length(self) -> int:
@@ -207,7 +207,7 @@ class UnfinishedDataFile:
         if self._parquet is None:
             options = {**self._writer.options, "use_dictionary": dictionary_columns(table)}
             self._parquet = (
-                TwinParquetWriter(self._sink, table.schema, self._key_metadata, self._protected, **options)
+                ProtectedParquetWriter(self._sink, table.schema, self._key_metadata, self._protected, **options)
                 if self._protected
                 else UniformParquetWriter(self._sink, table.schema, self._key_metadata, **options)
             )

@@ -68,8 +68,8 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import BLOOM_FILTERS
 from tablecrypt.setting_kinds import truth
 from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
-from tablecrypt.table.protection.guard import is_guard_format
 from tablecrypt.table.protection.sizes import check_size, check_sizes, least_file_size
+from tablecrypt.table.protection.write_barrier import is_barrier_format
 
 M = TypeVar("M", bound=TableMetadataCommonFields)
 PAGE_VERSION: Final = "write.parquet.page-version"
@@ -128,7 +128,7 @@ def positive(properties: Properties, name: str, default: int) -> int:
 
 def _check_format(properties: Properties) -> None:
     name = properties.get(TableProperties.WRITE_FILE_FORMAT, TableProperties.WRITE_FILE_FORMAT_DEFAULT)
-    if name.lower() != "parquet" and not is_guard_format(properties):
+    if name.lower() != "parquet" and not is_barrier_format(properties):
         raise ConfigurationError(f"{TableProperties.WRITE_FILE_FORMAT} is {name!r}; encrypted data files are written as parquet only")
 
 

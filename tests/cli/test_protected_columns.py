@@ -65,9 +65,9 @@ def test_inspect_shows_what_is_protected_and_by_which_keys(both: Clients, people
     table = json.loads(command.run("inspect", "db.people", "--json").stdout)
     assert table["protected_columns"] == [{"column": "ssn", "field_id": SSN, "master_key_id": "pii", "mask": "null"}]
     assert [(kek["wrapped_by"], kek["columns"]) for kek in table["column_keks"]] == [("pii", ["ssn"])]
-    with_twin = [command.run("inspect", "db.people", "--file", file) for file in _locations(people)]
-    assert {done.code for done in with_twin} == {0}
-    text = "".join(done.stdout for done in with_twin)
+    with_hidden_column = [command.run("inspect", "db.people", "--file", file) for file in _locations(people)]
+    assert {done.code for done in with_hidden_column} == {0}
+    text = "".join(done.stdout for done in with_hidden_column)
     assert f"__protected__.{SSN}" in text
     assert "SSN-" not in text
 

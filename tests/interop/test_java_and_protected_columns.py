@@ -178,7 +178,7 @@ def test_files_that_java_wrote_under_the_tables_key_are_brought_in_line_and_java
             _one(java, f"SELECT {column} FROM {mended}")
 
 
-def test_masks_that_java_copies_where_the_guard_is_off_are_found_and_stay_no_values(
+def test_masks_that_java_copies_where_the_engine_write_barrier_is_off_are_found_and_stay_no_values(
     warehouse: Path, aws: AwsServer, java: JavaOracle
 ) -> None:
     catalog = encrypted_sql_catalog(warehouse, aws)

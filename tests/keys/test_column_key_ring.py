@@ -31,7 +31,7 @@ from tablecrypt.keys.refusals import REFUSAL_SECONDS, refusals
 from tablecrypt.keys.table_column_keys import TableColumnKeys, check_protected
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
-from tests.support.twin_schemas import OF_TEXT
+from tests.support.bound_schemas import OF_TEXT
 
 START_MS = 1_700_000_000_000
 SSN, SALARY = 2, 3

@@ -17,7 +17,7 @@ from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, Configu
 from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn, constant_of, key_id_in, unwrap_dek, wrap_dek
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.nested_columns import ancestors, covering
-from tests.support.twin_schemas import OF_BYTES, OF_TEXT
+from tests.support.bound_schemas import OF_BYTES, OF_TEXT
 
 KEY_ID = "c2VjcmV0LWlk"
 PREFIX = b"p" * 16

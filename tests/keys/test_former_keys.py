@@ -12,7 +12,7 @@ from tablecrypt.keys.former_keys import FormerKey, sequence_number_in
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tests.keys.test_mask_keys import maker
-from tests.support.twin_schemas import OF_TEXT
+from tests.support.bound_schemas import OF_TEXT
 
 UNTIL = "encryption.column.2.former-until"
 SINCE = "encryption.column.2.since"

@@ -34,8 +34,8 @@ from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.kms.aws import AwsKeyManagementClient
 from tests.kms.services.http_service import Answer, HttpService, Request
 from tests.support.aws import AwsServer
+from tests.support.bound_schemas import OF_TEXT
 from tests.support.policies import check_permissions_after
-from tests.support.twin_schemas import OF_TEXT
 
 pytestmark = pytest.mark.slow
 

@@ -98,7 +98,7 @@ def test_a_column_that_files_do_not_have_is_not_exposed_by_them(both: Clients) -
     assert found(both, table) == {}
 
 
-def test_a_changed_guard_is_named_property_by_property(both: Clients) -> None:
+def test_a_changed_engine_write_barrier_is_named_property_by_property(both: Clients) -> None:
     table = protected_table(both.payroll)
     update: tuple[TableUpdate, ...] = (
         SetPropertiesUpdate(updates={"write.format.default": "parquet"}),

@@ -21,7 +21,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import Mask, ProtectedColumn
 from tablecrypt.maintenance import Finding, FindingKind
-from tablecrypt.table.protection.stored_masks import are_masks, cover_of
+from tablecrypt.table.protection.stored_masks import are_masks, replacement_of
 from tablecrypt.table.table import EncryptedTable
 from tests.support.protected_tables import Clients, protected_table, write_as_java_does
 
@@ -122,7 +122,7 @@ def parts(values: list[Any], kind: pa.DataType) -> list[pa.ChunkedArray]:
 @given(TEXTS, st.sampled_from([Mask("redact"), Mask("hash"), Mask("truncate", 2), Mask("constant", "x")]))
 def test_what_a_mask_made_of_values_is_recognized_unless_it_changed_nothing(values: list[str | None], mask: Mask) -> None:
     column = ProtectedColumn(1, "pii", mask)
-    make = cover_of(column, SCHEMA, lambda _: Secret(b"k" * 32))
+    make = replacement_of(column, SCHEMA, lambda _: Secret(b"k" * 32))
     assert make is not None
     masked = make(pa.field("text", pa.string()), pa.array(values, pa.string())).to_pylist()
     assert are_masks(column, SCHEMA, parts(masked, pa.string())) or masked == values

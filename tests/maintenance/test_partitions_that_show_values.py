@@ -277,7 +277,7 @@ def test_without_the_column_s_key_nothing_is_written(both: Clients, *, out_of_li
     assert ({str(path) for path in folder_of(table).rglob("*")}, table.refresh().metadata_location) == (stored, location)
 
 
-def test_files_that_have_twins_already_are_moved_too(both: Clients) -> None:
+def test_files_that_have_hidden_columns_already_are_moved_too(both: Clients) -> None:
     table = _partitioned(both)
     _declare(table)
     m.reencrypt(table, out_of_line=True)

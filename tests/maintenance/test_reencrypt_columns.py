@@ -18,7 +18,7 @@ from tablecrypt.errors import ColumnKeyDeniedError, TamperedFileError
 from tablecrypt.keys.column_keys import key_id_in
 from tablecrypt.maintenance.columns.footers import look_at
 from tablecrypt.maintenance.runner import LocalRunner
-from tablecrypt.parquet.twin_rewriting import StoredTwins
+from tablecrypt.parquet.hidden_column_rewriting import StoredHiddenColumns
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
@@ -58,7 +58,7 @@ def _all(table: EncryptedTable) -> list[dict[str, Any]]:
     return sorted(table.refresh().scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
 
 
-def _stored(table: EncryptedTable) -> list[StoredTwins]:
+def _stored(table: EncryptedTable) -> list[StoredHiddenColumns]:
     return list(look_at(table, data_files(table.refresh()), LocalRunner(1)).values())
 
 
@@ -107,7 +107,7 @@ def test_with_the_right_every_dek_is_fresh_and_rows_are_as_they_were(both: Clien
     assert m.verify(people).is_good
 
 
-def test_without_the_right_everything_but_the_twins_comes_under_fresh_deks(both: Clients, people: EncryptedTable) -> None:
+def test_without_the_right_everything_but_the_hidden_columns_comes_under_fresh_deks(both: Clients, people: EncryptedTable) -> None:
     before, rows = _stored(people), _all(people)
     deks = {key_metadata_of(file).encryption_key.reveal() for file in data_files(people.refresh())}
     done = m.reencrypt(_of(both, "analyst", people))
@@ -116,7 +116,7 @@ def test_without_the_right_everything_but_the_twins_comes_under_fresh_deks(both:
     assert deks.isdisjoint(key_metadata_of(file).encryption_key.reveal() for file in data_files(people.refresh()))
     assert sorted(key for each in _stored(people) for key in each.keys) == sorted(key for each in before for key in each.keys)
     m.reencrypt(people)
-    assert _all(people) == rows, "twins that were kept open and come under fresh keys later"
+    assert _all(people) == rows, "hidden columns that were kept open and come under fresh keys later"
 
 
 @pytest.mark.parametrize("mask", ["null", "redact", "hash", "truncate(2)", "constant(x)"])
@@ -160,7 +160,7 @@ def test_protection_that_was_removed_or_moved_leaves_values_in_their_place(both:
     assert _all(people) == rows
 
 
-def test_a_change_of_the_master_key_moves_twins_to_the_new_one(both: Clients, people: EncryptedTable) -> None:
+def test_a_change_of_the_master_key_moves_hidden_columns_to_the_new_one(both: Clients, people: EncryptedTable) -> None:
     rows = _all(people)
     _declare(people, **{"encryption.column-keys": f"{OTHER_COLUMN_KEY}: ssn, person.email"})
     m.reencrypt(people)
@@ -172,7 +172,7 @@ def test_a_change_of_the_master_key_moves_twins_to_the_new_one(both: Clients, pe
 
 
 @pytest.mark.parametrize(
-    "declared", ["", f"{BOTH_COLUMNS}; {OTHER_COLUMN_KEY}: salary"], ids=["a twin to bring back", "a column to protect"]
+    "declared", ["", f"{BOTH_COLUMNS}; {OTHER_COLUMN_KEY}: salary"], ids=["a hidden column to bring back", "a column to protect"]
 )
 def test_without_the_right_files_that_have_to_change_are_refused_before_anything_is_written(
     both: Clients, people: EncryptedTable, declared: str
@@ -211,7 +211,7 @@ def test_a_run_that_was_killed_is_continued_also_where_the_column_was_only_decla
         assert [row["ssn"] for row in _all(again)] == [_row(row["id"])["ssn"] for row in _all(again)]
 
 
-def test_once_no_snapshot_has_a_file_from_before_a_file_without_a_twin_is_refused(both: Clients, late: EncryptedTable) -> None:
+def test_once_no_snapshot_has_a_file_from_before_a_file_without_a_hidden_column_is_refused(both: Clients, late: EncryptedTable) -> None:
     since = {f"encryption.column.{field_id}.since" for field_id in (SSN, EMAIL)}
     m.reencrypt(late, out_of_line=True)
     m.reencrypt(late, out_of_line=True)

@@ -12,18 +12,18 @@ from pyiceberg.manifest import DataFile
 from tablecrypt import maintenance as m
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.parquet import FileKeys, thrift
+from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout
+from tablecrypt.parquet.hidden_columns import hidden_field_id
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, Struct
-from tablecrypt.parquet.twin_rewriting import TwinLayout
-from tablecrypt.parquet.twins import field_of_twin
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tests.support.hidden_column_files import ProtectedFile
 from tests.support.listeners import stopping
 from tests.support.protected_tables import EMAIL, SSN, Clients, protected_table, write_only
 from tests.support.tables import data_files, metadata_of, path_of
-from tests.support.twin_files import ProtectedFile
 
 ROWS: Final = pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "note": ["a", "b", "c"]})
 
@@ -44,23 +44,23 @@ def _path(file: DataFile) -> Path:
     return path_of(file.file_path)
 
 
-def _flip_a_byte_of_the_twin(table: EncryptedTable, file: DataFile, field_id: int) -> None:
+def _flip_a_byte_of_the_hidden_column(table: EncryptedTable, file: DataFile, field_id: int) -> None:
     key_metadata, path = key_metadata_of(file), _path(file)
     keys = column_keys(metadata_of(table), cast("TableFileIO", table.io))
 
-    def twin_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
-        field_id = cast("int", field_of_twin(path[0]))
+    def hidden_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
+        field_id = cast("int", hidden_field_id(path[0]))
         return Secret(keys.unwrap(field_id, stored or b"", key_metadata.aad_prefix, schemas[field_id], 1))
 
-    schemas = TwinLayout(source_of(path.read_bytes()), key_metadata).schemas
-    layout = encrypted_layout(source_of(path.read_bytes()), FileKeys.of_table_file(key_metadata, twin_key))
-    (chunk,) = (chunk for chunk in layout.chunks() if field_of_twin(chunk.path[0]) == field_id)
+    schemas = ProtectedLayout(source_of(path.read_bytes()), key_metadata).schemas
+    layout = encrypted_layout(source_of(path.read_bytes()), FileKeys.of_table_file(key_metadata, hidden_key))
+    (chunk,) = (chunk for chunk in layout.chunks() if hidden_field_id(chunk.path[0]) == field_id)
     stored = bytearray(path.read_bytes())
     stored[chunk.pages.start + chunk.pages.length // 2] ^= 1
     path.write_bytes(stored)
 
 
-def test_with_the_right_twins_are_authenticated_and_without_it_they_are_counted(both: Clients, people: EncryptedTable) -> None:
+def test_with_the_right_hidden_columns_are_authenticated_and_without_it_they_are_counted(both: Clients, people: EncryptedTable) -> None:
     done, seen = m.verify(people), m.verify(_of_analyst(both, people))
     assert done.is_good
     assert done.unchecked_columns == {}
@@ -70,9 +70,9 @@ def test_with_the_right_twins_are_authenticated_and_without_it_they_are_counted(
     assert seen.to_json()["unchecked_columns"] == {"ssn": 2, "person.email": 2}
 
 
-def test_a_changed_byte_of_a_twin_is_found_and_the_column_named(both: Clients, people: EncryptedTable) -> None:
+def test_a_changed_byte_of_a_hidden_column_is_found_and_the_column_named(both: Clients, people: EncryptedTable) -> None:
     first, _ = data_files(people)
-    _flip_a_byte_of_the_twin(people, first, SSN)
+    _flip_a_byte_of_the_hidden_column(people, first, SSN)
     (bad,) = m.verify(people).bad
     assert bad.location == first.file_path
     assert f"__protected__.{SSN}" in bad.problems[0].message
@@ -111,11 +111,11 @@ def test_a_shredded_column_is_counted_and_the_others_are_authenticated(people: E
     done = m.verify(people.refresh())
     assert done.is_good
     assert done.unchecked_columns == {"ssn": 2}
-    _flip_a_byte_of_the_twin(people, data_files(people)[0], EMAIL)
+    _flip_a_byte_of_the_hidden_column(people, data_files(people)[0], EMAIL)
     assert len(m.verify(people).bad) == 1
 
 
-def test_a_quick_look_says_nothing_of_twins(both: Clients, people: EncryptedTable) -> None:
+def test_a_quick_look_says_nothing_of_hidden_columns(both: Clients, people: EncryptedTable) -> None:
     assert m.verify(_of_analyst(both, people), quick=True).unchecked_columns == {}
 
 
@@ -126,7 +126,7 @@ def test_a_file_that_is_gone_or_cut_off_is_a_finding_as_in_any_table(people: Enc
     assert {bad.location for bad in m.verify(people).bad} == {first.file_path, second.file_path}
 
 
-def test_whoever_continues_a_run_looks_at_twins_that_the_one_before_could_not(
+def test_whoever_continues_a_run_looks_at_hidden_columns_that_the_one_before_could_not(
     both: Clients, people: EncryptedTable, tmp_path: Path
 ) -> None:
     state, analyst = tmp_path / "state", _of_analyst(both, people)

@@ -18,13 +18,13 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.kept_twins import blank_rows_beside_twins
+from tablecrypt.parquet.carried_over_columns import blank_rows_beside_hidden_columns
+from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnMetaData, FileMetaData, RowGroup, Struct
-from tablecrypt.parquet.twin_rewriting import TwinLayout
 from tablecrypt.parquet.uniform import UniformParquetWriter
+from tests.support.hidden_column_files import NOTE, PROTECTED, ROWS, SCHEMA, TABLE, ProtectedFile, field
 from tests.support.mutations import flipped
-from tests.support.twin_files import NOTE, PROTECTED, ROWS, SCHEMA, TABLE, ProtectedFile, field
 
 COLUMNS: Final = SCHEMA.names
 GONE: Final = (0, 1, 7, 299, 300, 305, 999)
@@ -37,7 +37,7 @@ class Blanked(ProtectedFile):
         self.keys = file.keys
         self.key_metadata = StandardKeyMetadata(Secret(secrets.token_bytes(16)), file.key_metadata.aad_prefix)
         out = io.BytesIO()
-        self.metadata, length = blank_rows_beside_twins(
+        self.metadata, length = blank_rows_beside_hidden_columns(
             io.BytesIO(file.stored), out, file.key_metadata, self.key_metadata, positions, "old"
         )
         self.stored = out.getvalue()
@@ -45,8 +45,8 @@ class Blanked(ProtectedFile):
 
 
 def rows_of(file: ProtectedFile, *opened: int) -> list[dict[str, Any]]:
-    hidden = tuple(each for each in file.keys if each not in opened)
-    table = pa.Table.from_batches(file.open(*opened, hidden=hidden).batches(file.metadata.schema.to_arrow_schema().names))
+    masks_of = tuple(each for each in file.keys if each not in opened)
+    table = pa.Table.from_batches(file.open(*opened, masks_of=masks_of).batches(file.metadata.schema.to_arrow_schema().names))
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
@@ -113,8 +113,8 @@ def test_bounds_come_from_what_the_file_holds_now(blanked: Blanked) -> None:
     assert not any("__protected__" in blanked.metadata.schema.column(each).path for each in range(blanked.metadata.num_columns))
 
 
-def test_ciphertext_of_visible_columns_is_not_copied_and_twins_stay_where_they_are(file: ProtectedFile, blanked: Blanked) -> None:
-    old, new = (TwinLayout(source_of(each.stored), each.key_metadata).file for each in (file, blanked))
+def test_ciphertext_of_visible_columns_is_not_copied_and_hidden_columns_stay_where_they_are(file: ProtectedFile, blanked: Blanked) -> None:
+    old, new = (ProtectedLayout(source_of(each.stored), each.key_metadata).file for each in (file, blanked))
     for before, after in zip(old.chunks(), new.chunks(), strict=True):
         if before.has_own_key:
             assert before.struct.encode() == after.struct.encode()
@@ -129,7 +129,7 @@ def test_ciphertext_of_visible_columns_is_not_copied_and_twins_stay_where_they_a
 
 def test_the_old_dek_opens_nothing_of_it(file: ProtectedFile, blanked: Blanked) -> None:
     with pytest.raises(TablecryptError):
-        TwinLayout(source_of(blanked.stored), file.key_metadata)
+        ProtectedLayout(source_of(blanked.stored), file.key_metadata)
 
 
 def test_a_blanked_file_may_be_blanked_again(file: ProtectedFile, blanked: Blanked) -> None:
@@ -149,11 +149,11 @@ def test_positions_that_the_file_does_not_have_are_refused(file: ProtectedFile, 
 def test_another_aad_prefix_and_the_same_dek_are_refused(file: ProtectedFile) -> None:
     for new, said in ((StandardKeyMetadata.generate(16, secrets.token_bytes), "AAD prefix"), (file.key_metadata, "another DEK")):
         with pytest.raises(ConfigurationError, match=said):
-            blank_rows_beside_twins(io.BytesIO(file.stored), io.BytesIO(), file.key_metadata, new, [1], "old")
+            blank_rows_beside_hidden_columns(io.BytesIO(file.stored), io.BytesIO(), file.key_metadata, new, [1], "old")
 
 
 def test_a_changed_byte_of_a_visible_column_is_refused(file: ProtectedFile) -> None:
-    layout = TwinLayout(source_of(file.stored), file.key_metadata).file
+    layout = ProtectedLayout(source_of(file.stored), file.key_metadata).file
     for chunk in layout.row_groups[1]:
         if chunk.has_own_key:
             continue
@@ -179,7 +179,7 @@ def test_a_column_that_arrow_writes_otherwise_is_refused() -> None:
     writer.close()
     new = StandardKeyMetadata(Secret(secrets.token_bytes(16)), key_metadata.aad_prefix)
     with pytest.raises(FormatError, match="compact the file instead"):
-        blank_rows_beside_twins(io.BytesIO(sink.getvalue().to_pybytes()), io.BytesIO(), key_metadata, new, [0], "old")
+        blank_rows_beside_hidden_columns(io.BytesIO(sink.getvalue().to_pybytes()), io.BytesIO(), key_metadata, new, [0], "old")
 
 
 NANS: Final = tuple(struct.unpack("<d", struct.pack("<Q", bits))[0] for bits in (0x7FF8000000000001, 0xFFF8000000000002, 1 << 63))

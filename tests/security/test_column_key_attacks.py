@@ -31,7 +31,7 @@ from tablecrypt.maintenance import FindingKind
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.protection.guard import GUARD, METRICS_PREFIX
+from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -72,8 +72,8 @@ def masked_or_refused(table: EncryptedTable) -> list[str | None]:
 
 
 def without_properties(table: EncryptedTable) -> dict[str, str]:
-    """Without declaration and guard."""
-    gone = ("encryption.column.", ENTRY_PREFIX, METRICS_PREFIX, *GUARD)
+    """Without declaration and engine write barrier."""
+    gone = ("encryption.column.", ENTRY_PREFIX, METRICS_PREFIX, *WRITE_BARRIER)
     return {name: value for name, value in table.metadata.properties.items() if not name.startswith(gone)}
 
 

@@ -27,9 +27,9 @@ from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.bound_schemas import OF_TEXT
 from tests.support.protected_tables import EMAIL, PEOPLE_SCHEMA, SSN, Clients, commit_column_keys, protected_table
 from tests.support.tables import metadata_of
-from tests.support.twin_schemas import OF_TEXT
 
 PREFIX: Final = b"aad prefix of a file"
 ROWS: Final = pa.Table.from_pylist(

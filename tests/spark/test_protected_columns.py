@@ -189,7 +189,7 @@ def test_masks_never_are_written_back(spark: SparkSession, programs: Programs) -
     assert programs.table.metadata_location == before
     assert programs.files() == files
 
-    # The guard keeps deletes by position, which write no row.
+    # The engine write barrier keeps deletes by position, which write no row.
     tcs.delete_where(spark, name, "id = 2", catalog_properties=programs.analyst)
     assert programs.rows() == {1: SSNS[0], 3: SSNS[2], 4: SSNS[3]}
 

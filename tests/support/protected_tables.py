@@ -31,8 +31,8 @@ from tablecrypt.table.updates import AddEncryptionKeyUpdate
 from tablecrypt.table.write import write_data_files
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
+from tests.support.bound_schemas import OF_TEXT
 from tests.support.tables import metadata_of, path_of
-from tests.support.twin_schemas import OF_TEXT
 
 TABLE_KEY: Final = "orders"
 COLUMN_KEY: Final = "pii"

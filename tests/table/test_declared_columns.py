@@ -17,8 +17,8 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.table.protection.guard import GUARD, changed_guard
 from tablecrypt.table.protection.policy import policy_of
+from tablecrypt.table.protection.write_barrier import WRITE_BARRIER, changed_barrier
 from tablecrypt.table.table import EncryptedTable
 from tests.support.protected_tables import (
     COLUMN_KEY,
@@ -131,21 +131,21 @@ def test_a_column_may_change_its_master_key_once_until_files_are_encrypted_again
     declare(table, {"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
 
 
-def test_the_guard_comes_and_goes_with_the_protection(table: EncryptedTable) -> None:
-    assert {name: table.properties[name] for name in GUARD} == dict(GUARD)
+def test_the_engine_write_barrier_comes_and_goes_with_the_protection(table: EncryptedTable) -> None:
+    assert {name: table.properties[name] for name in WRITE_BARRIER} == dict(WRITE_BARRIER)
     assert table.properties["write.metadata.metrics.column.person.email"] == "none"
-    assert changed_guard(table.properties, policy_of(table.metadata), table.schema()) == {}
+    assert changed_barrier(table.properties, policy_of(table.metadata), table.schema()) == {}
     remove(table, "encryption.column-keys")
-    assert not [name for name in table.properties if name in GUARD or name.startswith("write.metadata.metrics")]
+    assert not [name for name in table.properties if name in WRITE_BARRIER or name.startswith("write.metadata.metrics")]
 
 
-def test_the_guard_can_be_turned_off_and_each_of_its_properties_chosen(both: Clients) -> None:
+def test_the_engine_write_barrier_can_be_turned_off_and_each_of_its_properties_chosen(both: Clients) -> None:
     off = protected_table(both.payroll, "db.unguarded", **{"encryption.column-guard": "false"})
-    assert not [name for name in off.properties if name in GUARD]
+    assert not [name for name in off.properties if name in WRITE_BARRIER]
     chosen = protected_table(both.payroll, "db.chosen", **{"write.delete.mode": "copy-on-write"})
     assert chosen.properties["write.delete.mode"] == "copy-on-write"
     assert chosen.properties["write.format.default"] == "orc"
-    assert changed_guard(chosen.properties, policy_of(chosen.metadata), chosen.schema()) == {"write.delete.mode": "copy-on-write"}
+    assert changed_barrier(chosen.properties, policy_of(chosen.metadata), chosen.schema()) == {"write.delete.mode": "copy-on-write"}
 
 
 @pytest.mark.parametrize(

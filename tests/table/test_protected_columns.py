@@ -95,7 +95,7 @@ def test_without_it_values_are_masked_and_everything_else_is_as_it_was(seen_by_a
 
 
 def test_long_text_columns_are_read_as_dictionaries_beside_hidden_ones(both: Clients) -> None:
-    """Of so many rows text is read as dictionaries, for which the metadata of chunks is looked at: never that of a twin."""
+    """Of so many rows text is read as dictionaries, for which the metadata of chunks is looked at: never that of a hidden column."""
     table = protected_table(both.payroll)
     count = 40_000
     names = pa.array([f"note {number % 9}" for number in range(count)])
@@ -273,7 +273,7 @@ def test_time_travel_goes_back_over_the_day_on_which_the_column_was_protected(bo
 
 
 def test_a_file_that_holds_the_column_under_the_tables_key_is_refused(both: Clients, people: EncryptedTable) -> None:
-    """As another engine writes it, or somebody who has the table's key and puts covers where values should be."""
+    """As another engine writes it, or somebody who has the table's key and puts placeholders where values should be."""
     write_as_java_does(people, _rows(77))
     for table in (people, cast("EncryptedTable", both.analyst.load_table(people.name()))):
         with pytest.raises(TamperedFileError, match="though it was written when the column was protected"):

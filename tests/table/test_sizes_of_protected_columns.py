@@ -16,12 +16,12 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnKeys
 from tablecrypt.parquet import FileKeys, decrypt
 from tablecrypt.parquet.chunk_modules import Page, read_pages
+from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout
+from tablecrypt.parquet.hidden_columns import hidden_name
 from tablecrypt.parquet.layout import Chunk, FileLayout, encrypted_layout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnMetaData, FileMetaData, PageHeader, RowGroup
 from tablecrypt.parquet.thrift_reader import decode
-from tablecrypt.parquet.twin_rewriting import TwinLayout
-from tablecrypt.parquet.twins import twin_name
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.protection.sizes import LEAST, LEAST_BYTES
@@ -105,16 +105,17 @@ def opened(table: EncryptedTable, file: Any) -> tuple[FileLayout, FileKeys]:
     """A file with all of its keys."""
     stored, key_metadata = path_of(file.file_path).read_bytes(), key_metadata_of(file)
     keys: ColumnKeys = column_keys(metadata_of(table), cast("TableFileIO", table.io))
-    found = TwinLayout(source_of(stored), key_metadata).stored()
+    found = ProtectedLayout(source_of(stored), key_metadata).stored()
     own = {
-        twin_name(field_id): keys.unwrap(field_id, own, key_metadata.aad_prefix, found.schemas[field_id], 1) for field_id, own in found.keys
+        hidden_name(field_id): keys.unwrap(field_id, own, key_metadata.aad_prefix, found.schemas[field_id], 1)
+        for field_id, own in found.keys
     }
     every = FileKeys(key_metadata.encryption_key, own, key_metadata.aad_prefix)
     return encrypted_layout(source_of(stored), every), every
 
 
-def twins(layout: FileLayout) -> list[Chunk]:
-    return [chunk for chunk in layout.chunks() if chunk.path[0] == twin_name(SSN)]
+def hidden_columns(layout: FileLayout) -> list[Chunk]:
+    return [chunk for chunk in layout.chunks() if chunk.path[0] == hidden_name(SSN)]
 
 
 def data_pages(chunk: Chunk) -> Iterator[Page]:
@@ -134,7 +135,7 @@ def test_the_smallest_settings_leave_many_rows_in_each_row_group_and_page(both: 
     layout, _ = opened(table, file)
     rows = [group.integer(RowGroup.NUM_ROWS) for group in layout.metadata.structs(FileMetaData.ROW_GROUPS)]
     assert rows == [801, 801, 801, 801, 797], "no row is left over for a group of its own"
-    assert [[values_in(page) for page in data_pages(chunk)] for chunk in twins(layout)] == [[each] for each in rows]
+    assert [[values_in(page) for page in data_pages(chunk)] for chunk in hidden_columns(layout)] == [[each] for each in rows]
 
 
 def _appended(both: Clients) -> EncryptedTable:
@@ -152,7 +153,7 @@ def _reencrypted(both: Clients) -> EncryptedTable:
 
 
 @pytest.mark.parametrize("write", [_appended, _reencrypted])
-def test_nothing_but_the_pages_tells_how_long_the_values_of_a_twin_are(both: Clients, write: Any) -> None:
+def test_nothing_but_the_pages_tells_how_long_the_values_of_a_hidden_column_are(both: Clients, write: Any) -> None:
     table = write(both)
     (file,) = data_files(table)
     layout, keys = opened(table, file)
@@ -172,13 +173,13 @@ def test_nothing_but_the_pages_tells_how_long_the_values_of_a_twin_are(both: Cli
             assert ColumnMetaData.STATISTICS in chunk.metadata, "readers with the key leave out row groups"
 
     stored = path_of(file.file_path).read_bytes()
-    assert parquet.read_table(stored, keys, columns=[twin_name(SSN)])[twin_name(SSN)].to_pylist() == ROWS["ssn"].to_pylist()
+    assert parquet.read_table(stored, keys, columns=[hidden_name(SSN)])[hidden_name(SSN)].to_pylist() == ROWS["ssn"].to_pylist()
     assert table.scan(selected_fields=("ssn",)).to_arrow()["ssn"].to_pylist() == ROWS["ssn"].to_pylist()
     assert table.scan("ssn = 'xxx3001'").to_arrow().num_rows == ROWS["ssn"].to_pylist().count("xxx3001")
     assert m.verify(table).is_good
 
 
-def test_duckdb_reads_a_row_group_whose_total_leaves_twins_out(both: Clients, tmp_path: Path) -> None:
+def test_duckdb_reads_a_row_group_whose_total_leaves_hidden_columns_out(both: Clients, tmp_path: Path) -> None:
     table = _appended(both)
     (file,) = data_files(table)
     _, keys = opened(table, file)
@@ -186,7 +187,7 @@ def test_duckdb_reads_a_row_group_whose_total_leaves_twins_out(both: Clients, tm
     with path.open("wb") as sink:
         decrypt(path_of(file.file_path).read_bytes(), sink, keys)
     with duckdb.connect() as connection:
-        found = connection.execute(f"SELECT count(*), count(\"{twin_name(SSN)}\") FROM '{path}'").fetchall()
+        found = connection.execute(f"SELECT count(*), count(\"{hidden_name(SSN)}\") FROM '{path}'").fetchall()
     assert found == [(ROWS.num_rows, ROWS.num_rows - ROWS["ssn"].null_count)]
     with table.scan().to_duckdb("people") as connection:
         assert connection.execute("SELECT count(*), count(ssn) FROM people").fetchall() == found

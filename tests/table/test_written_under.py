@@ -72,6 +72,6 @@ def test_a_name_that_led_to_a_column_without_protection_keeps_the_files_out(meta
     assert replace(then, policy=under_a_key).differs_from(metadata, LATER) is None
 
 
-def test_of_files_in_a_snapshot_its_header_says_which_columns_have_twins(metadata: EncryptedTableMetadata) -> None:
-    assert WrittenUnder.with_twins_of({SSN, EMAIL}, metadata, 1).differs_from(metadata, LATER) is None
-    assert WrittenUnder.with_twins_of({EMAIL}, metadata, 1).differs_from(metadata, LATER) == "column 'ssn' was declared protected"
+def test_of_files_in_a_snapshot_its_header_says_which_columns_have_hidden_columns(metadata: EncryptedTableMetadata) -> None:
+    assert WrittenUnder.with_hidden_columns({SSN, EMAIL}, metadata, 1).differs_from(metadata, LATER) is None
+    assert WrittenUnder.with_hidden_columns({EMAIL}, metadata, 1).differs_from(metadata, LATER) == "column 'ssn' was declared protected"

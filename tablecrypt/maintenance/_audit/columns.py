@@ -1,13 +1,14 @@
-"""What an audit says of protected columns: files that hold one under the table's key, keys that are not what they should be, the guard.
+"""What an audit reports of protected columns: files with one under the table's key, wrong keys, and a changed engine write barrier.
 
-Whether a file has a column, and whether it has the column's twin, its footer tells, which the file's DEK opens. So an audit needs no right
-to the columns' keys. Footers are read only of tables that have protected columns.
+The footer of a file, which the file's DEK opens, says whether the file has a column, and whether it has a hidden column for it. So an audit
+needs no right to the columns' keys. Footers are read only of tables that have protected columns.
 
-    the file has the column, and no twin of it        its values are under the table's key: from before it was protected, or Java wrote it
-    its manifest entry has metrics of the column      whoever reads manifests knows bounds or counts, with or without the file
-    the twin names a column key that is gone          the column was shredded, or somebody removed the entry
+    the file has the column, and no hidden column       its values are under the table's key: older than the protection, or written by Java
+    its manifest entry has metrics of the column        whoever reads manifests knows bounds or counts, with or without the file
+    the hidden column names a column key that is gone   the column was shredded, or somebody removed the entry
 
-Of a file without a twin that is not from before, the column is decoded: where it shows the column's mask in every row, masks became values.
+If a file lacks the hidden column and is not from before, the column is decoded: where it shows the column's mask in every row, masks became
+values.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from tablecrypt.maintenance._audit.partitions import partition_findings
 from tablecrypt.maintenance.columns.masks import MaskWork, masked_columns, may_hold_masks
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.parquet.footer import read_checked_end
+from tablecrypt.parquet.hidden_columns import leaves_of
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import FileCiphers, FileLayout
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.thrift import FileMetaData
-from tablecrypt.parquet.twins import leaves_of
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.guard import changed_guard, metrics_names
 from tablecrypt.table.protection.policy import policy_of
+from tablecrypt.table.protection.write_barrier import changed_barrier, metrics_names
 
 THREADS: Final = 16
 NOTHING_UNDECLARED: Final[Mapping[int, KeyIdChangedError]] = {}
@@ -52,13 +53,13 @@ class ColumnsInFile:
     """What a file's footer says of its columns.
 
     Attributes:
-        present: field ids of the columns that it has, at every level, twins left out.
-        twins: for each column that it has a twin of, the ids of the column keys that open it.
-        masks: field ids of columns without twins whose values all look like masks.
+        present: field ids of the columns that it has, at every level, hidden columns left out.
+        hidden_columns: for each protected column that it hides, the ids of the column keys that open it.
+        masks: field ids of columns without hidden columns whose values all look like masks.
     """
 
     present: frozenset[int] = frozenset()
-    twins: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    hidden_columns: Mapping[int, frozenset[str]] = field(default_factory=dict)
     masks: frozenset[int] = frozenset()
 
 
@@ -91,17 +92,17 @@ def _columns_in(io: FileIO, location: str, key_metadata: StandardKeyMetadata) ->
         _, footer = read_checked_end(file, int(file.size()), key_metadata, location)
         layout = FileLayout(Source(file, location), footer, FileCiphers(footer, FileKeys.of_table_file(key_metadata)))
         leaves = leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))
-        twins: defaultdict[int, set[str]] = defaultdict(set)
+        hidden_columns: defaultdict[int, set[str]] = defaultdict(set)
         for chunk in layout.chunks():
-            field_id = leaves[chunk.ordinals.column].twin_of
+            field_id = leaves[chunk.ordinals.column].hidden_field_id
             if field_id is not None and chunk.key_metadata is not None:
-                twins[field_id].add(key_id_in(chunk.key_metadata))
-    present = frozenset(field_id for leaf in leaves if leaf.twin_of is None for field_id in leaf.field_ids)
-    return ColumnsInFile(present, {field_id: frozenset(ids) for field_id, ids in twins.items()})
+                hidden_columns[field_id].add(key_id_in(chunk.key_metadata))
+    present = frozenset(field_id for leaf in leaves if leaf.hidden_field_id is None for field_id in leaf.field_ids)
+    return ColumnsInFile(present, {field_id: frozenset(ids) for field_id, ids in hidden_columns.items()})
 
 
 def _with_masks(found: ColumnsInFile, io: FileIO, file: ReachableFile, policy: ColumnPolicy, schema: Schema) -> ColumnsInFile:
-    suspects = may_hold_masks(policy, found.present, found.twins, file.sequence_number)
+    suspects = may_hold_masks(policy, found.present, found.hidden_columns, file.sequence_number)
     if not suspects or file.key is None:
         return found
     with io.new_input(file.location).open() as stored:
@@ -144,8 +145,8 @@ def column_findings(
     files = list(files)
     yield from _exposed(metadata, policy, files, columns)
     yield from partition_findings(metadata, files)
-    yield from _twin_findings(metadata, whole, columns)
-    for name, value in changed_guard(metadata.properties, policy, metadata.schema()).items():
+    yield from _hidden_column_findings(metadata, whole, columns)
+    for name, value in changed_barrier(metadata.properties, policy, metadata.schema()).items():
         is_metrics = name.removeprefix("write.metadata.metrics.column.") in metrics_names(policy, metadata.schema())
         what = "Java would write its bounds into manifests" if is_metrics else "Java may write its values under the table's key"
         yield Finding(FindingKind.COLUMN_GUARD_CHANGED, name, f"is {'missing' if value is None else repr(value)}: {what}")
@@ -202,7 +203,7 @@ def _exposed(
     for field_id in policy.columns:
         name = schema.find_column_name(field_id) or str(field_id)
         leaves = {each for each in schema.field_ids if schema.find_column_name(each) in metrics_names(_only(policy, field_id), schema)}
-        bare = [place for place, found in columns.items() if field_id in found.present and field_id not in found.twins]
+        bare = [place for place, found in columns.items() if field_id in found.present and field_id not in found.hidden_columns]
         told = [file.location for file in files if file.metrics & leaves]
         if bare:
             message = f"{_files(bare)} it under the table's key, as before it was protected or as Java writes it: {_some(bare)}"
@@ -220,13 +221,15 @@ def _masks_message(column: ProtectedColumn, places: list[str], files: list[Reach
     return f"{_files(places)} in every row what its mask ({column.mask}) shows, and no value under its own key{snapshots}: {_some(places)}"
 
 
-def _twin_findings(metadata: EncryptedTableMetadata, policy: ColumnPolicy, columns: Mapping[str, ColumnsInFile]) -> Iterator[Finding]:
+def _hidden_column_findings(
+    metadata: EncryptedTableMetadata, policy: ColumnPolicy, columns: Mapping[str, ColumnsInFile]
+) -> Iterator[Finding]:
     ring, schema = metadata.key_ring, metadata.schema()
     missing: defaultdict[int, list[str]] = defaultdict(list)
     unnamed: defaultdict[int, list[str]] = defaultdict(list)
     former: defaultdict[int, list[str]] = defaultdict(list)
     for location, found in columns.items():
-        for field_id, ids in found.twins.items():
+        for field_id, ids in found.hidden_columns.items():
             if schema.find_column_name(field_id) is None:
                 continue
             if not policy.master_keys(field_id):

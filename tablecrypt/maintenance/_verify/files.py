@@ -24,7 +24,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone
-from tablecrypt.parquet.twins import field_of_twin
+from tablecrypt.parquet.hidden_columns import hidden_field_id
 from tablecrypt.parquet.verification import verify_footer
 
 FETCHED_BLOCKS: Final = 4
@@ -141,7 +141,7 @@ def verify_parquet(
     key_metadata: StandardKeyMetadata,
     location: str,
     full: bool = True,
-    twins: Mapping[tuple[int, bytes], Secret] | None = None,
+    hidden_columns: Mapping[tuple[int, bytes], Secret] | None = None,
 ) -> FileLook:
     """Authenticate a file.
 
@@ -150,13 +150,13 @@ def verify_parquet(
         key_metadata: the file's DEK, AAD prefix and length.
         location: names the file in messages.
         full: every module; else the length, the magics and the footer alone.
-        twins: the DEKs of protected columns by field id and key metadata. Twins under other keys are passed over.
+        hidden_columns: the DEKs of protected columns by field id and key metadata. Hidden columns under other keys are passed over.
     """
     raw.seek(0, os.SEEK_END)
     stored = raw.tell()
     raw.seek(0)
     try:
-        parts = _all_modules(raw, key_metadata, location, twins or {}) if full else verify_footer(raw, key_metadata, location)
+        parts = _all_modules(raw, key_metadata, location, hidden_columns or {}) if full else verify_footer(raw, key_metadata, location)
     except (TamperedFileError, PlaintextRefusedError) as refused:
         return FileLook(stored, 0, (Problem("modules" if full else "footer", refused.what),))
     except FormatError as refused:
@@ -164,16 +164,18 @@ def verify_parquet(
     return FileLook(stored, parts)
 
 
-def _all_modules(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, twins: Mapping[tuple[int, bytes], Secret]) -> int:
-    def twin_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
-        field_id = field_of_twin(path[0])
+def _all_modules(
+    raw: InputStream, key_metadata: StandardKeyMetadata, location: str, hidden_columns: Mapping[tuple[int, bytes], Secret]
+) -> int:
+    def hidden_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
+        field_id = hidden_field_id(path[0])
         if field_id is None:
             raise TamperedFileError(location, f"column {'.'.join(path)} is encrypted with a key of its own, and is no protected column")
-        if stored is None or (field_id, stored) not in twins:
+        if stored is None or (field_id, stored) not in hidden_columns:
             raise KeyNotFoundError(f"{location}: the key of the protected column with field id {field_id} is not there")
-        return twins[field_id, stored]
+        return hidden_columns[field_id, stored]
 
-    verified = parquet.verify(raw, parquet.FileKeys.of_table_file(key_metadata, twin_key if twins else None), location=location)
+    verified = parquet.verify(raw, parquet.FileKeys.of_table_file(key_metadata, hidden_key if hidden_columns else None), location=location)
     if not verified.complete:
         clear = ", ".join(verified.columns_in_the_clear) or f"{verified.unauthenticated_pages} pages"
         raise TamperedFileError(location, f"is encrypted by {verified.algorithm} in parts only: {clear} cannot be authenticated")
@@ -185,29 +187,29 @@ class LookAt:
     """Which file, what it holds, and whether to look at every byte. Its key travels apart.
 
     Attributes:
-        twins: field id and key metadata of each twin whose DEK travels behind the file's key, in that order.
+        hidden_columns: field id and key metadata of each hidden column whose DEK travels behind the file's key, in that order.
     """
 
     location: str
     file_format: str
     is_content: bool
     full: bool
-    twins: tuple[tuple[int, bytes], ...] = ()
+    hidden_columns: tuple[tuple[int, bytes], ...] = ()
 
 
 def look_at_file(io: EncryptingFileIO, work: LookAt, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[FileLook]:
-    """Authenticate one file with its key, `keys[0]`, and those of twins behind it, and tell everything that is wrong with it."""
+    """Authenticate one file with its key, `keys[0]`, and those of hidden columns behind it, and tell everything that is wrong with it."""
     if work.is_content and work.file_format == FileFormat.ORC.value:
         problem = Problem(
             "format", "an ORC file: encrypted Iceberg tables hold Parquet and Avro data files, and tablecrypt does not read this one"
         )
         return FileDone(FileLook(0, 0, (problem,)))
     is_parquet = work.is_content and work.file_format == FileFormat.PARQUET.value
-    twins = {twin: key.encryption_key for twin, key in zip(work.twins, keys[1:], strict=True)}
+    hidden_columns = {hidden: key.encryption_key for hidden, key in zip(work.hidden_columns, keys[1:], strict=True)}
     try:
         with io.raw_input(work.location).open() as raw:
             if is_parquet:
-                return FileDone(verify_parquet(raw, keys[0], work.location, work.full, twins))
+                return FileDone(verify_parquet(raw, keys[0], work.location, work.full, hidden_columns))
             return FileDone(verify_ags1(raw, keys[0], work.location, work.full))
     except FileNotFoundError:
         return FileDone(FileLook(0, 0, (Problem("file", "is missing"),)))

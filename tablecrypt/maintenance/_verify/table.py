@@ -30,7 +30,7 @@ from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance._tables import require_encrypted, table_io
 from tablecrypt.maintenance._verify.files import FileLook, LookAt, Problem, look_at_file
 from tablecrypt.maintenance._verify.state import VerifyState
-from tablecrypt.maintenance.columns.verification import TwinKeys, twins_to_verify, unchecked_columns
+from tablecrypt.maintenance.columns.verification import HiddenColumnKeys, hidden_columns_to_verify, unchecked_columns
 from tablecrypt.maintenance.progress import Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
@@ -162,7 +162,7 @@ class _Run:
         self._progress = progress
         self._stamps: dict[tuple[str, str, str], StoredFile] = {}
         self._problems: dict[str, list[Problem]] = {}
-        self._twins: dict[str, TwinKeys] = {}
+        self._hidden_columns: dict[str, HiddenColumnKeys] = {}
         self._resumed = self._bytes = self._parts = 0
 
     def stamp(self, listed: Iterable[StoredFile]) -> None:
@@ -182,7 +182,7 @@ class _Run:
                 file.location: key for file, key in keyed if file.file_format == FileFormat.PARQUET.value and not file.kind.is_metadata
             }
             numbers = {file.location: file.sequence_number for file in files}
-            self._twins = twins_to_verify(self._table, content, numbers, runner)
+            self._hidden_columns = hidden_columns_to_verify(self._table, content, numbers, runner)
         total, done = sum(file.length or 0 for file, _ in keyed), 0
         for index, looked in runner.run(self._table, look_at_file, [self._work(file, key) for file, key in keyed]):
             file, key = keyed[index]
@@ -203,15 +203,15 @@ class _Run:
             bytes=self._bytes,
             parts=self._parts,
             bad=tuple(self._bad_files()),
-            unchecked_columns=unchecked_columns(self._table, self._twins.values()),
-            unchecked_files=sum(bool(twins.hidden) for twins in self._twins.values()),
+            unchecked_columns=unchecked_columns(self._table, self._hidden_columns.values()),
+            unchecked_files=sum(bool(hidden_columns.denied) for hidden_columns in self._hidden_columns.values()),
         )
 
     def _work(self, file: ReachableFile, key: StandardKeyMetadata) -> FileWork[LookAt]:
         is_content = not file.kind.is_metadata
-        twins = self._twins[file.location].opened if file.location in self._twins else {}
-        work = LookAt(file.location, file.file_format, is_content, self._full, tuple(twins))
-        return FileWork(work, (key, *(StandardKeyMetadata(dek, b"") for dek in twins.values())), file.length or 0)
+        hidden_columns = self._hidden_columns[file.location].opened if file.location in self._hidden_columns else {}
+        work = LookAt(file.location, file.file_format, is_content, self._full, tuple(hidden_columns))
+        return FileWork(work, (key, *(StandardKeyMetadata(dek, b"") for dek in hidden_columns.values())), file.length or 0)
 
     def _is_known_good(self, file: ReachableFile) -> bool:
         stamp = self._stamps.get(canonical(file.location))
@@ -229,12 +229,12 @@ class _Run:
         self._parts += look.parts
         for problem in look.problems:
             self._note(file.location, problem)
-        twins = self._twins.get(file.location)
-        if twins is not None and not look.problems:
-            for each in twins.problems:
+        hidden_columns = self._hidden_columns.get(file.location)
+        if hidden_columns is not None and not look.problems:
+            for each in hidden_columns.problems:
                 self._note(file.location, Problem("protected columns", each))
         # Whoever goes on with this run may have the right to the column.
-        is_whole = twins is None or not (twins.hidden or twins.problems)
+        is_whole = hidden_columns is None or not (hidden_columns.denied or hidden_columns.problems)
         stamp = self._stamps.get(canonical(file.location))
         if self._state is not None and stamp is not None and not look.problems and is_whole:
             self._state.remember(stamp, key, self._full, look.parts)

@@ -1,6 +1,6 @@
 """A data file of a table again with some rows blanked, by somebody who may not use the column keys of what is in it.
 
-    file    on this machine: parquet/kept_twins.py writes it again under a fresh DEK, its protected columns as they are
+    file    on this machine: parquet/carried_over_columns.py writes it again under a fresh DEK, its protected columns as they are
     entry   the old one's, with the new location, length and key, and the statistics of what the new file holds
 
 The row count and the positions of rows are the old file's. So whoever puts the entry in the place of the old one (EncryptedFileSwap, which
@@ -20,7 +20,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
-from tablecrypt.parquet.kept_twins import blank_rows_beside_twins
+from tablecrypt.parquet.carried_over_columns import blank_rows_beside_hidden_columns
 from tablecrypt.table.lineage import without_lineage_ids
 from tablecrypt.table.parquet_options import data_file_statistics
 from tablecrypt.table.protection.writing import WriteProtection
@@ -41,14 +41,14 @@ def blanked_file(table: EncryptedTable, file: DataFile, positions: Iterable[int]
         positions: of the rows in the file, from 0.
 
     Raises:
-        ConfigurationError, FormatError, TamperedFileError: as `blank_rows_beside_twins` raises them; nothing is left then.
+        ConfigurationError, FormatError, TamperedFileError: as `blank_rows_beside_hidden_columns` raises them; nothing is left then.
     """
     io, metadata, old = table_io(table), encrypted_metadata_of(table), key_metadata_of(file)
     new = StandardKeyMetadata(io.manager.new_key_metadata().encryption_key, old.aad_prefix)
     location = table.location_provider().new_data_location(f"00000-0-{uuid.uuid4()}{BLANKED}")
     with deleting_on_error(io, [location]):
         with io.raw_input(file.file_path).open() as source, io.raw_output(location, RawContent.SELF_ENCRYPTED).create() as out:
-            footer, length = blank_rows_beside_twins(source, out, old, new, positions, file.file_path)
+            footer, length = blank_rows_beside_hidden_columns(source, out, old, new, positions, file.file_path)
         # Names and ids are those of the file, whose columns may have been renamed since.
         schema = pyarrow_to_schema(footer.schema.to_arrow_schema(), format_version=metadata.format_version)
         statistics = data_file_statistics(footer, schema, metadata.properties)

@@ -11,8 +11,8 @@ from pyiceberg.manifest import DataFile
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
+from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout, StoredHiddenColumns
 from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.twin_rewriting import StoredTwins, TwinLayout
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 
@@ -22,39 +22,41 @@ _FOOTER_SIZE: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class FooterWork:
-    """Where a file is, and the field ids of the columns that are to have twins in a file that it is rewritten as."""
+    """Where a file is, and the field ids of the columns that are to have hidden columns in a file that it is rewritten as."""
 
     location: str
     wanted: frozenset[int]
 
 
-def look_at(table: EncryptedTable, files: Iterable[DataFile], runner: Runner, wanted: Collection[int] = ()) -> dict[str, StoredTwins]:
+def look_at(
+    table: EncryptedTable, files: Iterable[DataFile], runner: Runner, wanted: Collection[int] = ()
+) -> dict[str, StoredHiddenColumns]:
     """Return what the footers of Parquet data files say, by location.
 
     Args:
         table: the files are its.
         files: which ones.
         runner: looks at them.
-        wanted: field ids of the columns that are to have twins.
+        wanted: field ids of the columns that are to have hidden columns.
 
     Raises:
         TamperedFileError, FormatError: a footer is not what was written.
     """
     works = footer_works({file.file_path: key_metadata_of(file) for file in files}, wanted)
-    return {works[index].work.location: done.result for index, done in runner.run(table, look_at_twins, works)}
+    return {works[index].work.location: done.result for index, done in runner.run(table, inspect_hidden_columns, works)}
 
 
 def footer_works(files: Mapping[str, StandardKeyMetadata], wanted: Collection[int] = ()) -> list[FileWork[FooterWork]]:
-    """Return the work of reading footers, for `look_at_twins` or what calls it.
+    """Return the work of reading footers, for `inspect_hidden_columns` or what calls it.
 
     Args:
         files: key metadata by location.
-        wanted: field ids of the columns that are to have twins.
+        wanted: field ids of the columns that are to have hidden columns.
     """
     return [FileWork(FooterWork(location, frozenset(wanted)), (key_metadata,), _FOOTER_SIZE) for location, key_metadata in files.items()]
 
 
-def look_at_twins(io: EncryptingFileIO, work: FooterWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredTwins]:
+def inspect_hidden_columns(io: EncryptingFileIO, work: FooterWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredHiddenColumns]:
     """Return what the footer of the file at a location says."""
     with io.raw_input(work.location).open() as stored:
-        return FileDone(TwinLayout(source_of(stored, work.location), keys[0]).stored(work.wanted))
+        return FileDone(ProtectedLayout(source_of(stored, work.location), keys[0]).stored(work.wanted))

@@ -1,15 +1,15 @@
 """Masks that became values: data files in which a protected column is under the table's key and shows the column's mask in every row.
 
 An engine that knows no protected columns reads the masks that files store. Where it writes rows again that it has read, as the
-copy-on-write of Iceberg Java does without the guard, it stores the masks as values:
+copy-on-write of Iceberg Java does without the engine write barrier, it stores the masks as values:
 
-    written here           cover: xxx-99     twin: SSN-42
-    updated by Java        column: xxx-99    no twin. The value is in the snapshot before alone
+    written here           placeholder: xxx-99    hidden column: SSN-42
+    updated by Java        column: xxx-99         no hidden column. The value is in the snapshot before alone
 
 An audit reports such files. A re-encryption that would protect the masks as if they were values refuses them.
 
-Who looks decodes one column of one file, and only of files that lack a twin and are not from before the column was protected. That every
-value looks like a mask is a sign and no proof: null, a short text or a constant may be what somebody wrote.
+Looking decodes one column of one file, and only of files that lack the hidden column and are not from before the column was protected. That
+every value looks like a mask is a sign and no proof: null, a short text or a constant may be what somebody wrote.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, is_from_before
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
-from tablecrypt.parquet.twin_rewriting import StoredTwins, values_without_twin
+from tablecrypt.parquet.hidden_column_rewriting import StoredHiddenColumns, values_under_file_key
 from tablecrypt.table.protection.stored_masks import are_masks
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
@@ -44,17 +44,17 @@ class MaskWork:
 
 
 def may_hold_masks(
-    policy: ColumnPolicy, present: Iterable[int], twins: Iterable[int], sequence_number: int | None
+    policy: ColumnPolicy, present: Iterable[int], hidden_columns: Iterable[int], sequence_number: int | None
 ) -> tuple[ProtectedColumn, ...]:
     """Return the protected columns that a file holds under the table's key, although it was written when they were protected.
 
     Args:
         policy: of the table.
         present: field ids of the columns that the file has.
-        twins: field ids of those that it has twins of.
+        hidden_columns: field ids of those that it has hidden columns of.
         sequence_number: its data sequence number; None where it is not known.
     """
-    bare = policy.columns.keys() & set(present) - set(twins)
+    bare = policy.columns.keys() & set(present) - set(hidden_columns)
     return tuple(policy.columns[each] for each in sorted(bare) if not is_from_before(policy.columns[each].since, sequence_number))
 
 
@@ -72,7 +72,7 @@ def masked_columns(stored: object, key_metadata: StandardKeyMetadata, work: Mask
     return frozenset(
         column.field_id
         for column in work.columns
-        if are_masks(column, work.schema, values_without_twin(stored, key_metadata, column.field_id, work.location))
+        if are_masks(column, work.schema, values_under_file_key(stored, key_metadata, column.field_id, work.location))
     )
 
 
@@ -80,7 +80,7 @@ def refuse_masks(
     table: EncryptedTable,
     policy: ColumnPolicy,
     files: Mapping[str, DataFile],
-    looks: Mapping[str, StoredTwins],
+    looks: Mapping[str, StoredHiddenColumns],
     sequence_numbers: Mapping[str, int | None],
     runner: Runner,
 ) -> None:
@@ -118,7 +118,7 @@ def _works(
     schema: Schema,
     policy: ColumnPolicy,
     files: Mapping[str, DataFile],
-    looks: Mapping[str, StoredTwins],
+    looks: Mapping[str, StoredHiddenColumns],
     sequence_numbers: Mapping[str, int | None],
 ) -> Iterator[FileWork[MaskWork]]:
     for location, found in looks.items():

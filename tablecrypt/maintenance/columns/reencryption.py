@@ -1,26 +1,26 @@
-"""Protected columns in a re-encryption: which files are not as the properties declare, and what becomes of the twins of all.
+"""Protected columns in a re-encryption: which files are not as the properties declare, and what becomes of their hidden columns.
 
-    look    the footer of each Parquet data file says which twins it has, and which kind of covers; it needs no column key
-    plan    here, where the key service is: old twins are opened, new column DEKs are made
-    file    on threads or executors: one new file (parquet/twin_rewriting.py, or kept_twins.py)
+    look    the footer of each Parquet data file says which hidden columns it has, and which kind of placeholders: no column key is needed
+    plan    here, where the key service is: old hidden columns are opened, new column DEKs are made
+    file    on threads or executors: one new file (parquet/hidden_column_rewriting.py, or carried_over_columns.py)
 
-    the file has                               the properties say     the new file has                          needs the column's key
-    a twin                                     protected              a twin under a fresh DEK                  yes
-                                                                      the same twin, byte for byte, without it  no
-    the column under the file's own key        protected              a cover, and a twin                       to wrap under
-    a twin                                     not protected          the column                                yes
-    a twin of a column that was dropped        nothing or anything    a twin under a fresh DEK, as above        yes
-    a cover of another kind than the mask's    protected              the cover that the mask asks for          yes
+    the file has                                   the properties say     the new file has                            needs the column's key
+    a hidden column                                protected              a hidden column under a fresh DEK           yes
+                                                                          without it the same one, byte for byte      no
+    the column under the file's own key            protected              a placeholder, and a hidden column          to wrap under
+    a hidden column                                not protected          the column                                  yes
+    a hidden column of a column that was dropped   nothing or anything    a hidden column under a fresh DEK           yes
+    a placeholder of another kind than the mask's  protected              the placeholder that the mask asks for      yes
 
 A file of the second kind is from before the column was protected, or another engine wrote it since: reading refuses those until they are
-brought in line. Where a file has to change, the keys of all of its twins are needed, because none can stay where it was.
+made to conform. Where a file has to change, the keys of all of its hidden columns are needed, because none can stay where it was.
 
-A run that finds no file out of line forgets what no file of any snapshot needs of earlier protection: see past.py.
+A run that finds only files that conform forgets what no file of any snapshot needs of former protection: see former_protection.py.
 
 A column that was dropped stays protected, and its masks go: whoever may commit may drop it, and old snapshots have its values still. Only
 whoever may use its key ends its protection, and that while the table has it.
 
-A shredded column has no key, and its twin is kept as it is: its values are gone whatever the properties say.
+A shredded column has no key, and its hidden column is kept as it is: its values are gone whatever the properties say.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from tablecrypt.maintenance.columns.footers import look_at
 from tablecrypt.maintenance.columns.masks import refuse_masks
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
-from tablecrypt.parquet.kept_twins import reencrypt_beside_twins
+from tablecrypt.parquet.carried_over_columns import reencrypt_beside_hidden_columns
+from tablecrypt.parquet.hidden_column_rewriting import RewrittenFile, StoredHiddenColumns, rewrite_protected
+from tablecrypt.parquet.hidden_columns import hidden_name
 from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.twin_rewriting import RewrittenFile, StoredTwins, rewrite_protected
-from tablecrypt.parquet.twins import twin_name
 from tablecrypt.table.file_entries import STATISTICS
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of
-from tablecrypt.table.protection.stored_masks import cover_of
+from tablecrypt.table.protection.stored_masks import replacement_of
 from tablecrypt.table.protection.writing import fields_left_out
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import FreshKeys, deleting_on_error, key_metadata_of
@@ -65,7 +65,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Opened:
-    """The DEKs of a file's twins, as they are in `StoredTwins.keys`; None where they are kept as they are."""
+    """The DEKs of a file's hidden columns, as they are in `StoredHiddenColumns.keys`; None where they are kept as they are."""
 
     deks: tuple[Secret, ...] | None
 
@@ -81,7 +81,7 @@ class ProtectedFiles:
         policy: what the table's properties declare.
     """
 
-    def __init__(self, table: EncryptedTable, looks: Mapping[str, StoredTwins]) -> None:
+    def __init__(self, table: EncryptedTable, looks: Mapping[str, StoredHiddenColumns]) -> None:
         self._metadata: EncryptedTableMetadata = encrypted_metadata_of(table)
         self._keys: ColumnKeys = column_keys(self._metadata, table_io(table))
         self._maker: ColumnKeyMaker = table_io(table).manager.columns
@@ -101,22 +101,22 @@ class ProtectedFiles:
         if not has_column_keys(metadata):
             return None
         protected = policy_of(metadata).columns.keys()
-        return cls(table, look_at(table, (file for file in files if may_have_twins(file)), runner, protected))
+        return cls(table, look_at(table, (file for file in files if may_have_hidden_columns(file)), runner, protected))
 
-    def is_in_line(self, location: str) -> bool:
+    def conforms(self, location: str) -> bool:
         """Whether a file's protected columns are as the properties declare. What is no Parquet data file has none."""
         found = self._looks.get(location)
-        return found is None or self._is_in_line(found)
+        return found is None or self._conforms(found)
 
     def refuse_masks(self, table: EncryptedTable, files: Mapping[str, DataFile], numbers: Mapping[str, int | None], runner: Runner) -> None:
         """Refuse files in which masks would become values. Arguments and errors are those of `masks.refuse_masks`."""
         looks = {location: found for location, found in self._looks.items() if location in files}
         refuse_masks(table, self.policy, files, looks, numbers, runner)
 
-    def is_usable(self, found: StoredTwins) -> bool:
-        """Whether a file that an earlier run has written is in line, under column keys that the metadata has."""
+    def is_usable(self, found: StoredHiddenColumns) -> bool:
+        """Whether a file that an earlier run has written conforms, under column keys that the metadata has."""
         known = {entry.key_id for entry in self._metadata.key_ring.column_keys}
-        return self._is_in_line(found) and all(key_id_in(stored) in known for _, stored in found.keys if stored)
+        return self._conforms(found) and all(key_id_in(stored) in known for _, stored in found.keys if stored)
 
     def check_readable(self, locations: Iterable[str]) -> None:
         """Check that this user may read all protected columns of files whose rows are to be read and written again.
@@ -137,19 +137,19 @@ class ProtectedFiles:
                         f"{location}: the keys of column {name!r} were shredded, and the file's rows have to be written again, since its "
                         "partition shows a protected column. Drop the column, then reencrypt"
                     )
-        twins = frozenset[int]().union(*(self._looks[location].protected for location in chosen))
-        wanted = twins | self.policy.columns.keys()
+        hidden_columns = frozenset[int]().union(*(self._looks[location].protected for location in chosen))
+        wanted = hidden_columns | self.policy.columns.keys()
         self._keys.check_readable(field_id for field_id in sorted(wanted) if schema.find_column_name(field_id) is not None)
 
     def open_all(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
-        """Open the twins of files, and make sure that new ones can be made.
+        """Open the hidden columns of files, and make sure that new ones can be made.
 
         Args:
             files: by location.
             sequence_numbers: data sequence numbers, by location.
 
         Raises:
-            ColumnKeyDeniedError: a file is not in line, and this user may not use a key that changing it takes.
+            ColumnKeyDeniedError: a file does not conform, and this user may not use a key that changing it takes.
             KmsError: the KMS failed.
         """
         wanted: set[int] = set()
@@ -170,7 +170,7 @@ class ProtectedFiles:
 
     @property
     def kept(self) -> int:
-        """How many of the opened files keep their twins as they are."""
+        """How many of the opened files keep their hidden columns as they are."""
         return sum(opened.deks is None for opened in self._opened.values())
 
     def work(self, plain: FileWork[ReencryptWork]) -> FileWork[ProtectedWork]:
@@ -184,12 +184,12 @@ class ProtectedFiles:
         if opened is None or found is None:
             return FileWork(ProtectedWork(plain.work, None), plain.keys, plain.size)
         if opened.deks is None:
-            return FileWork(ProtectedWork(plain.work, KeptTwins()), plain.keys, plain.size)
+            return FileWork(ProtectedWork(plain.work, CarriedOverColumns()), plain.keys, plain.size)
         prefix = FreshKeys(plain.work.data_key_length).new_key_metadata().aad_prefix
         made = self._keys.generate(sorted(self._wanted(found)), prefix)
         hashed = tuple(each for each in made if self._written[each].mask.needs_key)
         stored = [key for key in found.keys if key[1]]
-        work = FreshTwins(
+        work = FreshHiddenColumns(
             prefix,
             tuple(stored),
             tuple((field_id, key.key_metadata(found.schemas[field_id])) for field_id, key in made.items()),
@@ -213,19 +213,19 @@ class ProtectedFiles:
             new[DATA_FILE_POSITIONS["split_offsets"]] = list(done.result.group_starts) or None
         return new
 
-    def _wanted(self, found: StoredTwins) -> set[int]:
+    def _wanted(self, found: StoredHiddenColumns) -> set[int]:
         return (self.policy.columns.keys() & found.columns) | self._dropped(found)
 
-    def _dropped(self, found: StoredTwins) -> set[int]:
-        """The field ids of a file's twins whose columns the table has no more."""
+    def _dropped(self, found: StoredHiddenColumns) -> set[int]:
+        """The field ids of a file's hidden columns whose columns the table has no more."""
         return {each for each in found.protected if self._metadata.schema().find_column_name(each) is None}
 
-    def _is_in_line(self, found: StoredTwins) -> bool:
-        return is_in_line(found, self.policy, self._dropped(found))
+    def _conforms(self, found: StoredHiddenColumns) -> bool:
+        return conforms(found, self.policy, self._dropped(found))
 
-    def _open(self, found: StoredTwins, aad_prefix: bytes, sequence_number: int | None) -> _Opened:
+    def _open(self, found: StoredHiddenColumns, aad_prefix: bytes, sequence_number: int | None) -> _Opened:
         if unknown := sorted(self._dropped(found) - self._written.keys()):
-            if self._is_in_line(found):
+            if self._conforms(found):
                 return _Opened(None)
             raise ConfigurationError(
                 f"a file has the protected column with field id {unknown[0]}, which was dropped and which no property names any more, and "
@@ -239,20 +239,20 @@ class ProtectedFiles:
             )
             return _Opened(tuple(map(Secret, opened)))
         except ColumnKeyDeniedError:
-            if self._is_in_line(found):
+            if self._conforms(found):
                 return _Opened(None)
             raise
         except KeyNotFoundError:
             return _Opened(None)
 
 
-def is_in_line(found: StoredTwins, policy: ColumnPolicy, dropped: Collection[int]) -> bool:
-    """Whether a file's protected columns are those of a policy, and its covers of the kind that their masks ask for.
+def conforms(found: StoredHiddenColumns, policy: ColumnPolicy, dropped: Collection[int]) -> bool:
+    """Whether a file's protected columns are those of a policy, and its placeholders of the kind that their masks ask for.
 
     Args:
         found: what the file says.
         policy: of the table's current schema.
-        dropped: field ids of the file's twins whose columns that schema does not have: they may stay.
+        dropped: field ids of the file's hidden columns whose columns that schema does not have: they may stay.
     """
     protected = found.protected - set(dropped)
     if protected != policy.columns.keys() & found.columns:
@@ -285,17 +285,17 @@ class ReencryptWork:
 
 
 @dataclass(frozen=True)
-class KeptTwins:
-    """The twins stay as they are."""
+class CarriedOverColumns:
+    """The hidden columns stay as they are."""
 
 
 @dataclass(frozen=True)
-class FreshTwins:
-    """New twins. Their DEKs, those of the old ones and the keys of hashes travel apart, in the order of these fields.
+class FreshHiddenColumns:
+    """New hidden columns. Their DEKs, those of the old ones and the keys of hashes travel apart, in the order of these fields.
 
     Attributes:
-        aad_prefix: of the new file, which the new twins are bound to.
-        old: field id and key metadata of each old twin.
+        aad_prefix: of the new file, which the new hidden columns are bound to.
+        old: field id and key metadata of each old hidden column.
         new: the same of each new one.
         columns: of the new ones, in their order.
         hashed: the field ids of those whose mask is a hash.
@@ -312,10 +312,10 @@ class FreshTwins:
 
 @dataclass(frozen=True)
 class ProtectedWork:
-    """A file of a table with protected columns; `twins` is None for one that cannot have any."""
+    """A file of a table with protected columns; `hidden_columns` is None for one that cannot have any."""
 
     plain: ReencryptWork
-    twins: KeptTwins | FreshTwins | None
+    hidden_columns: CarriedOverColumns | FreshHiddenColumns | None
 
 
 @dataclass(frozen=True)
@@ -327,7 +327,10 @@ class NewFile:
 
 
 def write_protected(
-    io: EncryptingFileIO, work: ReencryptWork, twins: KeptTwins | FreshTwins, keys: tuple[StandardKeyMetadata, ...]
+    io: EncryptingFileIO,
+    work: ReencryptWork,
+    hidden_columns: CarriedOverColumns | FreshHiddenColumns,
+    keys: tuple[StandardKeyMetadata, ...],
 ) -> FileDone[NewFile]:
     """Write the new file and return where it is, and its key metadata, which knows the file's length."""
     old, *column_keys = keys
@@ -335,33 +338,42 @@ def write_protected(
     location = work.new_location()
     with deleting_on_error(io, [location]), io.raw_input(work.location).open() as stored:
         with io.raw_output(location, RawContent.SELF_ENCRYPTED).create() as sink:
-            if isinstance(twins, KeptTwins):
+            if isinstance(hidden_columns, CarriedOverColumns):
                 new = StandardKeyMetadata(dek, old.aad_prefix)
-                length, starts = reencrypt_beside_twins(stored, sink, old, new, work.location), None
+                length, starts = reencrypt_beside_hidden_columns(stored, sink, old, new, work.location), None
             else:
-                new = StandardKeyMetadata(dek, twins.aad_prefix)
+                new = StandardKeyMetadata(dek, hidden_columns.aad_prefix)
                 deks = [each.encryption_key for each in column_keys]
-                rewritten = _write_fresh(stored, sink, old, new, twins, deks, work.location)
+                rewritten = _write_fresh(stored, sink, old, new, hidden_columns, deks, work.location)
                 length, starts = rewritten.length, rewritten.group_starts
         return FileDone(NewFile(location, starts), (new.with_file_length(length),))
 
 
 def _write_fresh(
-    stored: object, sink: object, old: StandardKeyMetadata, new: StandardKeyMetadata, twins: FreshTwins, deks: list[Secret], location: str
+    stored: object,
+    sink: object,
+    old: StandardKeyMetadata,
+    new: StandardKeyMetadata,
+    hidden_columns: FreshHiddenColumns,
+    deks: list[Secret],
+    location: str,
 ) -> RewrittenFile:
-    opened = dict(zip(twins.old, deks, strict=False))
-    made, hash_keys = deks[len(twins.old) : len(twins.old) + len(twins.new)], deks[len(twins.old) + len(twins.new) :]
-    of_hashes = dict(zip(twins.hashed, hash_keys, strict=True))
+    opened = dict(zip(hidden_columns.old, deks, strict=False))
+    first, end = len(hidden_columns.old), len(hidden_columns.old) + len(hidden_columns.new)
+    made, hash_keys = deks[first:end], deks[end:]
+    of_hashes = dict(zip(hidden_columns.hashed, hash_keys, strict=True))
     keys = FileKeys(
         new.encryption_key,
-        {twin_name(field_id): dek for (field_id, _), dek in zip(twins.new, made, strict=True)},
+        {hidden_name(field_id): dek for (field_id, _), dek in zip(hidden_columns.new, made, strict=True)},
         new.aad_prefix,
-        column_key_metadata={twin_name(field_id): key_metadata for field_id, key_metadata in twins.new},
+        column_key_metadata={hidden_name(field_id): key_metadata for field_id, key_metadata in hidden_columns.new},
     )
-    covers = {column.field_id: cover_of(column, twins.schema, of_hashes.__getitem__) for column in twins.columns}
-    return rewrite_protected(stored, sink, old, keys, covers, lambda field_id, held: opened[field_id, held], location)
+    replacements = {
+        column.field_id: replacement_of(column, hidden_columns.schema, of_hashes.__getitem__) for column in hidden_columns.columns
+    }
+    return rewrite_protected(stored, sink, old, keys, replacements, lambda field_id, held: opened[field_id, held], location)
 
 
-def may_have_twins(file: DataFile) -> bool:
+def may_have_hidden_columns(file: DataFile) -> bool:
     """Whether a file is one that can have protected columns: a Parquet data file."""
     return file.content == DataFileContent.DATA and file.file_format == FileFormat.PARQUET

@@ -1,11 +1,11 @@
-"""The twins of protected columns in a verification: opened where this user may use their keys, else counted as not checked.
+"""The hidden columns of protected columns in a verification: opened where this user may use their keys, else counted as not checked.
 
-    look    the footer of each Parquet data file says which twins it has (footers.py)
-    open    here, where the key service is: the DEK of each twin, from the key metadata beside it
+    look    the footer of each Parquet data file says which hidden columns it has (footers.py)
+    open    here, where the key service is: the DEK of each hidden column, from the key metadata beside it
     check   with the file's other modules (_verify/files.py)
 
 A refusal of the key service says nothing against a file. Key metadata that was made for another file or column does, and so does a footer
-in which a twin is under the table's key.
+in which a hidden column is under the table's key.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tablecrypt.errors import (
     TamperedFileError,
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.keys.column_keys import ColumnKeys
-from tablecrypt.keys.twin_schemas import TwinSchema
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
-from tablecrypt.maintenance.columns.footers import FooterWork, footer_works, look_at_twins
+from tablecrypt.maintenance.columns.footers import FooterWork, footer_works, inspect_hidden_columns
 from tablecrypt.maintenance.runner import FileDone, Runner
-from tablecrypt.parquet.keys import TwinKey
-from tablecrypt.parquet.twin_rewriting import StoredTwins
-from tablecrypt.parquet.twins import field_of_twin
+from tablecrypt.parquet.hidden_column_rewriting import StoredHiddenColumns
+from tablecrypt.parquet.hidden_columns import hidden_field_id
+from tablecrypt.parquet.keys import KeyByPath
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.names import check_names
 from tablecrypt.table.protection.policy import column_keys, has_column_keys
@@ -42,26 +42,26 @@ from tablecrypt.table.table import EncryptedTable
 
 
 @dataclass(frozen=True)
-class TwinKeys:
-    """What a verification has of one file's twins. Holds keys.
+class HiddenColumnKeys:
+    """What a verification has of one file's hidden columns. Holds keys.
 
     Attributes:
-        opened: field id and key metadata of each twin that can be checked, and its DEK.
-        hidden: the field ids of those that cannot: their keys may not be used, or were shredded.
-        problems: what is wrong with the file's twins already.
+        opened: field id and key metadata of each hidden column that can be checked, and its DEK.
+        denied: the field ids of those that cannot: their keys may not be used, or were shredded.
+        problems: what is wrong with the file's hidden columns already.
         mismatches: by field id, what was said of a column KEK that its master key does not open; among the problems too.
     """
 
     opened: Mapping[tuple[int, bytes], Secret]
-    hidden: frozenset[int] = frozenset()
+    denied: frozenset[int] = frozenset()
     problems: tuple[str, ...] = ()
     mismatches: Mapping[int, MasterKeyMismatchError] = field(default_factory=dict)
 
 
-def twins_to_verify(
+def hidden_columns_to_verify(
     table: EncryptedTable, files: Mapping[str, StandardKeyMetadata], sequence_numbers: Mapping[str, int | None], runner: Runner
-) -> dict[str, TwinKeys]:
-    """Return what can be checked of the twins of Parquet data files, by location; nothing for a table without protected columns.
+) -> dict[str, HiddenColumnKeys]:
+    """Return what can be checked of the hidden columns of Parquet data files, by location; nothing for a table without protected columns.
 
     Args:
         table: the files are its.
@@ -82,7 +82,7 @@ def twins_to_verify(
     check_declared(metadata, table_io(table), writing=True)
     keys = column_keys(metadata, table_io(table))
     works = footer_works(files)
-    found: dict[str, TwinKeys] = {}
+    found: dict[str, HiddenColumnKeys] = {}
     for index, done in runner.run(table, look_at_footer, works):
         location = works[index].work.location
         found[location] = _opened(keys, done.result, files[location].aad_prefix, sequence_numbers.get(location))
@@ -90,7 +90,7 @@ def twins_to_verify(
     return found
 
 
-def _raise_if_no_key_opens(table: EncryptedTable, found: Sequence[TwinKeys]) -> None:
+def _raise_if_no_key_opens(table: EncryptedTable, found: Sequence[HiddenColumnKeys]) -> None:
     opened = {field_id for each in found for field_id, _ in each.opened}
     for each in found:
         for field_id, error in each.mismatches.items():
@@ -99,10 +99,10 @@ def _raise_if_no_key_opens(table: EncryptedTable, found: Sequence[TwinKeys]) -> 
                 raise MasterKeyMismatchError(f"no value of protected column {column!r} can be verified: {error}") from error
 
 
-def look_at_footer(io: EncryptingFileIO, work: FooterWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredTwins | str]:
+def look_at_footer(io: EncryptingFileIO, work: FooterWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredHiddenColumns | str]:
     """Return what a footer says of protected columns, or what is wrong with it."""
     try:
-        return FileDone(look_at_twins(io, work, keys).result)
+        return FileDone(inspect_hidden_columns(io, work, keys).result)
     except (TamperedFileError, PlaintextRefusedError) as refused:
         return FileDone(refused.what)
     except FormatError as refused:
@@ -111,8 +111,10 @@ def look_at_footer(io: EncryptingFileIO, work: FooterWork, keys: tuple[StandardK
         return FileDone("is missing")
 
 
-def twin_keys(table: EncryptedTable, key_metadata: StandardKeyMetadata, location: str, sequence_number: int | None) -> TwinKey | None:
-    """Return what opens the twins of the file at a location, with this data sequence number, as they are met.
+def hidden_column_keys(
+    table: EncryptedTable, key_metadata: StandardKeyMetadata, location: str, sequence_number: int | None
+) -> KeyByPath | None:
+    """Return what opens the hidden columns of the file at a location, with this data sequence number, as they are met.
 
     None for a table without protected columns.
 
@@ -123,31 +125,31 @@ def twin_keys(table: EncryptedTable, key_metadata: StandardKeyMetadata, location
         return None
     keys = column_keys(metadata, table_io(table))
     work = FooterWork(location, frozenset())
-    schemas: dict[int, TwinSchema] = {}
+    schemas: dict[int, BoundSchema] = {}
 
-    def twin_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
-        field_id = field_of_twin(path[0])
+    def hidden_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
+        field_id = hidden_field_id(path[0])
         if field_id is None or stored is None:
             raise FormatError(f"column {'.'.join(path)} is encrypted with a key of its own, and is no protected column")
         if field_id not in schemas:
-            schemas.update(look_at_twins(table_io(table), work, (key_metadata,)).result.schemas)
+            schemas.update(inspect_hidden_columns(table_io(table), work, (key_metadata,)).result.schemas)
         return Secret(keys.unwrap(field_id, stored, key_metadata.aad_prefix, schemas[field_id], sequence_number))
 
-    return twin_key
+    return hidden_key
 
 
-def unchecked_columns(table: EncryptedTable, files: Iterable[TwinKeys]) -> dict[str, int]:
+def unchecked_columns(table: EncryptedTable, files: Iterable[HiddenColumnKeys]) -> dict[str, int]:
     """Return in how many files each protected column was not checked, by its name; by its field id for one that is dropped."""
-    counted = Counter(field_id for file in files for field_id in file.hidden)
+    counted = Counter(field_id for file in files for field_id in file.denied)
     schema = table.metadata.schema()
     return {schema.find_column_name(field_id) or str(field_id): count for field_id, count in sorted(counted.items())}
 
 
-def _opened(keys: ColumnKeys, look: StoredTwins | str, aad_prefix: bytes, sequence_number: int | None) -> TwinKeys:
+def _opened(keys: ColumnKeys, look: StoredHiddenColumns | str, aad_prefix: bytes, sequence_number: int | None) -> HiddenColumnKeys:
     if isinstance(look, str):
-        return TwinKeys({}, problems=(look,))
+        return HiddenColumnKeys({}, problems=(look,))
     opened: dict[tuple[int, bytes], Secret] = {}
-    hidden: set[int] = set()
+    denied: set[int] = set()
     problems: list[str] = []
     mismatches: dict[int, MasterKeyMismatchError] = {}
     for field_id, stored in look.keys:
@@ -156,10 +158,10 @@ def _opened(keys: ColumnKeys, look: StoredTwins | str, aad_prefix: bytes, sequen
                 dek = keys.unwrap(field_id, stored, aad_prefix, look.schemas[field_id], sequence_number)
                 opened[field_id, stored] = Secret(dek)
         except (ColumnKeyDeniedError, KeyNotFoundError):
-            hidden.add(field_id)
+            denied.add(field_id)
         except (AuthenticationError, FormatError, KeyIdChangedError) as error:
             problems.append(f"the key metadata of the protected column with field id {field_id}: {error}")
-            hidden.add(field_id)
+            denied.add(field_id)
             if isinstance(error, MasterKeyMismatchError):
                 mismatches[field_id] = error
-    return TwinKeys(opened, frozenset(hidden), tuple(problems), mismatches)
+    return HiddenColumnKeys(opened, frozenset(denied), tuple(problems), mismatches)

@@ -27,7 +27,7 @@ from tablecrypt.spark.sql.messages import Request, Response, described_error
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.scans import aggregates, conditions, plan, portable, whole_partitions
 from tablecrypt.spark.sql.streams import requests as streams
-from tablecrypt.spark.sql.writes import commits, given_columns, layout, row_level
+from tablecrypt.spark.sql.writes import commits, layout, row_level, source_columns
 from tablecrypt.spark.sql.writes import portable as portable_writes
 
 Operation: TypeAlias = Callable[[Planner, Request], Response]
@@ -63,7 +63,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **portable.OPERATIONS,
     **streams.OPERATIONS,
     **commits.OPERATIONS,
-    **given_columns.OPERATIONS,
+    **source_columns.OPERATIONS,
     **layout.OPERATIONS,
     **portable_writes.OPERATIONS,
     **row_level.OPERATIONS,

@@ -213,8 +213,8 @@ def _appended_by(table: EncryptedTable, source: Snapshot) -> Iterator[EncryptedD
 
 def _written_under(table: EncryptedTable, source: Snapshot) -> WrittenUnder:
     """Return the protection of a snapshot's files: appended again, they are as young as the commit, and may lack none that columns have."""
-    twins = source.known_header(table.io).protected_columns if isinstance(source, EncryptedSnapshot) else ()
-    return WrittenUnder.with_twins_of(twins, table.metadata, source.sequence_number)
+    hidden_columns = source.known_header(table.io).protected_columns if isinstance(source, EncryptedSnapshot) else ()
+    return WrittenUnder.with_hidden_columns(hidden_columns, table.metadata, source.sequence_number)
 
 
 def _manifests_of(table: EncryptedTable, source: Snapshot) -> list[ManifestFile]:

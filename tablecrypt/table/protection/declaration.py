@@ -3,7 +3,7 @@
     encryption.column-keys = alias/pii: ssn, person.email; alias/fin: salary      every protected column of the current schema
     encryption.column-mask.ssn = truncate(4)                                      what others see of one of them
     encryption.column-tags = pii: alias/pii                                       columns with #pii in their documentation, too (tags.py)
-    encryption.column-guard = false                                               leaves Iceberg Java unguarded (guard.py)
+    encryption.column-guard = false                                               leaves Iceberg Java unguarded (write_barrier.py)
 
     set encryption.column-keys        columns that are named are protected from now on; those that are not, no longer
     set it to nothing, or remove it   no column is protected from now on but those with tags
@@ -14,7 +14,7 @@ which files from before are still read, as far as keys/former_keys.py says; `ree
 the column keys that opened these. A column that was dropped keeps its protection for the snapshots that have it.
 
 New files follow the properties of the moment that they are committed in (written_under.py); files from before do not change. What a
-declaration does not reach is logged, and `reencrypt` brings it in line.
+declaration does not reach is logged, and `reencrypt` makes it conform.
 
 Raises ConfigurationError: a column is unknown or named twice, the text cannot be read, or a property by field id is set by hand.
 """
@@ -39,10 +39,10 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_M
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.new_blobs import wrap_unopened
-from tablecrypt.table.protection.guard import GUARD, METRICS_PREFIX, guard_properties, is_guarded
 from tablecrypt.table.protection.layout import ShownPartitions
 from tablecrypt.table.protection.sizes import check_sizes
 from tablecrypt.table.protection.tags import tagged_columns, tags_of
+from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER, barrier_properties, has_write_barrier
 
 logger = logging.getLogger(__name__)
 NOTHING: Final[Mapping[str, Any]] = {}
@@ -134,7 +134,7 @@ def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any], of_c
 def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any]) -> dict[str, str]:
     """Return the properties to set after a change of the schema: for columns that have tags and no protection, and for renamed ones.
 
-    The guard names columns whose metrics Java must leave out, and it names them by name.
+    The engine write barrier names columns whose metrics Java must leave out, and it names them by name.
 
     Args:
         metadata: the table's, with the schema that is staged.
@@ -212,14 +212,16 @@ def _declared(
     written = policy.to_properties()
     removed = tuple(name for name in earlier.to_properties() if name not in written)
     current = ColumnPolicy.of(each for each in policy.columns.values() if schema.find_column_name(each.field_id) is not None)
-    guard = guard_properties(current, schema) if current and is_guarded({**before, **others}) else {}
+    barrier = barrier_properties(current, schema) if current and has_write_barrier({**before, **others}) else {}
     metrics = tuple(
-        name for name in before if name.startswith(METRICS_PREFIX) and name not in guard and _was_protected(name, earlier, schema)
+        name for name in before if name.startswith(METRICS_PREFIX) and name not in barrier and _was_protected(name, earlier, schema)
     )
-    no_guard = (
-        tuple(name for name, value in GUARD.items() if str(before.get(name)).lower() == value and name not in others) if earlier else ()
+    no_barrier = (
+        tuple(name for name, value in WRITE_BARRIER.items() if str(before.get(name)).lower() == value and name not in others)
+        if earlier
+        else ()
     )
-    return Declaration({**guard, **others, **written}, (*removed, *metrics, *(no_guard if not current else ())))
+    return Declaration({**barrier, **others, **written}, (*removed, *metrics, *(no_barrier if not current else ())))
 
 
 def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, since: int | None, tags: Mapping[str, str]) -> ColumnPolicy:
@@ -312,8 +314,8 @@ def _refuse_by_id(given: Iterable[str], of: str) -> None:
 
 
 def _was_protected(name: str, earlier: ColumnPolicy, schema: Schema) -> bool:
-    from_guard = guard_properties(ColumnPolicy.of(earlier.columns.values()), schema)
-    return name in from_guard
+    from_barrier = barrier_properties(ColumnPolicy.of(earlier.columns.values()), schema)
+    return name in from_barrier
 
 
 def _without(properties: Mapping[str, Any], removals: Iterable[str]) -> dict[str, Any]:

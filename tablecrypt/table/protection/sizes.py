@@ -1,6 +1,7 @@
 """How few rows lie together in the files of a table with protected columns.
 
-Whoever has the table's key sees how long each page of a twin is. A page with one row tells how long its value is, and whether it is null.
+Whoever has the table's key sees how long each page of a hidden column is. A page with one row tells how long its value is, and whether it
+is null.
 So in a table with protected columns these settings have a floor, and smaller ones are refused: where they are set, and where files are
 written.
 

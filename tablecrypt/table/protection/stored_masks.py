@@ -1,4 +1,4 @@
-"""Stored masks: what a file's covers hold of protected columns, made of the values when they are written.
+"""Stored masks: what a file's placeholders hold of protected columns, made of the values when they are written.
 
     redact          small letters become x, capital ones X, digits 9; other characters stay
     hash            HMAC-SHA-256 of the UTF-8 text in 64 hexadecimal digits, or of the bytes in 32 bytes
@@ -25,11 +25,11 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.column_keys import ProtectedColumn, constant_of
-from tablecrypt.parquet.twin_columns import Replacement
+from tablecrypt.parquet.hidden_arrays import Replacement
 
 
-def cover_of(column: ProtectedColumn, schema: Schema, hash_key: Callable[[int], Secret]) -> Replacement | None:
-    """Return what makes the masked values of a column; None where the cover is an error cover.
+def replacement_of(column: ProtectedColumn, schema: Schema, hash_key: Callable[[int], Secret]) -> Replacement | None:
+    """Return what makes the masked values of a column; None where the placeholder is an error placeholder.
 
     Args:
         column: its policy.

@@ -13,7 +13,7 @@ The key service is asked once for each column that a read needs, and its answer 
 
 A file from before the column was protected holds its values under the table's key. It is known by its data sequence number, which is at
 most the `since` of the property that protects the column. Readers without the right see nulls of it, whatever the mask. Any other file
-without a twin is refused: its writer knew nothing of protected columns, or somebody with the table's key has made it.
+without a hidden column is refused: its writer knew nothing of protected columns, or somebody with the table's key has made it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatEr
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, is_from_before
 from tablecrypt.keys.nested_columns import all_ancestors, ancestors
-from tablecrypt.parquet.covers import placeholder
-from tablecrypt.parquet.twin_columns import covered_array, path_to
-from tablecrypt.parquet.twin_reader import TwinAccess
+from tablecrypt.parquet.hidden_arrays import path_to, replaced_array
+from tablecrypt.parquet.hidden_column_reader import ColumnAccess
+from tablecrypt.parquet.placeholders import blank_array
 from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -65,8 +65,8 @@ class VisibleColumns:
     Attributes:
         protected: field ids of all that are or were protected.
         opened: of those whose values are wanted, and may be had.
-        covered: of those whose covers are read.
-        keys: opens twins.
+        with_placeholders: of those whose placeholders are read.
+        keys: opens hidden columns.
         masked: field ids of those that are masked.
         nulled: of these the ones whose mask no file holds.
         since: for each that is needed, the data sequence number up to which files hold it under the table's key; None: no file does.
@@ -74,39 +74,41 @@ class VisibleColumns:
 
     protected: frozenset[int]
     opened: frozenset[int]
-    covered: frozenset[int]
+    with_placeholders: frozenset[int]
     keys: ColumnKeys
     masked: frozenset[int]
     nulled: frozenset[int]
     since: dict[int, int | None]
 
-    def access_to(self, sequence_number: int | None) -> TwinAccess:
-        """Return the access to the twins of a file with this data sequence number."""
+    def access_to(self, sequence_number: int | None) -> ColumnAccess:
+        """Return the access to the hidden columns of a file with this data sequence number."""
         unwrap = partial(self.keys.unwrap, sequence_number=sequence_number)
-        return TwinAccess(self.protected, self.opened, self.covered, unwrap)
+        return ColumnAccess(self.protected, self.opened, self.with_placeholders, unwrap)
 
-    def still_to_mask(self, location: str, twins: frozenset[int], masks: frozenset[int], sequence_number: int | None) -> frozenset[int]:
+    def still_to_mask(
+        self, location: str, hidden_columns: frozenset[int], masks: frozenset[int], sequence_number: int | None
+    ) -> frozenset[int]:
         """Return which of the masked columns a file gives as something else than their masks: as values, or as an earlier mask.
 
         Args:
             location: of the file.
-            twins: the columns that it has twins of.
+            hidden_columns: field ids of the columns that it hides.
             masks: of the masked columns those of which it gives stored masks.
             sequence_number: its data sequence number.
 
         Raises:
-            TamperedFileError: it has to have a twin that it does not have.
+            TamperedFileError: a hidden column is missing that it has to have.
         """
         for field_id, since in self.since.items():
-            if field_id not in twins and not is_from_before(since, sequence_number):
+            if field_id not in hidden_columns and not is_from_before(since, sequence_number):
                 raise TamperedFileError(
                     location,
                     f"holds the protected column with field id {field_id} under the table's key, though it was written when the column "
                     "was protected "
                     "already: by another engine, or by somebody who has the table's key. An audit lists such files",
                 )
-        # A column that is protected no more is in the clear where it has no twin.
-        return (self.masked & self.since.keys()) - twins | (self.nulled & masks)
+        # A column that is protected no more is in the clear where it has no hidden column.
+        return (self.masked & self.since.keys()) - hidden_columns | (self.nulled & masks)
 
     def check_compared(self, location: str, field_ids: set[int], schema: Schema) -> None:
         """Refuse equality deletes by protected columns, which hold values under the table's key.
@@ -154,14 +156,14 @@ def visible_columns(
     looked_at |= {each for each in policy.columns if filtered.intersection(around.get(each, ()))}
     needed = {each for each in _every(policy) if each in projected.field_ids or each in looked_at}
     check_declared(metadata, io, needed, writing=False)
-    # Arrow reads a struct whole: what lies beside the fields that are asked for is hidden, whoever asks.
-    hidden = {field_id for field_id in needed if not _may_read(keys, policy, field_id, masked, looked_at)}
+    # Arrow reads a struct whole: what lies beside the fields that are asked for is masked, whoever asks.
+    denied = {field_id for field_id in needed if not _may_read(keys, policy, field_id, masked, looked_at)}
     everything = frozenset({*ColumnPolicy.from_properties(metadata.properties).columns, *policy.former})
     touched = {*projected.field_ids, *looked_at}
     beside = {each for each in _every(policy) - needed if not touched.isdisjoint(around.get(each, ()))}
-    nulled = frozenset(each for each in hidden if each not in policy.columns or not policy.columns[each].mask.is_stored)
+    nulled = frozenset(each for each in denied if each not in policy.columns or not policy.columns[each].mask.is_stored)
     since = {each: policy.columns[each].since for each in needed if each in policy.columns}
-    return VisibleColumns(everything, frozenset(needed - hidden), frozenset(hidden | beside), keys, frozenset(hidden), nulled, since)
+    return VisibleColumns(everything, frozenset(needed - denied), frozenset(denied | beside), keys, frozenset(denied), nulled, since)
 
 
 def protected_in(metadata: TableMetadata, columns: Schema) -> frozenset[int]:
@@ -223,7 +225,7 @@ class MaskedFile:
             field = self.schema.field(path[0])
             at = batch.schema.get_field_index(field.name)
             if at >= 0:
-                array = covered_array(field, batch.column(at), path[1:], lambda inner, values: placeholder(inner, len(values)))
+                array = replaced_array(field, batch.column(at), path[1:], lambda inner, values: blank_array(inner, len(values)))
                 batch = batch.set_column(at, batch.schema.field(at), array)
         return batch
 

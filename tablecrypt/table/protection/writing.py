@@ -19,12 +19,12 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy
 from tablecrypt.keys.nested_columns import covering
-from tablecrypt.parquet.twin_columns import Replacement
-from tablecrypt.parquet.twin_writer import ProtectedField
+from tablecrypt.parquet.hidden_arrays import Replacement
+from tablecrypt.parquet.hidden_column_writer import ProtectedField
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import check_layout, column_keys, policy_of
-from tablecrypt.table.protection.stored_masks import cover_of
+from tablecrypt.table.protection.stored_masks import replacement_of
 from tablecrypt.table.protection.tags import check_tagged
 from tablecrypt.table.table_files import OpensColumnKeys
 
@@ -35,12 +35,12 @@ class WriteProtection:
 
     Attributes:
         keys: make a key for each file and column.
-        covers: by field id, what makes the masked values; None for an error cover.
+        replacements: by field id, what makes the masked values; None for an error placeholder.
         left_out: field ids that manifest entries say nothing of.
     """
 
     keys: ColumnKeys
-    covers: Mapping[int, Replacement | None]
+    replacements: Mapping[int, Replacement | None]
     left_out: frozenset[int]
 
     @classmethod
@@ -61,8 +61,8 @@ class WriteProtection:
             raise ConfigurationError(f"{metadata.location} has protected columns, and is written through the table's own FileIO alone")
         check_layout(policy, metadata)
         keys, schema = column_keys(metadata, io), metadata.schema()
-        covers = {field_id: cover_of(column, schema, keys.mask_key) for field_id, column in policy.columns.items()}
-        return cls(keys, covers, fields_left_out(policy, schema))
+        replacements = {field_id: replacement_of(column, schema, keys.mask_key) for field_id, column in policy.columns.items()}
+        return cls(keys, replacements, fields_left_out(policy, schema))
 
     def fields(self, key_metadata: StandardKeyMetadata) -> list[ProtectedField]:
         """Return what is protected in a new file, each column under a fresh key.
@@ -70,10 +70,10 @@ class WriteProtection:
         Raises:
             ColumnKeyDeniedError, KmsError: a key cannot be had; nothing was written.
         """
-        made = self.keys.generate(self.covers, key_metadata.aad_prefix)
+        made = self.keys.generate(self.replacements, key_metadata.aad_prefix)
         return [
-            ProtectedField(field_id, Secret(made[field_id].secret), made[field_id].key_metadata, cover)
-            for field_id, cover in self.covers.items()
+            ProtectedField(field_id, Secret(made[field_id].secret), made[field_id].key_metadata, replacement)
+            for field_id, replacement in self.replacements.items()
         ]
 
     def without_protected(self, statistics: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ Files are written before the commit, and a change of properties or keys in betwe
     a column key is gone                             refused: nobody could read the column in them
     a protected column's name led to a column        refused: they hold its values in that column
     that was not protected
-    KEKs were rotated or rewrapped, a column was     goes on: they hold twins that the metadata still opens
+    KEKs were rotated or rewrapped, a column was     goes on: they hold hidden columns that the metadata still opens
     renamed, its protection removed, or its mask
     is another and they store none
 
@@ -61,12 +61,12 @@ class WrittenUnder:
         return cls(ColumnPolicy.from_properties(metadata.properties, schema), schema, frozenset(entry.key_id for entry in ring.column_keys))
 
     @classmethod
-    def with_twins_of(cls, field_ids: Iterable[int], metadata: TableMetadata, sequence_number: int | None) -> Self:
-        """Return the protection of files of which is known alone which columns have twins in them, as a manifest list's header says.
+    def with_hidden_columns(cls, field_ids: Iterable[int], metadata: TableMetadata, sequence_number: int | None) -> Self:
+        """Return the protection of files of which only the hidden columns are known, as a manifest list's header names them.
 
         Args:
             field_ids: of those columns.
-            metadata: the table's, whose readers open twins under a former master key in files from before.
+            metadata: the table's, whose readers open hidden columns under a former master key in files from before.
             sequence_number: of the snapshot that added the files.
         """
         now, columns = ColumnPolicy.from_properties(metadata.properties, metadata.schema()), list[ProtectedColumn]()

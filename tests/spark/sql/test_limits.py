@@ -223,7 +223,7 @@ def test_a_query_whose_plan_was_given_up_says_so(kept: str, asked: str) -> None:
     values: Any = getattr(planner, kept)
     first = values.add(object())
     values.add(object())
-    fields = {"table": first, "plan": first, "portable": [], "marked": False}
+    fields = {"table": first, "plan": first, "portable": [], "with_deleted": False}
     with pytest.raises(ConfigurationError, match=r"gave up this .*nothing was changed"):
         OPERATIONS[asked](planner, Request(fields))
 

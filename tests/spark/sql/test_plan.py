@@ -111,14 +111,14 @@ def test_columns_that_spark_does_not_ask_for_are_no_reason_to_read_with_python(a
 
 def test_keys_are_in_no_plan_and_in_the_files_that_were_opened(asked: Asked) -> None:
     plan = asked.plan()
-    opened = asked("open_files", plan=plan["plan"], portable=[0], marked=False)
+    opened = asked("open_files", plan=plan["plan"], portable=[0], with_deleted=False)
     keys = [bytes(task.file.key_metadata or b"") for task in asked.planner.plans[plan["plan"]].tasks]
 
     assert opened.fields == {}
     assert all(plan["locations"][number].encode() in opened.content for number in range(4))
     assert not [key for key in keys if key.hex() in json.dumps(dict(plan))]
     with pytest.raises(ConfigurationError, match="run the query again"):
-        asked("open_files", plan="0" * 32, portable=[], marked=False)
+        asked("open_files", plan="0" * 32, portable=[], with_deleted=False)
 
 
 @pytest.mark.parametrize("columns", ["", "{", "[]", "{}", '{"fields": [{}]}', "null", "3"], ids=str)
@@ -129,7 +129,7 @@ def test_columns_in_another_form_are_refused(asked: Asked, columns: str) -> None
 
 def test_a_task_that_is_cut_off_is_refused(asked: Asked) -> None:
     known = asked.planner.plans[asked.plan()["plan"]]
-    [content] = portable_tasks(known.loaded, known.projected, known.readable, {0: known.tasks[0]}, marked=False).values()
+    [content] = portable_tasks(known.loaded, known.projected, known.readable, {0: known.tasks[0]}, with_deleted=False).values()
 
     for cut in {*range(0, len(content), 101), len(content) - 1}:
         fields = {"row_ids": False, "last_updated": False, "positions": False}

@@ -54,9 +54,9 @@ def read(asked: Asked, columns: Any) -> list[Any]:
     """The column ssn, as the process of an executor reads it: one that has no catalog and no key service."""
     plan = asked.plan(columns=columns)
     known = asked.planner.plans[plan["plan"]]
-    content = asked("open_files", plan=plan["plan"], portable=[0], marked=False).content
+    content = asked("open_files", plan=plan["plan"], portable=[0], with_deleted=False).content
     assert content
-    [task] = portable_tasks(known.loaded, known.projected, known.readable, {0: known.tasks[0]}, marked=False).values()
+    [task] = portable_tasks(known.loaded, known.projected, known.readable, {0: known.tasks[0]}, with_deleted=False).values()
     reader = start_reading(asked.planner, Request({"row_ids": False, "last_updated": False, "positions": False}, task)).fields["reader"]
     rows = asked("next_rows", reader=reader)
     return cast("list[Any]", pa.ipc.open_stream(rows.content).read_all()["ssn"].to_pylist())

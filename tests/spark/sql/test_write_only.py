@@ -29,12 +29,12 @@ from tests.spark.conftest import Lake
 from tests.spark.sql.test_plan import Asked
 from tests.spark.sql.test_protected_writes import Write, rows_of
 from tests.support.aws import AwsServer
+from tests.support.bound_schemas import OF_TEXT
 from tests.support.driver_only_kms import for_this_process
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import SSN, TABLE_KEY, Clients, commit_column_keys, opened_by_table_key, write_only
 from tests.support.spark_release import FILLS_COLUMNS
 from tests.support.tables import metadata_of
-from tests.support.twin_schemas import OF_TEXT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -38,7 +38,7 @@ class RowAlignment implements Serializable {
     this.given = given;
   }
 
-  /** @param table the table's columns, with those that the write adds, as Python says (tablecrypt/spark/sql/writes/given_columns.py) */
+  /** @param table the table's columns, with those that the write adds, as Python says (tablecrypt/spark/sql/writes/source_columns.py) */
   static RowAlignment of(String name, String table, StructType rows) {
     StructType schema = (StructType) DataType.fromJson(table);
     Seq given = DataTypeUtils$.MODULE$.toAttributes(rows);

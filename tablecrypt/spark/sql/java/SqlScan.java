@@ -255,7 +255,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
     }
     portable = HadoopFiles.portable(plan(), session().sessionState().newHadoopConf());
     ObjectNode request = Planner.request("open_files").put("plan", plan.required("plan").asText());
-    request.put("marked", layout.has(ScanColumns.DELETED));
+    request.put("with_deleted", layout.has(ScanColumns.DELETED));
     ArrayNode numbers = request.putArray("portable");
     for (int number = 0; number < portable.length; number++) {
       if (portable[number] != null) {

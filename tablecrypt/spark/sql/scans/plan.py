@@ -20,7 +20,7 @@ response    {plan, stored: Spark's JSON of the table's columns that are read, un
 prune       {plan, filter}
 response    {files: [number]}
 
-open_files  {plan, portable: [number], marked: whether deleted rows are wanted too}
+open_files  {plan, portable: [number], with_deleted: whether position-deleted rows are wanted too}
 response    {} and the files' content (jvm/keys.py), which holds keys
 
 A condition on a protected column that the user may not read is refused: Spark would evaluate it on masks. So are changes of rows by what
@@ -206,14 +206,14 @@ def open_files(planner: Planner, request: Request) -> Response:
     known = planner.plans[request.text("plan")]
     table = known.loaded.located.table
     portable = set(request.numbers("portable"))
-    marked = request.flag("marked")
+    with_deleted = request.flag("with_deleted")
     asked = {number: known.tasks[number] for number in portable}
-    tasks = portable_tasks(known.loaded, known.projected, known.readable, asked, marked=marked)
+    tasks = portable_tasks(known.loaded, known.projected, known.readable, asked, with_deleted=with_deleted)
     deletes = DeleteReader(cast("EncryptingFileIO", table.io), table.metadata)
 
     def opened(number: int) -> PlannedFile:
         task = known.tasks[number]
-        positions = deletes.deletes_of(task).positions if marked or number not in portable else None
+        positions = deletes.deletes_of(task).positions if with_deleted or number not in portable else None
         live = positions if positions is not None and len(positions) else None
         path = with_scheme(task.file.file_path)
         return PlannedFile(path, key_metadata_of(task.file), live, tasks.get(number, b""))

@@ -64,7 +64,7 @@ class _Shared:
 
 
 def portable_tasks(
-    loaded: LoadedTable, projected: Schema, readable: frozenset[int], tasks: Mapping[int, EncryptedFileScanTask], *, marked: bool
+    loaded: LoadedTable, projected: Schema, readable: frozenset[int], tasks: Mapping[int, EncryptedFileScanTask], *, with_deleted: bool
 ) -> dict[int, bytes]:
     """Return the content of tasks, by number of the file.
 
@@ -73,10 +73,10 @@ def portable_tasks(
         projected: the columns to read.
         readable: field ids of the protected columns among them whose values are shown; of the others masks are.
         tasks: the files by number.
-        marked: rows that are deleted by position are read too.
+        with_deleted: rows that are deleted by position are read too.
 
     Raises:
-        ConfigurationError: `marked`, and rows of a file are deleted by equality.
+        ConfigurationError: `with_deleted`, and rows of a file are deleted by equality.
     """
     if not tasks:
         return {}
@@ -84,8 +84,8 @@ def portable_tasks(
     shared = _pickled(_Shared(table_access(table, readable, brings_keys=True), projected, loaded.selection.row_filter))
     codec = FileEntryCodec(table.metadata)
     # No row of changes is deleted from them.
-    marks = marked and loaded.changes is None
-    given = {number: _with_deleted_rows(task) if marks else task for number, task in tasks.items()}
+    adds_deleted = with_deleted and loaded.changes is None
+    given = {number: _with_deleted_rows(task) if adds_deleted else task for number, task in tasks.items()}
     return {number: shared + _pickled(_change_in(tasks[number])) + codec.encode_tasks([task]) for number, task in given.items()}
 
 

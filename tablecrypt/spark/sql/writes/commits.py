@@ -55,11 +55,11 @@ from tablecrypt.spark.jvm.written_files import FileOfPython, check_found, opened
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.conflicts import ConflictCheck, checked_since, in_partitions_of, may_match
-from tablecrypt.spark.sql.writes.given_columns import GivenColumns, merged_metadata
 from tablecrypt.spark.sql.writes.layout import sort_order_of
 from tablecrypt.spark.sql.writes.options import VALIDATE_FROM, SqlWriteOptions, in_asked_spec
 from tablecrypt.spark.sql.writes.portable import content_for_tasks, with_column_keys
 from tablecrypt.spark.sql.writes.row_level import changed_rows, merge_counts, scans_of, whole_files
+from tablecrypt.spark.sql.writes.source_columns import SourceColumns, merged_metadata
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, commit_change, commit_written
@@ -104,12 +104,12 @@ class OpenWrite:
         denied: why no rows are written, where tasks may yet delete some.
         copy: the call that copies its rows.
         metadata: the table's, with the columns that the write adds.
-        given: the columns of its rows where they are not the table's.
+        source_columns: the columns of its rows where they are not the table's.
     """
 
     loaded: LoadedTable
     metadata: TableMetadata
-    given: GivenColumns | None
+    source_columns: SourceColumns | None
     mode: str
     options: SqlWriteOptions
     replaced: RowChange | None
@@ -142,8 +142,8 @@ class OpenWrite:
 
     def stage_columns(self, transaction: EncryptedTransaction) -> None:
         """Stage the columns that the write adds. ConfigurationError where they would not be those that the files have."""
-        if self.given is not None:
-            self.given.stage(self.located.name, transaction)
+        if self.source_columns is not None:
+            self.source_columns.stage(self.located.name, transaction)
         if transaction.table_metadata.schema() != self.metadata.schema():
             raise ConfigurationError(f"{self.located.name}: its columns were changed while the rows were written; nothing was committed")
 
@@ -164,14 +164,18 @@ def begin_write(planner: Planner, request: Request) -> Response:
     command = request.optional_text("command")
     replaced = _checked(loaded, mode, request.items("filter"), options)
     copy = _checked_copy(planner, loaded, options)
-    given = _given(request, is_stream=query_id is not None)
-    merged = in_asked_spec(loaded.located.table.metadata if given is None else merged_metadata(loaded, given), options, mode)
+    source_columns = _source_columns(request, is_stream=query_id is not None)
+    merged = in_asked_spec(
+        loaded.located.table.metadata if source_columns is None else merged_metadata(loaded, source_columns), options, mode
+    )
     masks = _REWRITTEN if mode in _ROW_LEVEL else request.optional_text("masks")
     marks_for = command if mode == _DELTA else None
-    writer = _writer(loaded, merged, given, options, marks_for, _UNKNOWN if masks is None else masks)
+    writer = _writer(loaded, merged, source_columns, options, marks_for, _UNKNOWN if masks is None else masks)
     metadata = writer.metadata
     locations, key = FileLocations(metadata), ResultKey()
-    write = OpenWrite(writer.loaded, metadata, given, mode, options, replaced, command, query_id, locations, key, writer.denied, copy)
+    write = OpenWrite(
+        writer.loaded, metadata, source_columns, mode, options, replaced, command, query_id, locations, key, writer.denied, copy
+    )
     stored = with_lineage(writer.stored) if write.is_row_level else writer.stored
     return Response(
         {
@@ -212,14 +216,19 @@ class _Writer:
 
 
 def _writer(
-    loaded: LoadedTable, metadata: TableMetadata, given: GivenColumns | None, options: SqlWriteOptions, marks_for: str | None, masks: str
+    loaded: LoadedTable,
+    metadata: TableMetadata,
+    source_columns: SourceColumns | None,
+    options: SqlWriteOptions,
+    marks_for: str | None,
+    masks: str,
 ) -> _Writer:
     """Return what writes the rows of a write.
 
     Args:
         loaded: the table.
         metadata: its own, with the columns that the write adds.
-        given: the columns of the rows where they are not the table's.
+        source_columns: the columns of the rows where they are not the table's.
         options: of the write.
         marks_for: delete, update or merge, of a change that marks the rows which it deletes, and may have none to write.
         masks: why rows may hold masks; empty where none does.
@@ -228,7 +237,7 @@ def _writer(
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     properties = options.over(metadata.properties)
     if _is_written_by_python(metadata):
-        return _python_writer(loaded, metadata, given, properties, marks_for, masks)
+        return _python_writer(loaded, metadata, source_columns, properties, marks_for, masks)
     if reason := unsupported_codec(properties):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     dek_length = cast("TableFileIO", loaded.located.table.io).manager.data_key_length
@@ -236,7 +245,12 @@ def _writer(
 
 
 def _python_writer(
-    loaded: LoadedTable, metadata: TableMetadata, given: GivenColumns | None, properties: dict[str, str], marks_for: str | None, masks: str
+    loaded: LoadedTable,
+    metadata: TableMetadata,
+    source_columns: SourceColumns | None,
+    properties: dict[str, str],
+    marks_for: str | None,
+    masks: str,
 ) -> _Writer:
     parquet_writer_options(properties)
     settings = {TARGET_FILE_SIZE: str(target_file_size(properties))}
@@ -254,7 +268,7 @@ def _python_writer(
         # Its rows may have been read by somebody else, who sees masks: as values, they would stay.
         raise ConfigurationError(f"{loaded.located.name}: {masks}, which would be stored as values of a protected column")
     # The keys may have been committed just now.
-    metadata = keyed.loaded.located.table.metadata if given is None else merged_metadata(keyed.loaded, given)
+    metadata = keyed.loaded.located.table.metadata if source_columns is None else merged_metadata(keyed.loaded, source_columns)
     content = content_for_tasks(keyed, metadata, properties)
     return replace(writer, loaded=keyed.loaded, metadata=metadata, stored=metadata.schema(), content=content)
 
@@ -358,12 +372,12 @@ def _checked_copy(planner: Planner, loaded: LoadedTable, options: SqlWriteOption
     return copy
 
 
-def _given(request: Request, *, is_stream: bool) -> GivenColumns | None:
+def _source_columns(request: Request, *, is_stream: bool) -> SourceColumns | None:
     """Return the columns of the rows where they are not the table's. ConfigurationError for a stream that would add some."""
-    given = GivenColumns.of(request)
-    if not is_stream or given is None:
-        return given
-    if given.merges:
+    source_columns = SourceColumns.of(request)
+    if not is_stream or source_columns is None:
+        return source_columns
+    if source_columns.merges:
         raise ConfigurationError("mergeSchema is for batch writes: a stream adds no columns. Add them with ALTER TABLE, and start it again")
     return None
 
@@ -397,7 +411,7 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
     deleted: dict[str, BitMap64] = {}
     of_python = _is_written_by_python(write.metadata)
     # Spark sorts the rows of each task, those of a stream's micro-batches too, and a file has rows of one task.
-    order_id = sort_order_of(write.metadata, write.options, write.given)
+    order_id = sort_order_of(write.metadata, write.options, write.source_columns)
     for result in opened_results(write.key, write.locations, content):
         for file in result.files:
             if isinstance(file, FileOfPython) != of_python:

@@ -1,6 +1,6 @@
 """What overwrites with an isolation level find in a table's history: changes to the rows that they replace.
 
-    option("isolation-level", "serializable")      nothing was added to, deleted from or marked in what the overwrite replaces
+    option("isolation-level", "serializable")      nothing was added to, deleted from or position-deleted in what the overwrite replaces
     option("isolation-level", "snapshot")          rows may have been added
     option("validate-from-snapshot-id", "4711")    since this snapshot; without it since the oldest that the table has, as in Iceberg
 
@@ -73,17 +73,17 @@ class ConflictCheck:
     def _changes(self, snapshot: Snapshot) -> Iterator[tuple[str, list[DataFile]]]:
         is_rewrite = snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
         added: list[DataFile] = []
-        marked: list[DataFile] = []
+        delete_files: list[DataFile] = []
         deleted: list[DataFile] = []
         for file, status in self._files(snapshot):
             if file.content != DataFileContent.DATA:
                 if status == ManifestEntryStatus.ADDED:
-                    marked.append(file)
+                    delete_files.append(file)
             else:
                 (added if status == ManifestEntryStatus.ADDED else deleted).append(file)
         yield "deleted files", deleted
         if not is_rewrite:
-            yield "new delete files", marked
+            yield "new delete files", delete_files
         if not is_rewrite and self.level == IsolationLevel.SERIALIZABLE:
             yield "files", added
 

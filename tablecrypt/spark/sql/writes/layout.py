@@ -40,8 +40,8 @@ from tablecrypt.spark.jvm.columns import stored_fields
 from tablecrypt.spark.jvm.schema import path_of
 from tablecrypt.spark.sql.catalogs import described_partitioning, described_transform
 from tablecrypt.spark.sql.messages import Request, Response
-from tablecrypt.spark.sql.writes.given_columns import GivenColumns
 from tablecrypt.spark.sql.writes.options import ADVISORY_SIZE, DISTRIBUTION_MODE, FANOUT, SqlWriteOptions, in_asked_spec
+from tablecrypt.spark.sql.writes.source_columns import SourceColumns
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import Planner
@@ -59,8 +59,8 @@ class WriteKind:
 
     Attributes:
         command: delete, update or merge; None for the rows of a query.
-        is_delta: whether the command's deleted rows are marked.
-        has_rows: False where rows are only marked.
+        is_delta: whether the command's deleted rows are position-deleted.
+        has_rows: False where rows are only deleted.
     """
 
     command: str | None
@@ -79,21 +79,23 @@ def write_layout(planner: Planner, request: Request) -> Response:
     mode = request.text("mode")
     kind = WriteKind(request.optional_text("command"), mode == "delta", request.flag("rows"))
     options = SqlWriteOptions.of(request)
-    return Response(layout_of(in_asked_spec(metadata, options, mode), options, kind, GivenColumns.of(request)))
+    return Response(layout_of(in_asked_spec(metadata, options, mode), options, kind, SourceColumns.of(request)))
 
 
-def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind, given: GivenColumns | None = None) -> dict[str, Any]:
+def layout_of(
+    metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind, source_columns: SourceColumns | None = None
+) -> dict[str, Any]:
     """Return the fields of the response. ConfigurationError for an unknown mode, or a size that is not a number.
 
     Args:
-        given: the columns of the rows where they are not the table's; a column that they lack has one value in all of them.
+        source_columns: the columns of the rows where they are not the table's; a column that they lack has one value in all of them.
     """
     schema, spec = metadata.schema(), metadata.spec()
     sources = [schema.find_type(field.source_id) for field in stored_fields(spec)]
     fields = [_computed(field, source) for field, source in zip(described_partitioning(spec, schema), sources, strict=True)]
-    partition = [_sorted(field) for field in fields if given is None or given.has(tuple(field["column"]))]
+    partition = [_sorted(field) for field in fields if source_columns is None or source_columns.has(tuple(field["column"]))]
     described = described_order(metadata) if options.uses_layout else []
-    order = [field for field in described if given is None or given.has(tuple(field["column"]))]
+    order = [field for field in described if source_columns is None or source_columns.has(tuple(field["column"]))]
     properties = options.over(metadata.properties)
     groups = kind.has_rows and bool(partition) and not order and (not options.uses_layout or _fans_out(properties))
     asked = options.properties.get(DISTRIBUTION_MODE)
@@ -117,13 +119,17 @@ def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind
     }
 
 
-def sort_order_of(metadata: TableMetadata, options: SqlWriteOptions, given: GivenColumns | None = None) -> int | None:
+def sort_order_of(metadata: TableMetadata, options: SqlWriteOptions, source_columns: SourceColumns | None = None) -> int | None:
     """Return the id of the table's sort order where `layout_of` has rows sorted by all of it; None for a table without one."""
     if not options.uses_layout:
         return None
     order = described_order(metadata)
     is_whole = bool(order) and len(order) == len(metadata.sort_order().fields)
-    return metadata.default_sort_order_id if is_whole and all(given is None or given.has(tuple(each["column"])) for each in order) else None
+    return (
+        metadata.default_sort_order_id
+        if is_whole and all(source_columns is None or source_columns.has(tuple(each["column"])) for each in order)
+        else None
+    )
 
 
 def layout_asked_for(metadata: TableMetadata, *, by_partition: bool, sort_by: Sequence[str]) -> dict[str, Any]:

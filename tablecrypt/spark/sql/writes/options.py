@@ -7,7 +7,7 @@
     snapshot-property.NAME                                           goes into the summary of the new snapshot
     isolation-level, validate-from-snapshot-id                       of an overwrite (conflicts.py)
     output-spec-id                                                   which of the table's partition specs appended rows are written in
-    mergeSchema, check-ordering, check-nullability                   of rows whose columns are not the table's (given_columns.py)
+    mergeSchema, check-ordering, check-nullability                   of rows whose columns are not the table's (source_columns.py)
     tablecrypt-copy                                                  which call of add_files it is (copies.py)
 
 Most are settings of the session too (iceberg_settings.py), which count where a write has no such option. Names are compared without case

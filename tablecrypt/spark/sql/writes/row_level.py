@@ -104,7 +104,7 @@ def changed_rows(
         isolation=isolation_of(loaded.located.table.metadata.properties, command),
     )
     if _is_delta(loaded, command):
-        change.marked = _marked(scans, deleted)
+        change.position_deleted = _position_deleted(scans, deleted)
         change.added = files
     elif deleted:
         raise FormatError(f"{loaded.located.name}: tasks of a copy-on-write change report deleted rows")
@@ -118,7 +118,7 @@ def _is_delta(loaded: LoadedTable, command: str) -> bool:
     return is_merge_on_read(row_mode(loaded.located.table.metadata.properties, f"write.{command}.mode"))
 
 
-def _marked(scans: Sequence[ReadFiles], deleted: Mapping[str, BitMap64]) -> list[tuple[EncryptedFileScanTask, BitMap64]]:
+def _position_deleted(scans: Sequence[ReadFiles], deleted: Mapping[str, BitMap64]) -> list[tuple[EncryptedFileScanTask, BitMap64]]:
     tasks = {task.file.file_path: task for scan in scans for task in scan.plan.tasks}
     for location, positions in deleted.items():
         if location not in tasks or not len(positions) or positions.max() >= tasks[location].file.record_count:

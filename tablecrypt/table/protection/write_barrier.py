@@ -1,4 +1,4 @@
-"""Properties that keep Iceberg Java from writing a protected column under the table's key.
+"""The engine write barrier: properties that keep Iceberg Java from writing a protected column under the table's key.
 
 Java knows nothing of protected columns: an INSERT would put their values into a file under the table's key alone, and a rewrite of files
 would take masks for values. So tables with protected columns say that data files are ORC, which Java cannot encrypt:
@@ -9,7 +9,7 @@ would take masks for values. So tables with protected columns say that data file
     write.metadata.metrics.column.<name>        none, so that bounds of a column which Java writes all the same are in no manifest
 
 It stops accidents: a write with the option write-format=parquet goes through, and an audit finds its files. tablecrypt writes Parquet to
-such tables. `encryption.column-guard=false`, set before the columns are declared or with them, leaves these properties alone.
+such tables. `encryption.column-guard=false`, set before the columns are declared or with them, turns the barrier off.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tablecrypt import properties as names
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.nested_columns import covering
 
-GUARD: Final[Mapping[str, str]] = {
+WRITE_BARRIER: Final[Mapping[str, str]] = {
     TableProperties.WRITE_FILE_FORMAT: "orc",
     "write.delete.format.default": "parquet",
     "write.delete.mode": "merge-on-read",
@@ -35,20 +35,20 @@ METRICS_PREFIX: Final = "write.metadata.metrics.column."
 NO_METRICS: Final = "none"
 
 
-def is_guarded(properties: Mapping[str, Any]) -> bool:
-    """Whether a table's properties are to hold the guard."""
+def has_write_barrier(properties: Mapping[str, Any]) -> bool:
+    """Whether a table is to have the engine write barrier."""
     return names.COLUMN_GUARD.is_true(properties)
 
 
-def is_guard_format(properties: Mapping[str, Any]) -> bool:
-    """Whether write.format.default is the guard of a table with protected columns, which is written as Parquet."""
-    is_orc = str(properties.get(TableProperties.WRITE_FILE_FORMAT, "")).lower() == GUARD[TableProperties.WRITE_FILE_FORMAT]
+def is_barrier_format(properties: Mapping[str, Any]) -> bool:
+    """Whether write.format.default is that of the barrier, and the table's protected columns are written as Parquet."""
+    is_orc = str(properties.get(TableProperties.WRITE_FILE_FORMAT, "")).lower() == WRITE_BARRIER[TableProperties.WRITE_FILE_FORMAT]
     return is_orc and bool(ColumnPolicy.from_properties(properties))
 
 
-def guard_properties(policy: ColumnPolicy, schema: Schema) -> dict[str, str]:
-    """Return the guard of a table with these protected columns."""
-    return {**GUARD, **{METRICS_PREFIX + name: NO_METRICS for name in metrics_names(policy, schema)}}
+def barrier_properties(policy: ColumnPolicy, schema: Schema) -> dict[str, str]:
+    """Return the barrier of a table with these protected columns."""
+    return {**WRITE_BARRIER, **{METRICS_PREFIX + name: NO_METRICS for name in metrics_names(policy, schema)}}
 
 
 def metrics_names(policy: ColumnPolicy, schema: Schema) -> list[str]:
@@ -59,10 +59,10 @@ def metrics_names(policy: ColumnPolicy, schema: Schema) -> list[str]:
     return sorted(name for name in names_of if name is not None)
 
 
-def changed_guard(properties: Mapping[str, Any], policy: ColumnPolicy, schema: Schema) -> dict[str, str | None]:
-    """Return what properties hold in place of the guard, by name; None for what is missing. Empty where the guard is turned off."""
-    if not policy or not is_guarded(properties):
+def changed_barrier(properties: Mapping[str, Any], policy: ColumnPolicy, schema: Schema) -> dict[str, str | None]:
+    """Return what properties hold in place of the barrier, by name; None for what is missing. Empty where the barrier is turned off."""
+    if not policy or not has_write_barrier(properties):
         return {}
-    wanted = guard_properties(policy, schema)
+    wanted = barrier_properties(policy, schema)
     found = {name: None if properties.get(name) is None else str(properties[name]) for name in wanted}
     return {name: value for name, value in found.items() if value is None or value.lower() != wanted[name]}

@@ -1,4 +1,4 @@
-"""Files written again with other protected columns, or under another DEK beside twins that stay as they are."""
+"""Files written again with other protected columns, or under another DEK beside hidden columns that stay as they are."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tablecrypt import parquet
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError, TamperedFileError
-from tablecrypt.keys.twin_schemas import TwinSchema
+from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import FileKeys
+from tablecrypt.parquet.carried_over_columns import reencrypt_beside_hidden_columns
 from tablecrypt.parquet.footer import read_footer
-from tablecrypt.parquet.kept_twins import reencrypt_beside_twins
+from tablecrypt.parquet.hidden_arrays import Replacement
+from tablecrypt.parquet.hidden_column_reader import ColumnAccess
+from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout, RewrittenFile, rewrite_protected
+from tablecrypt.parquet.hidden_columns import hidden_name
 from tablecrypt.parquet.layout import FileCiphers, FileLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, Struct
-from tablecrypt.parquet.twin_columns import Replacement
-from tablecrypt.parquet.twin_reader import TwinAccess
-from tablecrypt.parquet.twin_rewriting import RewrittenFile, TwinLayout, rewrite_protected
-from tablecrypt.parquet.twins import twin_name
 from tablecrypt.parquet.uniform import UniformParquetFile
+from tests.support.hidden_column_files import EMAIL, NOTE, PROTECTED, ROWS, SCHEMA, SECRET, SSN, TABLE, ProtectedFile
 from tests.support.mutations import flipped
-from tests.support.twin_files import EMAIL, NOTE, PROTECTED, ROWS, SCHEMA, SECRET, SSN, TABLE, ProtectedFile
 from tests.support.uniform_files import encrypt_uniform
 
 COLUMNS: Final = SCHEMA.names
@@ -39,47 +39,47 @@ def masked(field: pa.Field, values: pa.Array) -> pa.Array:
     return pa.array(["masked"] * len(values), field.type)
 
 
-COVERS: Final[dict[int, Replacement | None]] = {field_id: masked if field_id == NOTE else None for field_id in PROTECTED}
+REPLACEMENTS: Final[dict[int, Replacement | None]] = {field_id: masked if field_id == NOTE else None for field_id in PROTECTED}
 
 
 class Rewritten:
     """A new file that `rewrite_protected` makes of a stored one."""
 
     def __init__(
-        self, old: ProtectedFile, stored: bytes, key_metadata: StandardKeyMetadata, covers: Mapping[int, Replacement | None]
+        self, old: ProtectedFile, stored: bytes, key_metadata: StandardKeyMetadata, placeholders: Mapping[int, Replacement | None]
     ) -> None:
         self.key_metadata = StandardKeyMetadata.generate(32, secrets.token_bytes)
-        self.keys = {field_id: Secret(secrets.token_bytes(32)) for field_id in covers}
+        self.keys = {field_id: Secret(secrets.token_bytes(32)) for field_id in placeholders}
         new = FileKeys(
             self.key_metadata.encryption_key,
-            {twin_name(field_id): key for field_id, key in self.keys.items()},
+            {hidden_name(field_id): key for field_id, key in self.keys.items()},
             self.key_metadata.aad_prefix,
-            column_key_metadata={twin_name(field_id): b"new %d" % field_id for field_id in self.keys},
+            column_key_metadata={hidden_name(field_id): b"new %d" % field_id for field_id in self.keys},
         )
         out = io.BytesIO()
-        schemas = TwinLayout(source_of(stored), key_metadata).schemas
+        schemas = ProtectedLayout(source_of(stored), key_metadata).schemas
         opened = lambda field_id, stored: Secret(old.unwrap(field_id, stored, old.key_metadata.aad_prefix, schemas[field_id]))  # noqa: E731
-        self.result: RewrittenFile = rewrite_protected(io.BytesIO(stored), out, key_metadata, new, covers, opened, "old")
+        self.result: RewrittenFile = rewrite_protected(io.BytesIO(stored), out, key_metadata, new, placeholders, opened, "old")
         self.stored = out.getvalue()
 
     @property
-    def layout(self) -> TwinLayout:
-        return TwinLayout(source_of(self.stored), self.key_metadata)
+    def layout(self) -> ProtectedLayout:
+        return ProtectedLayout(source_of(self.stored), self.key_metadata)
 
-    def open(self, opened: tuple[int, ...], hidden: tuple[int, ...] = ()) -> UniformParquetFile:
-        def unwrap(field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema) -> bytes:
+    def open(self, opened: tuple[int, ...], masks_of: tuple[int, ...] = ()) -> UniformParquetFile:
+        def unwrap(field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: BoundSchema) -> bytes:
             assert (key_metadata, aad_prefix) == (b"new %d" % field_id, self.key_metadata.aad_prefix)
             return self.keys[field_id].reveal()
 
-        access = TwinAccess(frozenset(self.keys), frozenset(opened), frozenset(hidden), unwrap)
+        access = ColumnAccess(frozenset(self.keys), frozenset(opened), frozenset(masks_of), unwrap)
         key_metadata = self.key_metadata.with_file_length(len(self.stored))
-        return UniformParquetFile(pa.BufferReader(self.stored), key_metadata, "new", twins=access if self.keys else None)
+        return UniformParquetFile(pa.BufferReader(self.stored), key_metadata, "new", access=access if self.keys else None)
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(self.open(tuple(self.keys)))
 
     def verified(self) -> parquet.Verification:
-        keys = {twin_name(field_id): key for field_id, key in self.keys.items()}
+        keys = {hidden_name(field_id): key for field_id, key in self.keys.items()}
         return parquet.verify(self.stored, FileKeys(self.key_metadata.encryption_key, keys, self.key_metadata.aad_prefix))
 
 
@@ -101,11 +101,11 @@ def uniform() -> tuple[bytes, StandardKeyMetadata]:
 
 
 def test_the_same_columns_come_under_fresh_keys(file: ProtectedFile) -> None:
-    new = Rewritten(file, file.stored, file.key_metadata, COVERS)
+    new = Rewritten(file, file.stored, file.key_metadata, REPLACEMENTS)
     assert new.rows() == TABLE.to_pylist()
     assert new.verified().complete
     hidden = new.open((), PROTECTED)
-    assert rows_of(hidden) == rows_of(file.open(hidden=PROTECTED))
+    assert rows_of(hidden) == rows_of(file.open(masks_of=PROTECTED))
     assert new.layout.stored().masked == {NOTE}
     assert new.key_metadata.aad_prefix != file.key_metadata.aad_prefix
     assert len(new.result.group_starts) == 4
@@ -115,17 +115,19 @@ def test_the_same_columns_come_under_fresh_keys(file: ProtectedFile) -> None:
 def test_columns_of_a_file_from_before_are_protected_and_the_others_are_as_they_were(
     file: ProtectedFile, uniform: tuple[bytes, StandardKeyMetadata]
 ) -> None:
-    new = Rewritten(file, *uniform, COVERS)
+    new = Rewritten(file, *uniform, REPLACEMENTS)
     assert new.rows() == TABLE.to_pylist()
     assert new.verified().complete
-    assert rows_of(new.open((), PROTECTED)) == rows_of(file.open(hidden=PROTECTED)), "covers are those that a writer makes"
+    assert rows_of(new.open((), PROTECTED)) == rows_of(file.open(masks_of=PROTECTED)), "placeholders are those that a writer makes"
     opened = ProtectedFile.of(new.stored, new.key_metadata, new.keys).opened_by_the_table_key()
     assert not [text for text in opened if SECRET.search(text)]
     assert any(b"n7" in text for text in opened), "unprotected text is found, so the search finds text"
 
 
-def test_error_covers_fail_in_readers_that_know_nothing_of_them(file: ProtectedFile, uniform: tuple[bytes, StandardKeyMetadata]) -> None:
-    new = Rewritten(file, *uniform, COVERS)
+def test_error_placeholders_fail_in_readers_that_know_nothing_of_them(
+    file: ProtectedFile, uniform: tuple[bytes, StandardKeyMetadata]
+) -> None:
+    new = Rewritten(file, *uniform, REPLACEMENTS)
     keys = FileKeys(new.key_metadata.encryption_key, aad_prefix=new.key_metadata.aad_prefix)
     assert parquet.read_table(new.stored, keys, columns=["id"]).num_rows == ROWS
     with pytest.raises(TablecryptError):
@@ -136,7 +138,7 @@ def test_columns_that_are_protected_no_more_stand_in_their_own_place(file: Prote
     new = Rewritten(file, file.stored, file.key_metadata, {})
     assert new.rows() == TABLE.to_pylist()
     assert new.verified().complete
-    assert [leaf.path[0] for leaf in new.layout.leaves if leaf.twin_of is not None] == []
+    assert [leaf.path[0] for leaf in new.layout.leaves if leaf.hidden_field_id is not None] == []
 
 
 def test_protection_moves_from_one_column_to_another(file: ProtectedFile) -> None:
@@ -150,9 +152,9 @@ def test_protection_moves_from_one_column_to_another(file: ProtectedFile) -> Non
 
 
 @pytest.mark.parametrize("masks", [True, False], ids=["error to mask", "mask to error"])
-def test_a_cover_of_another_kind_is_made_of_the_twin(file: ProtectedFile, masks: bool) -> None:
-    covers: dict[int, Replacement | None] = {**COVERS, SSN: masked if masks else None, NOTE: masked if masks else None}
-    new = Rewritten(file, file.stored, file.key_metadata, covers)
+def test_a_placeholder_of_another_kind_is_made_of_the_hidden_column(file: ProtectedFile, masks: bool) -> None:
+    placeholders: dict[int, Replacement | None] = {**REPLACEMENTS, SSN: masked if masks else None, NOTE: masked if masks else None}
+    new = Rewritten(file, file.stored, file.key_metadata, placeholders)
     assert new.layout.stored().masked == ({SSN, NOTE} if masks else frozenset())
     assert new.rows() == TABLE.to_pylist()
     shown = pa.Table.from_batches(new.open((), (SSN, NOTE)).batches(["ssn", "note"])).to_pylist()
@@ -161,62 +163,62 @@ def test_a_cover_of_another_kind_is_made_of_the_twin(file: ProtectedFile, masks:
 
 
 def test_a_new_file_may_be_written_again_in_every_way(file: ProtectedFile, uniform: tuple[bytes, StandardKeyMetadata]) -> None:
-    protected = Rewritten(file, *uniform, COVERS)
-    again = beside_twins(protected.stored, protected.key_metadata)
+    protected = Rewritten(file, *uniform, REPLACEMENTS)
+    again = beside_hidden_columns(protected.stored, protected.key_metadata)
     assert len(again[0]) == len(protected.stored)
     with pytest.raises(TablecryptError):
-        TwinLayout(source_of(again[0]), protected.key_metadata)
+        ProtectedLayout(source_of(again[0]), protected.key_metadata)
     kept = Rewritten.__new__(Rewritten)
     kept.stored, kept.key_metadata, kept.keys = again[0], again[1], protected.keys
     assert kept.rows() == TABLE.to_pylist()
     assert kept.verified().complete
 
 
-def test_a_file_whose_twin_is_under_the_tables_key_is_refused(file: ProtectedFile) -> None:
+def test_a_file_whose_hidden_column_is_under_the_tables_key_is_refused(file: ProtectedFile) -> None:
     def under_the_table_key(metadata: Struct, chunks: list[list[Struct]]) -> None:
         for group in chunks:
-            covers = [chunk for chunk in group if ColumnChunk.ENCRYPTED_COLUMN_METADATA not in chunk]
-            group[-1].fields[ColumnChunk.CRYPTO_METADATA] = covers[0].fields[ColumnChunk.CRYPTO_METADATA]
-            group[-1].fields[ColumnChunk.META_DATA] = covers[0].fields[ColumnChunk.META_DATA]
+            placeholders = [chunk for chunk in group if ColumnChunk.ENCRYPTED_COLUMN_METADATA not in chunk]
+            group[-1].fields[ColumnChunk.CRYPTO_METADATA] = placeholders[0].fields[ColumnChunk.CRYPTO_METADATA]
+            group[-1].fields[ColumnChunk.META_DATA] = placeholders[0].fields[ColumnChunk.META_DATA]
             group[-1].remove(ColumnChunk.ENCRYPTED_COLUMN_METADATA)
 
     with pytest.raises(TamperedFileError):
-        Rewritten(file, file.changed(under_the_table_key), file.key_metadata, COVERS)
+        Rewritten(file, file.changed(under_the_table_key), file.key_metadata, REPLACEMENTS)
     with pytest.raises(TamperedFileError):
-        beside_twins(file.changed(under_the_table_key), file.key_metadata)
+        beside_hidden_columns(file.changed(under_the_table_key), file.key_metadata)
 
 
-def test_a_changed_byte_of_a_twin_ends_the_rewriting(file: ProtectedFile) -> None:
+def test_a_changed_byte_of_a_hidden_column_ends_the_rewriting(file: ProtectedFile) -> None:
     layout = FileLayout(source := source_of(file.stored), footer := read_footer(source), FileCiphers(footer, file.all_keys))
-    twin = next(chunk for chunk in layout.chunks() if chunk.path[0] == twin_name(SSN))
-    stored = flipped(file.stored, twin.pages.start + twin.pages.length // 2)
-    for covers in (COVERS, {}):
+    hidden = next(chunk for chunk in layout.chunks() if chunk.path[0] == hidden_name(SSN))
+    stored = flipped(file.stored, hidden.pages.start + hidden.pages.length // 2)
+    for placeholders in (REPLACEMENTS, {}):
         with pytest.raises(TamperedFileError):
-            Rewritten(file, stored, file.key_metadata, covers)
+            Rewritten(file, stored, file.key_metadata, placeholders)
 
 
-def test_a_twin_of_another_file_is_not_taken_over(file: ProtectedFile) -> None:
+def test_a_hidden_column_of_another_file_is_not_taken_over(file: ProtectedFile) -> None:
     other = ProtectedFile(keys=file.keys)
     with pytest.raises((AuthenticationError, TamperedFileError)):
-        Rewritten(file, other.stored, other.key_metadata, COVERS)
+        Rewritten(file, other.stored, other.key_metadata, REPLACEMENTS)
 
 
 @pytest.mark.parametrize("options", [{}, {"data_page_size": 512, "compression": "none"}], ids=["few pages", "many pages"])
-def test_a_file_comes_under_another_dek_without_its_column_keys_and_its_twins_stay(options: dict[str, Any]) -> None:
+def test_a_file_comes_under_another_dek_without_its_column_keys_and_its_hidden_columns_stay(options: dict[str, Any]) -> None:
     file = ProtectedFile(**options)
-    stored, key_metadata = beside_twins(file.stored, file.key_metadata)
+    stored, key_metadata = beside_hidden_columns(file.stored, file.key_metadata)
     assert len(stored) == len(file.stored)
     moved = ProtectedFile.of(stored, key_metadata, file.keys)
     assert moved.read(COLUMNS, *PROTECTED).to_pylist() == TABLE.to_pylist()
-    assert rows_of(moved.open(hidden=PROTECTED)) == rows_of(file.open(hidden=PROTECTED))
+    assert rows_of(moved.open(masks_of=PROTECTED)) == rows_of(file.open(masks_of=PROTECTED))
     assert parquet.verify(stored, moved.all_keys).complete
     with pytest.raises(TablecryptError):
         parquet.verify(stored, file.all_keys)
 
 
-def test_twins_that_stay_need_the_aad_prefix_of_the_file(file: ProtectedFile) -> None:
+def test_hidden_columns_that_stay_need_the_aad_prefix_of_the_file(file: ProtectedFile) -> None:
     with pytest.raises(ConfigurationError, match="AAD prefix"):
-        reencrypt_beside_twins(
+        reencrypt_beside_hidden_columns(
             io.BytesIO(file.stored), io.BytesIO(), file.key_metadata, StandardKeyMetadata.generate(16, secrets.token_bytes), "old"
         )
 
@@ -257,8 +259,8 @@ def _written(table: pa.Table, protected: tuple[int, ...], group: int) -> tuple[b
     return plain.data, key_metadata, ProtectedFile.of(plain.data, key_metadata, {})
 
 
-def beside_twins(stored: bytes, key_metadata: StandardKeyMetadata) -> tuple[bytes, StandardKeyMetadata]:
+def beside_hidden_columns(stored: bytes, key_metadata: StandardKeyMetadata) -> tuple[bytes, StandardKeyMetadata]:
     new = StandardKeyMetadata(Secret(secrets.token_bytes(32)), key_metadata.aad_prefix)
     out = io.BytesIO()
-    assert reencrypt_beside_twins(io.BytesIO(stored), out, key_metadata, new, "old") == len(stored)
+    assert reencrypt_beside_hidden_columns(io.BytesIO(stored), out, key_metadata, new, "old") == len(stored)
     return out.getvalue(), new

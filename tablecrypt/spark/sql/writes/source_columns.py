@@ -55,7 +55,7 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class GivenColumns:
+class SourceColumns:
     """The columns of the rows of one write.
 
     Attributes:
@@ -75,7 +75,7 @@ class GivenColumns:
     checks_nullability: bool
 
     @classmethod
-    def of(cls, request: Request) -> GivenColumns | None:
+    def of(cls, request: Request) -> SourceColumns | None:
         """Return what a request says of its rows; None where Spark has brought them to the table's columns."""
         if "row_schema" not in request.fields:
             return None
@@ -218,16 +218,16 @@ def _holds(wide: IcebergType, narrow: IcebergType) -> bool:
     return False
 
 
-def merged_metadata(loaded: LoadedTable, given: GivenColumns) -> TableMetadata:
+def merged_metadata(loaded: LoadedTable, source_columns: SourceColumns) -> TableMetadata:
     """Return a table's metadata with what the rows of a write add to it. Nothing is committed.
 
     Raises:
-        ConfigurationError: as `GivenColumns.check` and `GivenColumns.stage`; or the columns would be seen before the rows are published.
+        ConfigurationError: as `SourceColumns.check` and `SourceColumns.stage`; or the columns would be seen before the rows are published.
     """
     table, name = loaded.located.table, loaded.located.name
-    given.check(name, table.schema())
+    source_columns.check(name, table.schema())
     transaction = table.transaction()
-    given.stage(name, transaction)
+    source_columns.stage(name, transaction)
     merged = transaction.table_metadata
     if merged.current_schema_id == table.metadata.current_schema_id:
         return merged
@@ -241,8 +241,8 @@ def merged_metadata(loaded: LoadedTable, given: GivenColumns) -> TableMetadata:
 def align_rows(planner: Planner, request: Request) -> Response:
     """Return the columns that a write's rows are brought to: the table's and those that the write adds. Raises as `merged_metadata`."""
     loaded = planner.tables[request.text("table")]
-    given = GivenColumns.of(request)
-    schema = loaded.located.table.schema() if given is None else merged_metadata(loaded, given).schema()
+    source_columns = SourceColumns.of(request)
+    schema = loaded.located.table.schema() if source_columns is None else merged_metadata(loaded, source_columns).schema()
     return Response({"schema": spark_json(schema)})
 
 

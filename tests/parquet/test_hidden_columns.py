@@ -18,14 +18,29 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import FileKeys, thrift
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
+from tablecrypt.parquet.hidden_column_reader import ColumnAccess
+from tablecrypt.parquet.hidden_columns import hidden_name
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, FileMetaData, SchemaElement, Struct
-from tablecrypt.parquet.twin_reader import TwinAccess
-from tablecrypt.parquet.twins import twin_name
 from tablecrypt.parquet.uniform import UniformParquetFile
+from tests.support.hidden_column_files import (
+    EMAIL,
+    ID,
+    NOTE,
+    PAID,
+    PHONES,
+    PROTECTED,
+    ROWS,
+    SCHEMA,
+    SECRET,
+    SSN,
+    TABLE,
+    TAGS,
+    ProtectedFile,
+    field,
+)
 from tests.support.mutations import flipped
-from tests.support.twin_files import EMAIL, ID, NOTE, PAID, PHONES, PROTECTED, ROWS, SCHEMA, SECRET, SSN, TABLE, TAGS, ProtectedFile, field
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +76,7 @@ def test_without_column_keys_other_columns_and_masks_are_read_and_filtered(file:
     assert rows.to_pylist() == [{"id": 998, "note": "masked"}, {"id": 999, "note": "masked"}]
 
 
-def test_statistics_of_a_twin_prune_for_those_who_have_its_key_alone(file: ProtectedFile) -> None:
+def test_statistics_of_a_hidden_column_prune_for_those_who_have_its_key_alone(file: ProtectedFile) -> None:
     wanted = pc.field("ssn") == "top-secret-705"
     positions = [batch.positions[0].as_py() for batch in file.open(SSN).positioned_batches(["ssn"], wanted)]
     assert positions == [0, 600]
@@ -78,13 +93,13 @@ def test_a_part_of_the_file_has_the_same_rows_with_and_without_the_key_of_its_fi
 
 
 @pytest.mark.parametrize("column", ["ssn", "person", "phones", "tags", "paid"])
-def test_an_error_cover_gives_no_rows(file: ProtectedFile, column: str) -> None:
+def test_an_error_placeholder_gives_no_rows(file: ProtectedFile, column: str) -> None:
     with pytest.raises(TablecryptError):
         file.read([column])
 
 
 def test_a_hidden_column_is_read_as_nulls_beside_which_everything_is_as_it_was(file: ProtectedFile) -> None:
-    opened = file.open(hidden=PROTECTED)
+    opened = file.open(masks_of=PROTECTED)
     rows = pa.Table.from_batches(opened.batches(SCHEMA.names)).to_pylist()
     assert opened.masks == {NOTE}
     assert [row["id"] for row in rows] == list(range(ROWS))
@@ -104,9 +119,9 @@ def test_every_byte_belongs_to_something_also_where_page_indexes_are_asked_for()
     assert parquet.verify(file.stored, file.all_keys).unauthenticated_pages == 0
 
 
-def test_the_twins_are_columns_by_the_specification(file: ProtectedFile) -> None:
-    rows = parquet.read_table(file.stored, file.all_keys, columns=[twin_name(SSN), twin_name(EMAIL)])
-    assert rows[twin_name(SSN)].to_pylist() == TABLE["ssn"].to_pylist()
+def test_the_hidden_columns_are_columns_by_the_specification(file: ProtectedFile) -> None:
+    rows = parquet.read_table(file.stored, file.all_keys, columns=[hidden_name(SSN), hidden_name(EMAIL)])
+    assert rows[hidden_name(SSN)].to_pylist() == TABLE["ssn"].to_pylist()
     assert all(b"PARQUET:field_id" not in (field.metadata or {}) for field in rows.schema)
 
 
@@ -129,13 +144,13 @@ def test_a_reader_of_plain_tables_refuses_the_file(file: ProtectedFile) -> None:
 
 
 def test_a_column_that_the_table_does_not_say_is_protected_is_refused(file: ProtectedFile) -> None:
-    access = TwinAccess(frozenset({SSN}), frozenset(), frozenset(), file.unwrap)
+    access = ColumnAccess(frozenset({SSN}), frozenset(), frozenset(), file.unwrap)
     with pytest.raises(FormatError, match="do not say that it is protected"):
-        UniformParquetFile(pa.BufferReader(file.stored), file.key_metadata, "memory", twins=access)
+        UniformParquetFile(pa.BufferReader(file.stored), file.key_metadata, "memory", access=access)
 
 
-def test_a_column_named_like_a_twin_is_not_written() -> None:
-    table = TABLE.rename_columns([twin_name(99), *SCHEMA.names[1:]])
+def test_a_column_named_like_a_hidden_column_is_not_written() -> None:
+    table = TABLE.rename_columns([hidden_name(99), *SCHEMA.names[1:]])
     with pytest.raises(FormatError, match="names that begin with"):
         ProtectedFile(table, (EMAIL,))
 
@@ -145,28 +160,28 @@ def test_a_protected_field_that_rows_do_not_have_is_refused() -> None:
         ProtectedFile(TABLE, (99,))
 
 
-def _twin_ordinals(chunks: list[list[Struct]]) -> list[int]:
+def _hidden_column_ordinals(chunks: list[list[Struct]]) -> list[int]:
     return [at for at, chunk in enumerate(chunks[0]) if ColumnChunk.ENCRYPTED_COLUMN_METADATA in chunk]
 
 
-def _swap_twins_of_two_row_groups(_: Struct, chunks: list[list[Struct]]) -> None:
-    at = _twin_ordinals(chunks)[0]
+def _swap_hidden_columns_of_two_row_groups(_: Struct, chunks: list[list[Struct]]) -> None:
+    at = _hidden_column_ordinals(chunks)[0]
     chunks[0][at], chunks[1][at] = chunks[1][at], chunks[0][at]
 
 
 def _swap_two_fields(_: Struct, chunks: list[list[Struct]]) -> None:
-    first, other = _twin_ordinals(chunks)[0], _twin_ordinals(chunks)[-1]
+    first, other = _hidden_column_ordinals(chunks)[0], _hidden_column_ordinals(chunks)[-1]
     for group in chunks:
         group[first], group[other] = group[other], group[first]
 
 
-def _cover_in_place_of_a_twin(_: Struct, chunks: list[list[Struct]]) -> None:
-    at = _twin_ordinals(chunks)[0]
+def _placeholder_in_place_of_a_hidden_column(_: Struct, chunks: list[list[Struct]]) -> None:
+    at = _hidden_column_ordinals(chunks)[0]
     for group in chunks:
         group[at] = group[0]
 
 
-def _drop_a_twin(metadata: Struct, chunks: list[list[Struct]]) -> None:
+def _drop_a_hidden_column(metadata: Struct, chunks: list[list[Struct]]) -> None:
     elements = metadata.structs(FileMetaData.SCHEMA)
     metadata.set(FileMetaData.SCHEMA, thrift.LIST, elements[:-1])
     metadata.remove(FileMetaData.COLUMN_ORDERS)
@@ -175,22 +190,22 @@ def _drop_a_twin(metadata: Struct, chunks: list[list[Struct]]) -> None:
         del group[-1]
 
 
-def _give_a_cover_another_field_id(metadata: Struct, _: list[list[Struct]]) -> None:
+def _give_a_placeholder_another_field_id(metadata: Struct, _: list[list[Struct]]) -> None:
     metadata.structs(FileMetaData.SCHEMA)[1].set(SchemaElement.FIELD_ID, thrift.I32, ID)
 
 
-def _give_a_twin_a_field_id(metadata: Struct, _: list[list[Struct]]) -> None:
+def _give_a_hidden_column_a_field_id(metadata: Struct, _: list[list[Struct]]) -> None:
     metadata.structs(FileMetaData.SCHEMA)[-1].set(SchemaElement.FIELD_ID, thrift.I32, NOTE)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        _swap_twins_of_two_row_groups,
+        _swap_hidden_columns_of_two_row_groups,
         _swap_two_fields,
-        _cover_in_place_of_a_twin,
-        _give_a_cover_another_field_id,
-        _give_a_twin_a_field_id,
+        _placeholder_in_place_of_a_hidden_column,
+        _give_a_placeholder_another_field_id,
+        _give_a_hidden_column_a_field_id,
     ],
 )
 def test_a_footer_changed_by_a_holder_of_the_tables_key_gives_no_values(change: Callable[[Struct, list[list[Struct]]], None]) -> None:
@@ -200,19 +215,19 @@ def test_a_footer_changed_by_a_holder_of_the_tables_key_gives_no_values(change: 
         file.read(["ssn", "note"], *PROTECTED, stored=stored)
 
 
-def test_a_column_whose_twin_was_dropped_is_not_among_the_protected_ones_of_the_file(file: ProtectedFile) -> None:
-    opened = file.open(*PROTECTED, stored=file.changed(_drop_a_twin))
+def test_a_column_whose_hidden_column_was_dropped_is_not_among_the_protected_ones_of_the_file(file: ProtectedFile) -> None:
+    opened = file.open(*PROTECTED, stored=file.changed(_drop_a_hidden_column))
     assert opened.protected == set(PROTECTED) - {NOTE}
 
 
-def test_a_twin_of_another_file_does_not_open_though_the_table_key_is_the_same() -> None:
+def test_a_hidden_column_of_another_file_does_not_open_though_the_table_key_is_the_same() -> None:
     one = ProtectedFile()
     other = ProtectedFile(key_metadata=StandardKeyMetadata(one.key_metadata.encryption_key, secrets.token_bytes(16)), keys=one.keys)
     foreign: list[list[Struct]] = []
     other.changed(lambda _, chunks: foreign.extend(chunks))
 
     def exchange(_: Struct, chunks: list[list[Struct]]) -> None:
-        at = _twin_ordinals(chunks)[0]
+        at = _hidden_column_ordinals(chunks)[0]
         for group, theirs in zip(chunks, foreign, strict=True):
             group[at] = theirs[at]
 
@@ -220,9 +235,9 @@ def test_a_twin_of_another_file_does_not_open_though_the_table_key_is_the_same()
         one.read(["ssn"], SSN, stored=one.changed(exchange))
 
 
-def test_a_changed_byte_of_a_twin_gives_no_values(file: ProtectedFile) -> None:
-    twin = next(chunk for chunk in encrypted_layout(source_of(file.stored), file.all_keys).chunks() if chunk.path[0] == twin_name(SSN))
-    stored = flipped(file.stored, twin.pages.start + twin.pages.length // 2)
+def test_a_changed_byte_of_a_hidden_column_gives_no_values(file: ProtectedFile) -> None:
+    hidden = next(chunk for chunk in encrypted_layout(source_of(file.stored), file.all_keys).chunks() if chunk.path[0] == hidden_name(SSN))
+    stored = flipped(file.stored, hidden.pages.start + hidden.pages.length // 2)
     with pytest.raises(TamperedFileError):
         file.read(["ssn"], SSN, stored=stored)
 
@@ -253,7 +268,7 @@ _VALUES: Final[dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]]] = {
 @pytest.mark.parametrize("kind", sorted(_VALUES))
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
-def test_values_of_every_type_are_the_same_in_the_place_of_the_cover(kind: str, nullable: bool, data: st.DataObject) -> None:
+def test_values_of_every_type_are_the_same_in_the_place_of_the_placeholder(kind: str, nullable: bool, data: st.DataObject) -> None:
     arrow, values = _VALUES[kind]
     column = data.draw(st.lists(values if not nullable else st.none() | values, min_size=1, max_size=30))
     schema = pa.schema([field("v", arrow, SSN, nullable), field("id", pa.int64(), ID)])
@@ -263,6 +278,6 @@ def test_values_of_every_type_are_the_same_in_the_place_of_the_cover(kind: str, 
     assert file.read(["id"]).num_rows == len(column)
     with pytest.raises(TablecryptError):
         file.read(["v"])
-    hidden = pa.Table.from_batches(file.open(hidden=(SSN,)).batches(["v", "id"]))
+    hidden = pa.Table.from_batches(file.open(masks_of=(SSN,)).batches(["v", "id"]))
     assert hidden.num_rows == len(column)
     assert len({repr(value) for value in hidden["v"].to_pylist()}) == 1

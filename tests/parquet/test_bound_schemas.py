@@ -36,14 +36,14 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import FormatError, TablecryptError
-from tablecrypt.keys.twin_schemas import TwinSchema
+from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.covers import empty_values
+from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout
+from tablecrypt.parquet.hidden_columns import end_of, hidden_field_id, narrowed
+from tablecrypt.parquet.placeholders import empty_values
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import FileMetaData, SchemaElement, Struct
-from tablecrypt.parquet.twin_rewriting import TwinLayout
-from tablecrypt.parquet.twins import end_of, field_of_twin, narrowed
-from tests.support.twin_files import ProtectedFile
+from tests.support.hidden_column_files import ProtectedFile
 
 INNER: Final = 5
 OUTER: Final = 2
@@ -58,7 +58,7 @@ def fields(kinds: st.SearchStrategy[IcebergType]) -> st.SearchStrategy[IcebergTy
     """Types with these inside. Their field ids are given later."""
     lists = st.builds(lambda kind, required: ListType(0, kind, required), kinds, st.booleans())
     maps = st.builds(lambda kind, required: MapType(0, StringType(), 0, kind, required), kinds, st.booleans())
-    # The cover of an optional struct is null, and Arrow writes no null struct with required fields.
+    # The placeholder of an optional struct is null, and Arrow writes no null struct with required fields.
     structs = st.lists(kinds, min_size=1, max_size=3).map(
         lambda each: StructType(*(NestedField(0, f"f{at}", kind) for at, kind in enumerate(each)))
     )
@@ -103,26 +103,26 @@ def file_of(schema: Schema) -> ProtectedFile:
     return ProtectedFile(pa.Table.from_arrays(row, schema=arrow).take([0, 0]), (INNER,))
 
 
-def stored_schema(file: ProtectedFile) -> TwinSchema:
-    return TwinLayout(source_of(file.stored), file.key_metadata).schemas[INNER]
+def stored_schema(file: ProtectedFile) -> BoundSchema:
+    return ProtectedLayout(source_of(file.stored), file.key_metadata).schemas[INNER]
 
 
 def nodes_of(footer: Struct) -> tuple[list[Struct], list[Struct]]:
-    """The nodes of the protected column: of the cover, with the struct around it, and of the twin."""
-    cover: list[Struct] = []
-    twin: list[Struct] = []
+    """The nodes of the protected column: of the placeholder, with the struct around it, and of the hidden column."""
+    placeholder: list[Struct] = []
+    hidden: list[Struct] = []
     into: list[Struct] = []
     for element in footer.structs(FileMetaData.SCHEMA)[1:]:
         name = element.binary(SchemaElement.NAME).decode()
         if name in ("id", "name"):
             continue
-        if name in ("person", "secret") and into is not twin:
-            into = cover
-        elif field_of_twin(name) is not None:
-            into = twin
+        if name in ("person", "secret") and into is not hidden:
+            into = placeholder
+        elif hidden_field_id(name) is not None:
+            into = hidden
         into.append(element)
-    assert len(cover) == len(twin)
-    return cover, twin
+    assert len(placeholder) == len(hidden)
+    return placeholder, hidden
 
 
 NUMBERS: Final = (
@@ -202,11 +202,11 @@ def test_no_single_field_of_a_footer_says_something_else_of_a_protected_column(
     in_both = data.draw(st.booleans(), "in both")
 
     def change(footer: Struct, _: list[list[Struct]]) -> None:
-        cover, twin = nodes_of(footer)
-        at = data.draw(st.integers(0, len(cover) - 1), "node")
-        of_twin = not in_both and data.draw(st.booleans(), "of the twin")
-        changed = a_change(data, (twin if of_twin else cover)[at])
-        for element in [cover[at], twin[at]] if in_both else [twin[at] if of_twin else cover[at]]:
+        placeholder, hidden = nodes_of(footer)
+        at = data.draw(st.integers(0, len(placeholder) - 1), "node")
+        of_hidden_column = not in_both and data.draw(st.booleans(), "of the hidden column")
+        changed = a_change(data, (hidden if of_hidden_column else placeholder)[at])
+        for element in [placeholder[at], hidden[at]] if in_both else [hidden[at] if of_hidden_column else placeholder[at]]:
             changed(element)
 
     stored = file.changed(change)
@@ -248,7 +248,7 @@ def test_structs_that_are_nested_without_end_are_no_recursion() -> None:
         end_of([node(2), inner], 0)
 
 
-def test_other_names_in_cover_and_twin_alike_change_nothing() -> None:
+def test_other_names_in_placeholder_and_hidden_column_alike_change_nothing() -> None:
     file = file_of(schema_of(StructType(NestedField(0, "first", StringType()))))
 
     def rename(footer: Struct, chunks: list[list[Struct]]) -> None:

@@ -1,20 +1,21 @@
 """Protected columns in a file: where a column's values are, and what the file has where readers look for them.
 
-A protected column is in its file twice. The cover has the column's own name and field id and is under the file's DEK: a page that nobody
-can decode, or masked values. The twin holds the values. It is a column of its own behind all others, without a field id at any level, and
-under a column key, as the specification has it:
+A protected column is in its file twice. Its placeholder has the column's own name and field id and is under the file's DEK: a page that
+nobody can decode, or masked values. Its hidden column holds the values. It comes after all other columns, has no field id at any level, and
+is under a column key, as the specification has it:
 
     column        field id    path in the file            encrypted with
-    ssn           4           ssn                         DEK           the cover
-    person.email  7           person, email               DEK           the cover
-    (ssn)                     __protected__.4             its key       the twin
-    (email)                   __protected__.7, email      its key       the twin: a struct of the same shape with this field alone
+    ssn           4           ssn                         DEK           the placeholder
+    person.email  7           person, email               DEK           the placeholder
+    (ssn)                     __protected__.4             its key       the hidden column
+    (email)                   __protected__.7, email      its key       the hidden column: a struct of the same shape with this field alone
 
 So a reader that knows nothing of this reads, filters and counts every other column: it skips a column without a field id, and asks nothing
-of one that it skips. A twin has the levels of its cover, which is why its pages can be read in the cover's place (twin_reader.py).
+of one that it skips. A hidden column has the levels of its placeholder, so its pages can be read in the placeholder's place
+(hidden_column_reader.py).
 
-A twin is bound to the file, the field and its own schema by its key metadata, and to row group and column by the AAD of its modules. The
-nodes of a twin in the schema are those of its cover, but for field ids and the first name: `twin_schemas` compares them.
+A hidden column is bound to the file, the field and its own schema by its key metadata, and to row group and column by the AAD of its
+modules. Its nodes in the schema are those of its placeholder, but for field ids and the first name: `bound_schemas` compares them.
 
 Specification: Apache Parquet, "Parquet Modular Encryption", section 5; parquet.thrift, SchemaElement.
 """
@@ -28,7 +29,7 @@ from functools import lru_cache
 from typing import Final
 
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.keys.twin_schemas import REQUIRED, TwinNode, TwinSchema
+from tablecrypt.keys.bound_schemas import REQUIRED, BoundSchema, SchemaNode
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
 from tablecrypt.parquet.layout import Chunk, FileLayout, leaf_paths
@@ -43,8 +44,8 @@ from tablecrypt.parquet.thrift import (
     Struct,
 )
 
-TWIN_PREFIX: Final = "__protected__."
-_TWIN: Final = re.compile(re.escape(TWIN_PREFIX) + "([1-9][0-9]{0,9})")
+HIDDEN_PREFIX: Final = "__protected__."
+_HIDDEN_NAME: Final = re.compile(re.escape(HIDDEN_PREFIX) + "([1-9][0-9]{0,9})")
 _OPTIONAL: Final = 1
 _REPEATED: Final = 2
 _UNITS: Final = {1: "MILLIS", 2: "MICROS", 3: "NANOS"}
@@ -65,17 +66,17 @@ _STATISTICS: Final = {
 }
 _CONVERTED_DECIMAL: Final = 5
 _FIXED_LENGTH: Final = 7
-_NOT_OF_A_TWIN: Final = (SchemaElement.NAME, SchemaElement.FIELD_ID)
+_NOT_OF_A_HIDDEN_COLUMN: Final = (SchemaElement.NAME, SchemaElement.FIELD_ID)
 
 
-def twin_name(field_id: int) -> str:
+def hidden_name(field_id: int) -> str:
     """Return the name of the column that holds the values of a protected one."""
-    return f"{TWIN_PREFIX}{field_id}"
+    return f"{HIDDEN_PREFIX}{field_id}"
 
 
-def field_of_twin(name: str) -> int | None:
-    """Return the field id of the column whose twin has this name; None for a name that is no twin's."""
-    found = _TWIN.fullmatch(name)
+def hidden_field_id(name: str) -> int | None:
+    """Return the field id of the column whose hidden column has this name; None for any other name."""
+    found = _HIDDEN_NAME.fullmatch(name)
     return None if found is None else int(found[1])
 
 
@@ -95,9 +96,9 @@ class Leaf:
     max_repetition: int
 
     @property
-    def twin_of(self) -> int | None:
-        """The field id of the column that it is the twin of, or a part of the twin."""
-        return field_of_twin(self.path[0])
+    def hidden_field_id(self) -> int | None:
+        """The field id of the column whose hidden column it is, or lies in."""
+        return hidden_field_id(self.path[0])
 
 
 def leaves_of(elements: list[Struct]) -> list[Leaf]:
@@ -149,63 +150,72 @@ def around_fields(elements: Sequence[Struct], field_ids: Collection[int]) -> fro
 
 
 @dataclass(frozen=True)
-class Twin:
-    """A leaf of a protected column: the ordinals of its cover and of its twin in each row group."""
+class HiddenLeaf:
+    """A leaf of a hidden column.
+
+    Attributes:
+        field_id: of the protected column, whose values it holds.
+        placeholder: the ordinal of its placeholder in each row group.
+        ordinal: its own.
+    """
 
     field_id: int
-    cover: int
-    twin: int
+    placeholder: int
+    ordinal: int
 
 
-def twins_among(leaves: Sequence[Leaf], location: str) -> list[Twin]:
-    """Return which leaf is the twin of which cover.
+def hidden_leaves_among(leaves: Sequence[Leaf], location: str) -> list[HiddenLeaf]:
+    """Return the leaves of hidden columns, each with its placeholder.
 
     Args:
         leaves: of a file, all of them.
         location: names the file in errors.
 
     Raises:
-        TamperedFileError: twins and covers do not match, or a twin has a field id.
+        TamperedFileError: hidden columns and placeholders do not match, or a hidden column has a field id.
     """
-    covers: dict[tuple[int, tuple[str, ...]], int] = {}
+    placeholders: dict[tuple[int, tuple[str, ...]], int] = {}
     for ordinal, leaf in enumerate(leaves):
-        if leaf.twin_of is None:
-            covers.update({(field_id, leaf.path[1:]): ordinal for field_id in leaf.field_ids})
-    twins: list[Twin] = []
+        if leaf.hidden_field_id is None:
+            placeholders.update({(field_id, leaf.path[1:]): ordinal for field_id in leaf.field_ids})
+    hidden_leaves: list[HiddenLeaf] = []
     for ordinal, leaf in enumerate(leaves):
-        field_id = leaf.twin_of
+        field_id = leaf.hidden_field_id
         if field_id is None:
             continue
-        cover = covers.get((field_id, leaf.path[1:]))
-        if cover is None or leaf.field_ids or not _have_the_same_levels(leaves[cover], leaf):
+        placeholder = placeholders.get((field_id, leaf.path[1:]))
+        if placeholder is None or leaf.field_ids or not _have_the_same_levels(leaves[placeholder], leaf):
             raise TamperedFileError(
                 location, f"the hidden column of field id {field_id} does not have the shape of the column with this field id"
             )
-        twins.append(Twin(field_id, cover, ordinal))
-    _check_complete(leaves, twins, location)
-    return twins
+        hidden_leaves.append(HiddenLeaf(field_id, placeholder, ordinal))
+    _check_complete(leaves, hidden_leaves, location)
+    return hidden_leaves
 
 
-def twin_schemas(elements: Sequence[Struct], twins: Iterable[Twin], location: str) -> dict[int, TwinSchema]:
-    """Return what a footer says of the columns with twins, by field id: what their key metadata binds.
+def bound_schemas(elements: Sequence[Struct], hidden_leaves: Iterable[HiddenLeaf], location: str) -> dict[int, BoundSchema]:
+    """Return what a footer says of each hidden column, by field id: what its key metadata binds.
 
     Args:
         elements: the schema, which is a tree.
-        twins: as `twins_among` found them.
+        hidden_leaves: as `hidden_leaves_among` found them.
         location: names the file in errors.
 
     Raises:
-        TamperedFileError: it says something else of a twin than of its cover.
+        TamperedFileError: it says something else of a hidden column than of its placeholder.
     """
-    first = {twin.field_id: twin for twin in reversed(list(twins))}
+    first = {hidden.field_id: hidden for hidden in reversed(list(hidden_leaves))}
     if not first:
         return {}
     tops = _top_of_each_leaf(elements)
-    return {field_id: _schema_of_twin(tops[twin.cover], tops[twin.twin], field_id, location) for field_id, twin in first.items()}
+    return {
+        field_id: _schema_of_hidden_column(tops[hidden.placeholder], tops[hidden.ordinal], field_id, location)
+        for field_id, hidden in first.items()
+    }
 
 
-def schema_of_field(elements: Sequence[Struct], top: str, field_id: int, location: str) -> TwinSchema:
-    """Return what key metadata is to bind of a column that is to have a twin.
+def schema_of_field(elements: Sequence[Struct], top: str, field_id: int, location: str) -> BoundSchema:
+    """Return what key metadata is to bind of a column that is to be protected.
 
     Args:
         elements: the schema, which is a tree.
@@ -213,7 +223,7 @@ def schema_of_field(elements: Sequence[Struct], top: str, field_id: int, locatio
         field_id: of the field.
         location: names the file in errors.
     """
-    return _twin_schema(narrowed(subtree(elements, top), field_id), location)
+    return _bound_schema(narrowed(subtree(elements, top), field_id), location)
 
 
 def subtree(elements: Sequence[Struct], top: str) -> list[Struct]:
@@ -256,13 +266,13 @@ def narrowed(elements: Sequence[Struct], field_id: int) -> list[Struct]:
     return []
 
 
-def check_twin_keys(layout: FileLayout, twins: Collection[Twin]) -> None:
-    """Check that each twin is under a key of its own, and everything else under the file's.
+def check_hidden_keys(layout: FileLayout, hidden_leaves: Collection[HiddenLeaf]) -> None:
+    """Check that each hidden column is under a key of its own, and everything else under the file's.
 
     Raises:
         TamperedFileError: a column is under another key, or in the clear.
     """
-    ordinals = {twin.twin for twin in twins}
+    ordinals = {hidden.ordinal for hidden in hidden_leaves}
     for chunk in layout.chunks():
         if chunk.has_own_key != (chunk.ordinals.column in ordinals):
             raise TamperedFileError(layout.location, f"{chunk.ordinals} is not under the key that it has to be under")
@@ -270,9 +280,9 @@ def check_twin_keys(layout: FileLayout, twins: Collection[Twin]) -> None:
             _ = chunk.cipher  # an error for a column in the clear
 
 
-def twin_under_key(path: Sequence[str], key_metadata: bytes | None, location: str) -> tuple[int, bytes]:
-    """Return the field id and key metadata of the twin that a column with a key of its own is. TamperedFileError if it is none."""
-    field_id = field_of_twin(path[0])
+def hidden_column_under_key(path: Sequence[str], key_metadata: bytes | None, location: str) -> tuple[int, bytes]:
+    """Return the field id and key metadata of a column with a key of its own. TamperedFileError if it is no hidden column."""
+    field_id = hidden_field_id(path[0])
     if field_id is None or key_metadata is None:
         raise no_column_key(path, location)
     return field_id, key_metadata
@@ -283,8 +293,8 @@ def no_column_key(path: Sequence[str], location: str) -> TamperedFileError:
     return TamperedFileError(location, f"column {'.'.join(path)} is encrypted with a key that is no column key")
 
 
-def pages_of_twin(chunk: Chunk) -> Iterator[Page]:
-    """Yield the pages that a twin has of a chunk: without statistics in their headers, whose length would tell that of single values.
+def pages_of_hidden_column(chunk: Chunk) -> Iterator[Page]:
+    """Yield a chunk's pages as a hidden column has them: without statistics in their headers, whose length would tell that of values.
 
     Those of the whole chunk are in its metadata, by which readers leave out row groups.
     """
@@ -297,11 +307,11 @@ def pages_of_twin(chunk: Chunk) -> Iterator[Page]:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """FormatError for a column whose name is that of a twin."""
+    """FormatError for a column that has the name of a hidden column."""
     for name in names:
-        if name.startswith(TWIN_PREFIX):
+        if name.startswith(HIDDEN_PREFIX):
             raise FormatError(
-                f"no column can be called {name!r}: names that begin with {TWIN_PREFIX!r} are those of protected columns' values"
+                f"no column can be called {name!r}: names that begin with {HIDDEN_PREFIX!r} are those of protected columns' values"
             )
 
 
@@ -317,32 +327,32 @@ def _top_of_each_leaf(elements: Sequence[Struct]) -> list[Sequence[Struct]]:
     return tops
 
 
-def _schema_of_twin(cover: Sequence[Struct], twin: Sequence[Struct], field_id: int, location: str) -> TwinSchema:
-    column = narrowed(cover, field_id)
-    # What is bound is the cover's. The twin has nothing that could say otherwise: not even where a part of a struct belongs.
-    alike = len(column) == len(twin) and all(
-        _is_twin_of(one, other) and (depth == 0 or _name(one) == _name(other))
-        for depth, (one, other) in enumerate(zip(column, twin, strict=True))
+def _schema_of_hidden_column(placeholder: Sequence[Struct], hidden: Sequence[Struct], field_id: int, location: str) -> BoundSchema:
+    column = narrowed(placeholder, field_id)
+    # What is bound is the placeholder's. The hidden column has nothing that could say otherwise: not even where a part of a struct belongs.
+    alike = len(column) == len(hidden) and all(
+        _is_hidden_copy(one, other) and (depth == 0 or _name(one) == _name(other))
+        for depth, (one, other) in enumerate(zip(column, hidden, strict=True))
     )
     if not alike:
         raise TamperedFileError(location, f"the hidden column of field id {field_id} has another type than the column with this field id")
-    return _twin_schema(column, location)
+    return _bound_schema(column, location)
 
 
-def _is_twin_of(cover: Struct, twin: Struct) -> bool:
-    """Whether a node says the same of a twin as of its cover, whose field id it lacks."""
-    shown, hidden = cover.copy(without=_NOT_OF_A_TWIN), twin.copy(without=(SchemaElement.NAME,))
-    return shown.fields == hidden.fields or _encoded(shown) == _encoded(hidden)
+def _is_hidden_copy(placeholder: Struct, hidden: Struct) -> bool:
+    """Whether a node says the same of a hidden column as of its placeholder, whose field id it lacks."""
+    one, other = placeholder.copy(without=_NOT_OF_A_HIDDEN_COLUMN), hidden.copy(without=(SchemaElement.NAME,))
+    return one.fields == other.fields or _encoded(one) == _encoded(other)
 
 
-def _twin_schema(column: Sequence[Struct], location: str) -> TwinSchema:
+def _bound_schema(column: Sequence[Struct], location: str) -> BoundSchema:
     stored = tuple(tuple((field_id, field.kind, field.value) for field_id, field in element.fields.items()) for element in column)
     nodes, encoded = _read_nodes(stored)
-    return TwinSchema(nodes, encoded, location)
+    return BoundSchema(nodes, encoded, location)
 
 
 @lru_cache(maxsize=256)
-def _read_nodes(stored: tuple[tuple[tuple[int, int, thrift.Value], ...], ...]) -> tuple[tuple[TwinNode, ...], tuple[bytes, ...]]:
+def _read_nodes(stored: tuple[tuple[tuple[int, int, thrift.Value], ...], ...]) -> tuple[tuple[SchemaNode, ...], tuple[bytes, ...]]:
     """Return what is bound of a column, by all that the footer says of it: the files of a table say the same."""
     column = [Struct({field_id: thrift.Field(kind, value) for field_id, kind, value in fields}) for fields in stored]
     return tuple(map(_node, column)), tuple(_encoded(element, (SchemaElement.NAME,)) for element in column)
@@ -353,7 +363,7 @@ def _name(element: Struct) -> bytes:
 
 
 def _encoded(struct: Struct, without: tuple[int, ...] = ()) -> bytes:
-    """Return a struct as `keys/twin_schemas.py` says."""
+    """Return a struct as `keys/bound_schemas.py` says."""
     kept = sorted(field_id for field_id in struct.fields if field_id not in without)
     return b"".join((len(kept).to_bytes(2, "big"), *(_encoded_field(field_id, struct.fields[field_id]) for field_id in kept)))
 
@@ -378,11 +388,11 @@ def _logical_type(stored: bytes) -> Struct:
     return thrift_reader.decode(stored, LOGICAL_TYPE_SHAPE)
 
 
-def _node(element: Struct) -> TwinNode:
+def _node(element: Struct) -> SchemaNode:
     physical = element.optional_integer(SchemaElement.TYPE)
     length = element.optional_integer(SchemaElement.TYPE_LENGTH) or 0 if physical == _FIXED_LENGTH else 0
     repetition = element.optional_integer(SchemaElement.REPETITION_TYPE)
-    return TwinNode(
+    return SchemaNode(
         element.optional_integer(SchemaElement.FIELD_ID),
         not element.optional_integer(SchemaElement.NUM_CHILDREN),
         REQUIRED if repetition is None else repetition,
@@ -430,14 +440,14 @@ def _have_the_same_levels(one: Leaf, other: Leaf) -> bool:
     return (one.max_definition, one.max_repetition) == (other.max_definition, other.max_repetition)
 
 
-def _check_complete(leaves: Sequence[Leaf], twins: Sequence[Twin], location: str) -> None:
-    protected = {twin.field_id for twin in twins}
-    covered = {(twin.field_id, twin.cover) for twin in twins}
+def _check_complete(leaves: Sequence[Leaf], hidden_leaves: Sequence[HiddenLeaf], location: str) -> None:
+    protected = {hidden.field_id for hidden in hidden_leaves}
+    replaced = {(hidden.field_id, hidden.placeholder) for hidden in hidden_leaves}
     for ordinal, leaf in enumerate(leaves):
-        missing = sorted(protected.intersection(leaf.field_ids) - {field_id for field_id in protected if (field_id, ordinal) in covered})
-        if leaf.twin_of is None and missing:
+        missing = sorted(protected.intersection(leaf.field_ids) - {field_id for field_id in protected if (field_id, ordinal) in replaced})
+        if leaf.hidden_field_id is None and missing:
             raise TamperedFileError(
-                location, f"column {'.'.join(leaf.path)} has no twin, though another part of column {missing[0]} has one"
+                location, f"column {'.'.join(leaf.path)} has no hidden column, though another part of column {missing[0]} has one"
             )
-    if len({(twin.field_id, twin.cover) for twin in twins}) != len(twins):
-        raise TamperedFileError(location, "a column has two twins")
+    if len({(hidden.field_id, hidden.placeholder) for hidden in hidden_leaves}) != len(hidden_leaves):
+        raise TamperedFileError(location, "a column has two hidden columns")

@@ -1,8 +1,8 @@
-"""Arrow columns of protected fields: taken out of the rows as twins, and replaced in the rows by what the cover holds.
+"""Arrow arrays of protected fields: taken out of the rows as hidden columns, and replaced in the rows by what the placeholder holds.
 
     rows      id | person {name, email}                        email is protected, field id 7
-    covered   id | person {name, placeholder or mask}
-    twins     __protected__.7 {email}                          null where person is null, without field ids
+    replaced  id | person {name, blank or mask}
+    hidden    __protected__.7 {email}                          null where person is null, without field ids
 
 A field is found by its id in the metadata of the Arrow schema. It is a top-level column or lies in structs alone.
 """
@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.parquet.covers import empty_values
-from tablecrypt.parquet.twins import twin_name
+from tablecrypt.parquet.hidden_columns import hidden_name
+from tablecrypt.parquet.placeholders import empty_values
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
 
 Replacement = Callable[[pa.Field, pa.Array], pa.Array]
-"""Makes the array that the cover holds of a field and its values."""
+"""Makes the array that the placeholder holds of a field and its values."""
 
 
 def path_to(schema: pa.Schema, field_id: int) -> tuple[int, ...]:
@@ -40,13 +40,13 @@ def path_to(schema: pa.Schema, field_id: int) -> tuple[int, ...]:
     return path
 
 
-def twin_field(schema: pa.Schema, path: tuple[int, ...], field_id: int) -> pa.Field:
-    """Return the field of a twin."""
-    return _without_field_ids(_narrowed_field(schema.field(path[0]), path[1:])).with_name(twin_name(field_id))
+def hidden_field(schema: pa.Schema, path: tuple[int, ...], field_id: int) -> pa.Field:
+    """Return the field of a hidden column."""
+    return _without_field_ids(_narrowed_field(schema.field(path[0]), path[1:])).with_name(hidden_name(field_id))
 
 
-def twin_column(table: pa.Table, path: tuple[int, ...]) -> pa.ChunkedArray:
-    """Return the values of a protected field as its twin holds them, still with the field ids in its type."""
+def hidden_column(table: pa.Table, path: tuple[int, ...]) -> pa.ChunkedArray:
+    """Return the values of a protected field as its hidden column holds them, still with the field ids in its type."""
     column = table.column(path[0])
     if len(path) == 1:
         return column
@@ -54,14 +54,14 @@ def twin_column(table: pa.Table, path: tuple[int, ...]) -> pa.ChunkedArray:
     return pa.chunked_array([_narrowed(chunk, path[1:]) for chunk in column.chunks], field.type)
 
 
-def covered(table: pa.Table, path: tuple[int, ...], replacement: Replacement) -> pa.Table:
+def replaced(table: pa.Table, path: tuple[int, ...], replacement: Replacement) -> pa.Table:
     """Return the rows with another array in the place of a field."""
     field = table.schema.field(path[0])
     chunks = [_replaced(field, chunk, path[1:], replacement) for chunk in table.column(path[0]).chunks]
     return table.set_column(path[0], field, pa.chunked_array(chunks, field.type))
 
 
-def covered_array(field: pa.Field, array: pa.Array, path: tuple[int, ...], replacement: Replacement) -> pa.Array:
+def replaced_array(field: pa.Field, array: pa.Array, path: tuple[int, ...], replacement: Replacement) -> pa.Array:
     """Return an array of a field with another one in the place of a field in its structs; an empty path is the field itself."""
     return _replaced(field, array, path, replacement)
 

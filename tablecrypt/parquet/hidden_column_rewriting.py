@@ -1,24 +1,24 @@
 """Files written again with other protected columns than they had, or with the same ones under fresh keys.
 
-    the file has         the new one is to have      pages of the twin are           pages in the column's place are
-    a column             the column protected        the column's                    a cover, made of the column's values
-    a cover and a twin   the column protected        the twin's                      the cover's; made again if its kind is another
-    a cover and a twin   the column unprotected      (no twin)                       the twin's
-    another column       that column                 (no twin)                       its own
+    the file has      the new one is to have   pages of the hidden column are   pages in the column's place are
+    a column          the column protected     the column's                     a placeholder, made of the column's values
+    a hidden column   the column protected     the hidden column's              the placeholder's; made again if its kind is another
+    a hidden column   the column unprotected   (no hidden column)               the hidden column's
+    another column    that column              (no hidden column)               its own
 
-Pages go from the old file into the new one as they are, those of twins without the statistics in their headers: decrypted, so
-authenticated, and encrypted under the key of the column that they become part of. Indexes and bloom filters go with all but twins. Values
-are decoded for a cover that is made, of its column alone and one row group at a time.
+Pages go from the old file into the new one as they are, those of hidden columns without the statistics in their headers: decrypted, so
+authenticated, and encrypted under the key of the column that they become part of. Indexes and bloom filters go with all but hidden columns.
+Values are decoded for a placeholder that is made, of its column alone and one row group at a time.
 
-    old    ssn     | note              │ __protected__.4        salary unprotected, ssn protected so far
-           cover   | column            │ twin
-    new    ssn     | note (cover made) │ __protected__.9        ssn unprotected, note (field id 9) protected
-           twin's  | of note's values  │ note's
+    old    ssn                       note                                   __protected__.4    ssn protected so far
+           placeholder               column                                 hidden column
+    new    ssn                       note                                   __protected__.9    ssn unprotected, note (field id 9) protected
+           pages of __protected__.4  placeholder, made of the old column    pages of the old column
 
 A file without a column stays without it. The schema that Arrow leaves in a footer would not be that of the new file, and is dropped.
 
-Raises TamperedFileError for a file in which a twin is under the file's key, or something else under a key of its own; FormatError for a
-column whose values Arrow writes in another physical type than the file has; and what tablecrypt.parquet.layout raises.
+Raises TamperedFileError for a file in which a hidden column is under the file's key, or something else under a key of its own; FormatError
+for a column whose values Arrow writes in another physical type than the file has; and what tablecrypt.parquet.layout raises.
 
 Specification: Apache Parquet, "Parquet Modular Encryption", section 5.2; parquet.thrift, SchemaElement and ColumnOrder.
 """
@@ -38,36 +38,36 @@ import pyarrow.parquet as pq
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError
-from tablecrypt.keys.twin_schemas import TwinSchema
+from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift, thrift_reader
-from tablecrypt.parquet.covers import error_cover_pages, is_error_cover, placeholder
 from tablecrypt.parquet.footer import described
-from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.layout import RowGroupLayout, encrypted_layout, plain_layout
-from tablecrypt.parquet.module_writer import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
-from tablecrypt.parquet.storage import Sink, Source, source_of
-from tablecrypt.parquet.thrift import FLAT, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
-from tablecrypt.parquet.twin_columns import Replacement, covered, path_to
-from tablecrypt.parquet.twins import (
+from tablecrypt.parquet.hidden_arrays import Replacement, path_to, replaced
+from tablecrypt.parquet.hidden_columns import (
+    HiddenLeaf,
     Leaf,
-    Twin,
-    check_twin_keys,
+    bound_schemas,
+    check_hidden_keys,
     end_of,
-    field_of_twin,
+    hidden_column_under_key,
+    hidden_field_id,
+    hidden_leaves_among,
+    hidden_name,
     leaves_of,
     narrowed,
     no_column_key,
-    pages_of_twin,
+    pages_of_hidden_column,
     schema_of_field,
     subtree,
-    twin_name,
-    twin_schemas,
-    twin_under_key,
-    twins_among,
 )
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.layout import RowGroupLayout, encrypted_layout, plain_layout
+from tablecrypt.parquet.module_writer import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
+from tablecrypt.parquet.placeholders import blank_array, error_placeholder_pages, is_error_placeholder
+from tablecrypt.parquet.storage import Sink, Source, source_of
+from tablecrypt.parquet.thrift import FLAT, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
 
-TwinKeyOf = Callable[[int, bytes], Secret]
-"""Returns the DEK of a twin: field id, key metadata. Raises what its key service raises."""
+KeyByField = Callable[[int, bytes], Secret]
+"""Returns the DEK of a hidden column: field id, key metadata. Raises what its key service raises."""
 
 _ARROW_SCHEMA: Final = b"ARROW:schema"
 _KEY: Final = 1
@@ -75,24 +75,24 @@ _COMPRESSION: Final = "zstd"
 
 
 @dataclass(frozen=True)
-class StoredTwins:
+class StoredHiddenColumns:
     """What a file says of protected columns; no column key is needed to see it.
 
     Attributes:
         columns: the field ids in its schema.
-        keys: the twins that it has: field id and key metadata, each once. Those of a file without rows have none.
-        masked: the field ids of those whose covers hold masked values.
-        schemas: by field id, what key metadata binds of the columns with twins, and of those that were asked for.
+        keys: the hidden columns that it has: field id and key metadata, each once. Those of a file without rows have none.
+        masked: the field ids of those whose placeholders hold masked values.
+        schemas: by field id, what key metadata binds of the columns with hidden columns, and of those that were asked for.
     """
 
     columns: frozenset[int]
     keys: tuple[tuple[int, bytes], ...]
     masked: frozenset[int]
-    schemas: Mapping[int, TwinSchema]
+    schemas: Mapping[int, BoundSchema]
 
     @property
     def protected(self) -> frozenset[int]:
-        """The field ids of the columns with twins."""
+        """The field ids of the columns with hidden columns."""
         return frozenset(field_id for field_id, _ in self.keys)
 
 
@@ -104,59 +104,61 @@ class RewrittenFile:
     group_starts: tuple[int, ...]
 
 
-class TwinLayout:
+class ProtectedLayout:
     """The columns of a file, each under the key that it has to be under.
 
     Args:
         source: the ciphertext.
         key_metadata: of the file.
-        twin_key: opens twins. None: they are not to be opened.
+        hidden_key: opens hidden columns. None: they are not to be opened.
 
     Attributes:
         file: its layout.
         leaves: its columns.
-        twins: those that are twins.
+        hidden_leaves: those that are hidden columns.
         schemas: by field id, what key metadata binds of them.
     """
 
-    def __init__(self, source: Source, key_metadata: StandardKeyMetadata, twin_key: TwinKeyOf | None = None) -> None:
-        self._twin_key = twin_key
+    def __init__(self, source: Source, key_metadata: StandardKeyMetadata, hidden_key: KeyByField | None = None) -> None:
+        self._hidden_key = hidden_key
         self.file = encrypted_layout(source, FileKeys.of_table_file(key_metadata, self._key_of))
         self.schema = self.file.metadata.structs(FileMetaData.SCHEMA)
         with described(source.location, "the schema in the footer"):
             self.leaves = leaves_of(self.schema)
-        self.twins = twins_among(self.leaves, source.location)
+        self.hidden_leaves = hidden_leaves_among(self.leaves, source.location)
         with described(source.location, "the schema in the footer"):
-            self.schemas = twin_schemas(self.schema, self.twins, source.location)
-        check_twin_keys(self.file, self.twins)
+            self.schemas = bound_schemas(self.schema, self.hidden_leaves, source.location)
+        check_hidden_keys(self.file, self.hidden_leaves)
 
-    def stored(self, wanted: Collection[int] = ()) -> StoredTwins:
+    def stored(self, wanted: Collection[int] = ()) -> StoredHiddenColumns:
         """Return what the file says of protected columns.
 
         Args:
-            wanted: field ids of columns that are to have twins.
+            wanted: field ids of columns that are to have hidden columns.
         """
         keys = dict.fromkeys(
-            (twin.field_id, chunks[twin.twin].key_metadata or b"") for twin in self.twins for chunks in self.file.row_groups
+            (hidden.field_id, chunks[hidden.ordinal].key_metadata or b"")
+            for hidden in self.hidden_leaves
+            for chunks in self.file.row_groups
         )
-        without_rows = {(twin.field_id, b""): None for twin in self.twins if not self.file.row_groups}
+        without_rows = {(hidden.field_id, b""): None for hidden in self.hidden_leaves if not self.file.row_groups}
         columns = frozenset(each for leaf in self.leaves for each in leaf.field_ids)
-        masked = frozenset(twin.field_id for twin in self.twins if self.has_masks(twin))
-        return StoredTwins(columns, tuple({**keys, **without_rows}), masked, {**self._schemas_of(wanted), **self.schemas})
+        masked = frozenset(hidden.field_id for hidden in self.hidden_leaves if self.has_masks(hidden))
+        return StoredHiddenColumns(columns, tuple({**keys, **without_rows}), masked, {**self._schemas_of(wanted), **self.schemas})
 
-    def _schemas_of(self, wanted: Collection[int]) -> dict[int, TwinSchema]:
-        tops = {each: leaf.path[0] for leaf in self.leaves if leaf.twin_of is None for each in leaf.field_ids if each in wanted}
+    def _schemas_of(self, wanted: Collection[int]) -> dict[int, BoundSchema]:
+        tops = {each: leaf.path[0] for leaf in self.leaves if leaf.hidden_field_id is None for each in leaf.field_ids if each in wanted}
         return {each: schema_of_field(self.schema, top, each, self.file.location) for each, top in tops.items() if each not in self.schemas}
 
-    def has_masks(self, twin: Twin) -> bool:
-        """Whether the cover holds masked values."""
+    def has_masks(self, hidden: HiddenLeaf) -> bool:
+        """Whether the placeholder holds masked values."""
         groups = self.file.row_groups
-        return bool(groups) and not all(is_error_cover(chunks[twin.cover].metadata) for chunks in groups)
+        return bool(groups) and not all(is_error_placeholder(chunks[hidden.placeholder].metadata) for chunks in groups)
 
     def _key_of(self, path: tuple[str, ...], key_metadata: bytes | None) -> Secret:
-        if self._twin_key is None:
+        if self._hidden_key is None:
             raise no_column_key(path, self.file.location)
-        return self._twin_key(*twin_under_key(path, key_metadata, self.file.location))
+        return self._hidden_key(*hidden_column_under_key(path, key_metadata, self.file.location))
 
 
 def rewrite_protected(
@@ -164,8 +166,8 @@ def rewrite_protected(
     sink: object,
     old: StandardKeyMetadata,
     new: FileKeys,
-    covers: Mapping[int, Replacement | None],
-    twin_key: TwinKeyOf,
+    replacements: Mapping[int, Replacement | None],
+    hidden_key: KeyByField,
     location: str,
 ) -> RewrittenFile:
     """Write a file again, in which these columns are protected and no others.
@@ -174,22 +176,22 @@ def rewrite_protected(
         source: a seekable binary file with the old one.
         sink: a binary file that is open for writing.
         old: of the old file.
-        new: keys of the new one, of its twins too, by their names.
-        covers: by field id, what is to be protected of the columns that the file has, and what makes the masked values; None for an error
-            cover.
-        twin_key: opens the old twins.
+        new: keys of the new one, of its hidden columns too, by their names.
+        replacements: by field id, what is to be protected of the columns that the file has, and what makes the masked values; None for an
+            error placeholder.
+        hidden_key: opens the old hidden columns.
         location: names the old file in errors.
 
-    Raises: the errors that the module lists, and what `twin_key` raises.
+    Raises: the errors that the module lists, and what `hidden_key` raises.
     """
-    rewriting = _Rewriting(TwinLayout(source_of(source, location), old, twin_key), covers)
+    rewriting = _Rewriting(ProtectedLayout(source_of(source, location), old, hidden_key), replacements)
     out = Sink(sink)
     writer = ModularWriter(out, FileEncryption(new, location, secrets.token_bytes))
     rewriting.write(writer)
     return RewrittenFile(writer.finish(), tuple(writer.group_starts))
 
 
-def values_without_twin(source: object, key_metadata: StandardKeyMetadata, field_id: int, location: str) -> Iterator[pa.ChunkedArray]:
+def values_under_file_key(source: object, key_metadata: StandardKeyMetadata, field_id: int, location: str) -> Iterator[pa.ChunkedArray]:
     """Yield the values of a column under the file's own key, one row group at a time; null where a struct around it is null.
 
     Args:
@@ -200,11 +202,11 @@ def values_without_twin(source: object, key_metadata: StandardKeyMetadata, field
 
     Raises: the errors that the module lists.
     """
-    reading = _Rewriting(TwinLayout(source_of(source, location), key_metadata), {})
+    reading = _Rewriting(ProtectedLayout(source_of(source, location), key_metadata), {})
     yield from reading.values(field_id)
 
 
-def decoded_columns(old: TwinLayout, group: Struct, chunks: RowGroupLayout, top: str, ordinals: Sequence[int]) -> pa.Table:
+def decoded_columns(old: ProtectedLayout, group: Struct, chunks: RowGroupLayout, top: str, ordinals: Sequence[int]) -> pa.Table:
     """Return the values of some leaves below one top-level column, in one row group, and nothing of their siblings.
 
     Args:
@@ -219,7 +221,7 @@ def decoded_columns(old: TwinLayout, group: Struct, chunks: RowGroupLayout, top:
     return _decoded(old, group, schema, [PlacedChunk(chunks[ordinal], chunks[ordinal].path, has_pages_alone=True) for ordinal in ordinals])
 
 
-def footer_of(old: TwinLayout, shown: Sequence[int]) -> Struct:
+def footer_of(old: ProtectedLayout, shown: Sequence[int]) -> Struct:
     """Return the footer of a file with some of its columns, whole top-level ones, and without row groups."""
     tops = dict.fromkeys(old.leaves[ordinal].path[0] for ordinal in shown)
     footer = old.file.metadata.copy(without=(FileMetaData.COLUMN_ORDERS, FileMetaData.ROW_GROUPS))
@@ -233,25 +235,25 @@ def footer_of(old: TwinLayout, shown: Sequence[int]) -> Struct:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of the new file: its path, the old column whose pages or values it has, and the field whose cover is made for it."""
+    """A column of the new file: its path, the old column whose pages or values it has, and the field whose placeholder is made for it."""
 
     path: tuple[str, ...]
     source: int
-    cover_of: int | None = None
+    placeholder_of: int | None = None
 
 
 class _Rewriting:
-    def __init__(self, old: TwinLayout, covers: Mapping[int, Replacement | None]) -> None:
+    def __init__(self, old: ProtectedLayout, replacements: Mapping[int, Replacement | None]) -> None:
         self._old = old
-        self._covers = covers
-        self._twin_of = {twin.cover: twin for twin in old.twins}
-        self._shown = [ordinal for ordinal, leaf in enumerate(old.leaves) if leaf.twin_of is None]
-        protected = {ordinal: field_id for field_id in covers for ordinal in self._leaves_of(field_id)}
+        self._replacements = replacements
+        self._hidden_behind = {hidden.placeholder: hidden for hidden in old.hidden_leaves}
+        self._shown = [ordinal for ordinal, leaf in enumerate(old.leaves) if leaf.hidden_field_id is None]
+        protected = {ordinal: field_id for field_id in replacements for ordinal in self._leaves_of(field_id)}
         self._columns = [self._column(ordinal, protected.get(ordinal)) for ordinal in self._shown]
         # Where the old file has what the new columns' order is described by.
         self._described = [*self._shown, *protected]
         self._columns += [
-            _Column((twin_name(field_id), *old.leaves[ordinal].path[1:]), self._values_of(ordinal))
+            _Column((hidden_name(field_id), *old.leaves[ordinal].path[1:]), self._values_of(ordinal))
             for ordinal, field_id in protected.items()
         ]
 
@@ -277,41 +279,41 @@ class _Rewriting:
         return found
 
     def _column(self, ordinal: int, field_id: int | None) -> _Column:
-        leaf, twin = self._old.leaves[ordinal], self._twin_of.get(ordinal)
+        leaf, hidden = self._old.leaves[ordinal], self._hidden_behind.get(ordinal)
         if field_id is None:
             return _Column(leaf.path, self._values_of(ordinal))
-        masked = self._covers[field_id] is not None
-        if twin is not None and twin.field_id == field_id and self._old.has_masks(twin) == masked:
+        masked = self._replacements[field_id] is not None
+        if hidden is not None and hidden.field_id == field_id and self._old.has_masks(hidden) == masked:
             return _Column(leaf.path, ordinal)
         return _Column(leaf.path, self._values_of(ordinal), field_id)
 
     def _values_of(self, ordinal: int) -> int:
-        twin = self._twin_of.get(ordinal)
-        return ordinal if twin is None else twin.twin
+        hidden = self._hidden_behind.get(ordinal)
+        return ordinal if hidden is None else hidden.ordinal
 
     def _placed(self, group: Struct, chunks: RowGroupLayout) -> list[PlacedChunk]:
         made: dict[int, Iterator[PlacedChunk]] = {}
         placed: list[PlacedChunk] = []
         for column in self._columns:
-            if field_of_twin(column.path[0]) is not None:
+            if hidden_field_id(column.path[0]) is not None:
                 # An index and a bloom filter tell of lengths and counts by their own length, as statistics in page headers do.
                 chunk = chunks[column.source]
-                placed.append(PlacedChunk(chunk, column.path, pages_of_twin(chunk), has_pages_alone=True, is_hidden=True))
+                placed.append(PlacedChunk(chunk, column.path, pages_of_hidden_column(chunk), has_pages_alone=True, is_hidden=True))
                 continue
-            if column.cover_of is None:
+            if column.placeholder_of is None:
                 placed.append(PlacedChunk(chunks[column.source], column.path))
                 continue
-            if column.cover_of not in made:
-                made[column.cover_of] = iter(self._made_covers(column.cover_of, group, chunks))
-            placed.append(next(made[column.cover_of]))
+            if column.placeholder_of not in made:
+                made[column.placeholder_of] = iter(self._made_placeholders(column.placeholder_of, group, chunks))
+            placed.append(next(made[column.placeholder_of]))
         return placed
 
-    def _made_covers(self, field_id: int, group: Struct, chunks: RowGroupLayout) -> list[PlacedChunk]:
-        """Make the cover of a field in one row group: a chunk for each of its leaves."""
-        columns = [column for column in self._columns if column.cover_of == field_id]
-        make = self._covers[field_id]
+    def _made_placeholders(self, field_id: int, group: Struct, chunks: RowGroupLayout) -> list[PlacedChunk]:
+        """Make the placeholder of a field in one row group: a chunk for each of its leaves."""
+        columns = [column for column in self._columns if column.placeholder_of == field_id]
+        make = self._replacements[field_id]
         values = self._decoded(field_id, group, [PlacedChunk(chunks[column.source], column.path) for column in columns])
-        shown = covered(values, path_to(values.schema, field_id), make or _placeholder)
+        shown = replaced(values, path_to(values.schema, field_id), make or _blank_array)
         plaintext = pa.BufferOutputStream()
         options = {"compression": _COMPRESSION, "use_dictionary": make is not None, "store_decimal_as_integer": True}
         with pq.ParquetWriter(plaintext, shown.schema, **options) as writer:
@@ -320,12 +322,12 @@ class _Rewriting:
         leaves = leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))
         made: list[PlacedChunk] = []
         for column, leaf, chunk in zip(columns, leaves, layout.row_groups[0], strict=True):
-            covered_leaf = next(each for each in self._old.leaves if each.path == column.path)
+            replaced_leaf = next(each for each in self._old.leaves if each.path == column.path)
             kind = chunks[column.source].metadata.integer(ColumnMetaData.TYPE)
-            if _levels(leaf) != _levels(covered_leaf) or chunk.metadata.integer(ColumnMetaData.TYPE) != kind:
+            if _levels(leaf) != _levels(replaced_leaf) or chunk.metadata.integer(ColumnMetaData.TYPE) != kind:
                 raise FormatError(f"{layout.location}: Arrow writes column {'.'.join(column.path)} otherwise than the file has it")
             if make is None:
-                made.append(PlacedChunk(chunk, column.path, error_cover_pages(chunk), STRIPPED, has_pages_alone=True))
+                made.append(PlacedChunk(chunk, column.path, error_placeholder_pages(chunk), STRIPPED, has_pages_alone=True))
             else:
                 made.append(PlacedChunk(chunk, column.path, has_pages_alone=True))
         return made
@@ -341,10 +343,10 @@ class _Rewriting:
             return footer
         tops = dict.fromkeys(old.leaves[ordinal].path[0] for ordinal in self._shown)
         elements = [element for top in tops for element in subtree(old.schema, top)]
-        for field_id in self._covers:
+        for field_id in self._replacements:
             top = old.leaves[self._leaves_of(field_id)[0]].path[0]
-            elements += _as_twin(narrowed(subtree(old.schema, top), field_id), field_id)
-        footer.set(FileMetaData.SCHEMA, thrift.LIST, [_root(old, len(tops) + len(self._covers)), *elements])
+            elements += _as_hidden_column(narrowed(subtree(old.schema, top), field_id), field_id)
+        footer.set(FileMetaData.SCHEMA, thrift.LIST, [_root(old, len(tops) + len(self._replacements)), *elements])
         with described(old.file.location, "the footer"):
             self._describe(footer)
         return footer
@@ -362,7 +364,7 @@ class _Rewriting:
             footer.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, kept)
 
 
-def _decoded(old: TwinLayout, group: Struct, schema: Sequence[Struct], columns: Sequence[PlacedChunk]) -> pa.Table:
+def _decoded(old: ProtectedLayout, group: Struct, schema: Sequence[Struct], columns: Sequence[PlacedChunk]) -> pa.Table:
     """Return the values of the leaves of one top-level column in one row group."""
     footer = Struct({FileMetaData.VERSION: old.file.metadata.fields[FileMetaData.VERSION]})
     footer.set(FileMetaData.SCHEMA, thrift.LIST, [_root(old, 1), *schema])
@@ -374,7 +376,7 @@ def _decoded(old: TwinLayout, group: Struct, schema: Sequence[Struct], columns: 
     return pq.ParquetFile(pa.BufferReader(out.getvalue())).read()
 
 
-def _root(old: TwinLayout, children: int) -> Struct:
+def _root(old: ProtectedLayout, children: int) -> Struct:
     root = old.schema[0].copy()
     root.set(SchemaElement.NUM_CHILDREN, thrift.I32, children)
     return root
@@ -404,9 +406,9 @@ def _with_leaves(elements: Sequence[Struct], leaves: Iterator[int], kept: Collec
     return [around, *(node for child in there for node in child)]
 
 
-def _as_twin(elements: Sequence[Struct], field_id: int) -> list[Struct]:
+def _as_hidden_column(elements: Sequence[Struct], field_id: int) -> list[Struct]:
     nodes = [element.copy(without=(SchemaElement.FIELD_ID,)) for element in elements]
-    nodes[0].set(SchemaElement.NAME, thrift.BINARY, twin_name(field_id).encode())
+    nodes[0].set(SchemaElement.NAME, thrift.BINARY, hidden_name(field_id).encode())
     return nodes
 
 
@@ -414,5 +416,5 @@ def _levels(leaf: Leaf) -> tuple[int, int]:
     return leaf.max_definition, leaf.max_repetition
 
 
-def _placeholder(field: pa.Field, values: pa.Array) -> pa.Array:
-    return placeholder(field, len(values))
+def _blank_array(field: pa.Field, values: pa.Array) -> pa.Array:
+    return blank_array(field, len(values))

@@ -1,7 +1,7 @@
-"""What a table remembers of earlier protection, forgotten once no file needs it.
+"""What a table remembers of former protection, forgotten once no file needs it.
 
-    encryption.column.<id>.since            files up to this sequence number lack the twin
-        forgotten when every data file of every snapshot has one: from then on a file without a twin is refused
+    encryption.column.<id>.since            files up to this sequence number lack the hidden column
+        forgotten when every data file of every snapshot has one: from then on a file without a hidden column is refused
     encryption.column.<id>.former-key-id    files hold the column under this master key, which is not the column's now
         forgotten, with former-until, when no data file of any snapshot does; the column keys under that master key go in the same
         commit, with their KEKs
@@ -23,10 +23,10 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy, key_id_in
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance._tables import encrypted_metadata_of
-from tablecrypt.maintenance.columns.footers import footer_works, look_at_twins
+from tablecrypt.maintenance.columns.footers import footer_works, inspect_hidden_columns
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import Runner
-from tablecrypt.parquet.twin_rewriting import StoredTwins
+from tablecrypt.parquet.hidden_column_rewriting import StoredHiddenColumns
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
@@ -48,7 +48,7 @@ class _Forgotten:
         return (*removals, *removed_keys(self.key_ids))
 
 
-def forget_past(table: EncryptedTable, runner: Runner) -> None:
+def forget_former_protection(table: EncryptedTable, runner: Runner) -> None:
     """Remove what a table remembers of earlier protection and no file of any snapshot needs.
 
     Args:
@@ -85,26 +85,26 @@ def _forgotten(table: EncryptedTable, runner: Runner) -> _Forgotten:
     return _Forgotten(properties, _with_keks(metadata.key_ring, column_keys))
 
 
-def _footers_of_all(table: EncryptedTable, runner: Runner) -> list[StoredTwins] | None:
+def _footers_of_all(table: EncryptedTable, runner: Runner) -> list[StoredHiddenColumns] | None:
     """What the footers of all data files say; None where one of the files may hold more than can be told."""
     found = reachable_files(encrypted_metadata_of(table), table.io)
     files = [file for file in found.files.values() if file.kind == FileKind.DATA]
     if found.unopened or any(file.key is None or file.file_format != FileFormat.PARQUET.value for file in files):
         return None
     works = footer_works({file.location: file.key for file in files if file.key is not None})
-    return [done.result for _, done in runner.run(table, look_at_twins, works)]
+    return [done.result for _, done in runner.run(table, inspect_hidden_columns, works)]
 
 
 def _unused_keys(
-    table: EncryptedTable, metadata: EncryptedTableMetadata, footers: Iterable[StoredTwins]
+    table: EncryptedTable, metadata: EncryptedTableMetadata, footers: Iterable[StoredHiddenColumns]
 ) -> Iterator[tuple[int, list[EncryptedKey]]]:
     """Yield the columns whose former master key no file needs, each with its column keys under that."""
     policy, ring = ColumnPolicy.from_properties(metadata.properties), metadata.key_ring
     used = {key_id_in(stored) for found in footers for _, stored in found.keys if stored}
-    with_twins = frozenset[int]().union(*(found.protected for found in footers)) | _named_by_lists(table, metadata)
+    with_hidden_columns = frozenset[int]().union(*(found.protected for found in footers)) | _named_by_lists(table, metadata)
     for field_id, former in sorted(policy.former.items()):
         entries = [entry for entry in ring.column_keys if entry.field_id == field_id and _master_key(ring, entry) == former.key_id]
-        is_needed = any(entry.key_id in used for entry in entries) or (field_id not in policy.columns and field_id in with_twins)
+        is_needed = any(entry.key_id in used for entry in entries) or (field_id not in policy.columns and field_id in with_hidden_columns)
         if not is_needed:
             yield field_id, entries
 

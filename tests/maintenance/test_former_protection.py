@@ -54,7 +54,7 @@ def test_an_ended_protection_is_forgotten_with_its_keys_once_no_snapshot_needs_i
     declare(people, "")
     m.reencrypt(people)
     m.reencrypt(people)
-    assert people.refresh().properties[FORMER] == COLUMN_KEY, "time travel still leads to the twin"
+    assert people.refresh().properties[FORMER] == COLUMN_KEY, "time travel still leads to the hidden column"
     shred_older(people)
     m.reencrypt(of_analyst(both))
     assert not [name for name in people.refresh().properties if name.startswith("encryption.column.")]

@@ -1,18 +1,18 @@
-"""Covers: what a file holds under the table's key in the place of a protected column.
+"""Placeholder columns: what a file holds under the table's key in the place of a protected column.
 
-    masked values    written by pyarrow like any column
-    error cover      pages that say that their values are in a dictionary, which is not there: every reader fails on them, and names the
-                     column; readers of other columns never see them
+    masked values       written by pyarrow like any column
+    error placeholder   pages that say that their values are in a dictionary, which is not there: every reader fails on them, and names
+                        the column; readers of other columns never see them
 
-pyarrow cannot write an error cover. It writes placeholders, which hold nothing of the values: nulls, or empty values where the column is
-required. Then their page headers are encrypted again, with another encoding of the values, in the place where they lie:
+pyarrow cannot write an error placeholder. It writes blanks, which hold nothing of the values: nulls, or empty values where the column
+is required. Then their page headers are encrypted again, with another encoding of the values, in the place where they lie:
 
     page header    encoding PLAIN  ──▶  encoding RLE_DICTIONARY        one byte each, so that no length and no offset changes
     page body      levels, and what empty values there are             as pyarrow wrote it: right levels, which readers look at first
 
 The chunk's metadata names the encodings that pyarrow wrote, PLAIN and RLE: for a chunk that names a dictionary's encoding parquet-java
 expects a dictionary page, and reports the file as tampered with. It has no statistics, and no statistics of encodings, which pyarrow writes
-for every other chunk: that tells an error cover from masked values without looking at its pages.
+for every other chunk: that tells an error placeholder from masked values without looking at its pages.
 
 A chunk is found among the modules of its row group by what authenticates: the AAD of a module says which column and page it belongs to.
 
@@ -38,20 +38,20 @@ from tablecrypt.parquet.thrift import FLAT, ColumnChunk, ColumnMetaData, DataPag
 _LOCATION: Final = "the new Parquet file"
 
 
-def make_error_covers(row_group: bytearray, cipher: ModuleCipher, covers: Sequence[ModuleOrdinals]) -> None:
-    """Turn placeholders into error covers, in the bytes of a row group.
+def make_error_placeholders(row_group: bytearray, cipher: ModuleCipher, placeholders: Sequence[ModuleOrdinals]) -> None:
+    """Turn blanks into error placeholders, in the bytes of a row group.
 
     Args:
         row_group: the pages of all its columns, as pyarrow wrote them.
         cipher: of the file's DEK.
-        covers: the columns that hold placeholders, without dictionaries, in their order.
+        placeholders: the columns that hold blanks, without dictionaries, in their order.
 
     Raises:
-        FormatError: a placeholder is not there.
+        FormatError: blanks are not there.
     """
     headers = list(_headers(row_group))
     at = 0
-    for ordinals in covers:
+    for ordinals in placeholders:
         page = 0
         while at < len(headers):
             if _is_header(row_group, headers[at], cipher, ordinals, page):
@@ -64,30 +64,30 @@ def make_error_covers(row_group: bytearray, cipher: ModuleCipher, covers: Sequen
             raise FormatError(f"{_LOCATION}: the placeholder of {ordinals} is not among its modules")
 
 
-def error_cover_chunk(placeholder: Struct) -> Struct:
-    """Return the ColumnChunk of an error cover: that of its placeholder, without statistics and page indexes."""
-    chunk = Struct({key: placeholder.fields[key] for key in (ColumnChunk.FILE_OFFSET, ColumnChunk.CRYPTO_METADATA)})
-    chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, placeholder.struct(ColumnChunk.META_DATA).copy(without=STRIPPED))
+def error_placeholder_chunk(blanks: Struct) -> Struct:
+    """Return the ColumnChunk of an error placeholder: that of its blanks, without statistics and page indexes."""
+    chunk = Struct({key: blanks.fields[key] for key in (ColumnChunk.FILE_OFFSET, ColumnChunk.CRYPTO_METADATA)})
+    chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, blanks.struct(ColumnChunk.META_DATA).copy(without=STRIPPED))
     return chunk
 
 
-def error_cover_pages(placeholder: Chunk) -> Iterator[Page]:
-    """Yield the pages of a placeholder in the clear, which has no dictionary, as those of an error cover.
+def error_placeholder_pages(blanks: Chunk) -> Iterator[Page]:
+    """Yield the pages of blanks in the clear, without a dictionary, as those of an error placeholder.
 
     Raises:
         FormatError: they are no data pages of version 1.
     """
-    for page in read_pages(placeholder):
+    for page in read_pages(blanks):
         yield replace(page, header=StoredHeader.decode_at(_with_encoding(page.header.encoded, Encoding.RLE_DICTIONARY)))
 
 
-def is_error_cover(metadata: Struct) -> bool:
-    """Whether a cover's ColumnMetaData is that of an error cover."""
+def is_error_placeholder(metadata: Struct) -> bool:
+    """Whether a placeholder's ColumnMetaData is that of an error placeholder."""
     return ColumnMetaData.ENCODING_STATS not in metadata
 
 
-def nulls_of_error_cover(chunk: Chunk) -> memoryview:
-    """Return the pages of an error cover in the clear, as pyarrow wrote them, and zeros up to the length of its span in the file.
+def nulls_of_error_placeholder(chunk: Chunk) -> memoryview:
+    """Return the pages of an error placeholder in the clear, as pyarrow wrote them, and zeros up to the length of its span in the file.
 
     Raises:
         TamperedFileError, FormatError: they do not authenticate, or are no pages.
@@ -130,7 +130,7 @@ def _with_encoding(header: bytes, encoding: int) -> bytes:
     return decoded.encode()
 
 
-def placeholder(field: pa.Field, length: int) -> pa.Array:
+def blank_array(field: pa.Field, length: int) -> pa.Array:
     """Return so many nulls of a field, or so many empty values where it is required."""
     return pa.nulls(length, field.type) if field.nullable else empty_values(field.type, length)
 
@@ -141,7 +141,7 @@ def empty_values(kind: pa.DataType, length: int) -> pa.Array:
         return pa.ExtensionArray.from_storage(kind, empty_values(kind.storage_type, length))
     if pa.types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.StructArray.from_arrays([placeholder(field, length) for field in fields], fields=fields)
+        return pa.StructArray.from_arrays([blank_array(field, length) for field in fields], fields=fields)
     if pa.types.is_null(kind):
         return pa.nulls(length)
     return pa.array([_empty_value(kind)], kind).take(pa.repeat(pa.scalar(0, pa.int64()), length))

@@ -13,9 +13,11 @@ another scale of decimals, would change values without touching a byte of them. 
              struct       as above: `logicalType` and what lies in it
              others       length (4) | bytes as the footer has them
 
-Numbers are big endian. The nodes are those of the cover, which have field ids; around the column each has one child. The twin has the
-same ones without field ids, and under the same names but for the first: that is compared. Nothing else depends on names: files keep theirs
-when a column is renamed, and readers find columns by field ids.
+Numbers are big endian. The nodes are those of the placeholder, which have field ids; around the column each has one child. The hidden
+column has the same ones without field ids, and under the same names but for the first: that is compared. Nothing else depends on names:
+files keep theirs when a column is renamed, and readers find columns by field ids.
+
+The label calls a hidden column a twin, as the code once did. It stays: files hold digests that begin with it.
 
 Files of before have key metadata of version 1, which does not bind this. Of those each leaf is compared with what its Iceberg type is
 written as, and no node may be optional that no schema of the table has as optional.
@@ -61,11 +63,11 @@ _BOOLEAN, _INT32, _INT64, _INT96, _FLOAT, _DOUBLE, _BYTE_ARRAY, _FIXED = range(8
 
 
 @dataclass(frozen=True)
-class TwinNode:
+class SchemaNode:
     """What is checked of a node in files of version 1.
 
     Attributes:
-        field_id: of the cover; None where the node has none.
+        field_id: of the placeholder; None where the node has none.
         is_leaf: whether values are there.
         repetition: 0 required, 1 optional, 2 repeated.
         physical: Parquet's physical type of a leaf.
@@ -82,7 +84,7 @@ class TwinNode:
 
 
 @dataclass(frozen=True)
-class TwinSchema:
+class BoundSchema:
     """What the footer of a file says of a protected column.
 
     Attributes:
@@ -91,7 +93,7 @@ class TwinSchema:
         location: names the file in errors.
     """
 
-    nodes: tuple[TwinNode, ...]
+    nodes: tuple[SchemaNode, ...]
     encoded: tuple[bytes, ...]
     location: str = field(compare=False)
 
@@ -104,7 +106,7 @@ class TwinSchema:
         return all(_is_of(node, fields_of) for node in self.nodes)
 
 
-def _is_of(node: TwinNode, fields_of: FieldsOf) -> bool:
+def _is_of(node: SchemaNode, fields_of: FieldsOf) -> bool:
     if node.field_id is None:
         # The repeated nodes of lists and maps have no id; values always have one.
         return not node.is_leaf

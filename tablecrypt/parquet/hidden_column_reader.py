@@ -1,21 +1,22 @@
 """Reading protected columns: the file as pyarrow reads it for someone who may use some of the column keys.
 
-    file    PARE | covers, columns, twins                 | footer
-    view    PARE | covers, columns, twins (the same bytes) | space for each twin in the clear | another footer
+    file    PARE | placeholders, columns, hidden columns                  | footer
+    view    PARE | placeholders, columns, hidden columns (the same bytes) | space for each hidden column in the clear | another footer
 
-In the footer of the view the chunk of a cover is that of its twin, in the clear, with the cover's path. So pyarrow's C++ decrypts every
-other column from the bytes of the file, and finds the values where the column's field id is. A twin is decrypted here, when pyarrow
-asks for it. The footer is encrypted again under the file's DEK; it leaves memory as little as the twins in the clear do.
+In the footer of the view the chunk of a placeholder is that of its hidden column, in the clear, with the placeholder's path. So pyarrow's
+C++ decrypts every other column from the bytes of the file, and finds the values where the column's field id is. A hidden column is
+decrypted here, when pyarrow asks for it. The footer is encrypted again under the file's DEK; it leaves memory as little as the hidden
+columns in the clear do.
 
-The cover of a hidden column stays where it is if it holds masked values. An error cover is read as the nulls that pyarrow wrote there, or
-empty values where the column is required: its pages are put into the view as they were (covers.py).
+The placeholder of a masked column stays where it is if it holds masked values. An error placeholder is read as the nulls that pyarrow wrote
+there, or empty values where the column is required: its pages are put into the view as they were (placeholders.py).
 
 What is checked of a file before any of it is read:
 
-    each twin has the shape of a column with its field id, and every leaf of a protected column has its twin (twins.py)
-    each twin is under a key of its own, and everything else under the file's
-    the key metadata of a twin opens for this file, this field and its schema in the footer: whoever puts a twin of another file or field
-    there, or says that its bytes are of another type, is found out here
+    each hidden column has the shape of a column with its field id, and every leaf of a protected column is in it (hidden_columns.py)
+    each hidden column is under a key of its own, and everything else under the file's
+    the key metadata of a hidden column opens for this file, this field and its schema in the footer: whoever puts the hidden column of
+    another file or field there, or says that its bytes are of another type, is found out here
 
 Raises TamperedFileError, FormatError; KeyNotFoundError, AuthenticationError and KMS errors from the column keys.
 
@@ -37,18 +38,25 @@ import pyarrow as pa
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.keys.twin_schemas import TwinSchema
+from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
-from tablecrypt.parquet.covers import is_error_cover, nulls_of_error_cover
 from tablecrypt.parquet.footer import StoredFooter, described, write_footer
+from tablecrypt.parquet.hidden_columns import (
+    HiddenLeaf,
+    bound_schemas,
+    check_hidden_keys,
+    hidden_column_under_key,
+    hidden_leaves_among,
+    leaves_of,
+)
 from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
 from tablecrypt.parquet.layout import Chunk, FileCiphers, FileLayout, RowGroupLayout, Span
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.one_key import counted_keys
+from tablecrypt.parquet.placeholders import is_error_placeholder, nulls_of_error_placeholder
 from tablecrypt.parquet.storage import FileView, Sink, Source
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
-from tablecrypt.parquet.twins import Twin, check_twin_keys, leaves_of, twin_schemas, twin_under_key, twins_among
 
 _NOT_IN_A_COVER: Final = (
     ColumnChunk.OFFSET_INDEX_OFFSET,
@@ -60,42 +68,42 @@ _NOT_IN_A_COVER: Final = (
 )
 _NOT_IN_METADATA: Final = (ColumnMetaData.BLOOM_FILTER_OFFSET, ColumnMetaData.BLOOM_FILTER_LENGTH)
 _GAP: Final = 64 * 1024
-"""Between the spaces for twins, so that pyarrow fetches one at a time."""
+"""Between the spaces for hidden columns, so that pyarrow fetches one at a time."""
 
 
 @dataclass(frozen=True)
-class TwinAccess:
+class ColumnAccess:
     """What a reader of a table's files may do with protected columns.
 
     Attributes:
         protected: field ids of all of them.
         opened: of those whose values are wanted, and may be had.
-        hidden: of those that are wanted, and whose covers are read.
-        unwrap: returns the DEK of a twin: field id, key metadata, AAD prefix of the file, what its footer says of the column.
+        masked: of those that are wanted, and whose placeholders are read.
+        unwrap: returns the DEK of a hidden column: field id, key metadata, AAD prefix of the file, what its footer says of the column.
     """
 
     protected: frozenset[int]
     opened: frozenset[int]
-    hidden: frozenset[int]
-    unwrap: Callable[[int, bytes, bytes, TwinSchema], bytes]
+    masked: frozenset[int]
+    unwrap: Callable[[int, bytes, bytes, BoundSchema], bytes]
 
 
-class TwinFile:
+class OpenedLayout:
     """The protected columns of one file, its footer authenticated.
 
     Args:
         file: the ciphertext.
         footer: its end.
         key_metadata: of the file.
-        access: to its twins.
+        access: to its hidden columns.
 
     Attributes:
-        twins: a leaf of a protected column each.
-        protected: field ids of the protected columns that the file has twins of.
-        masks: of the hidden ones those whose covers hold masked values.
+        hidden_leaves: a leaf of a protected column each.
+        protected: field ids of the protected columns that the file has hidden columns of.
+        masks: of the masked ones those whose placeholders hold masked values.
     """
 
-    def __init__(self, file: pa.NativeFile, footer: StoredFooter, key_metadata: StandardKeyMetadata, access: TwinAccess) -> None:
+    def __init__(self, file: pa.NativeFile, footer: StoredFooter, key_metadata: StandardKeyMetadata, access: ColumnAccess) -> None:
         self._file = file
         self._key_metadata = key_metadata
         self._access = access
@@ -105,25 +113,27 @@ class TwinFile:
         self.layout = FileLayout(Source(file, footer.location), footer, self._ciphers)
         with described(footer.location, "the schema in the footer"):
             leaves = leaves_of(self.layout.metadata.structs(FileMetaData.SCHEMA))
-        self.twins = twins_among(leaves, footer.location)
+        self.hidden_leaves = hidden_leaves_among(leaves, footer.location)
         with described(footer.location, "the schema in the footer"):
-            self._schemas = twin_schemas(self.layout.metadata.structs(FileMetaData.SCHEMA), self.twins, footer.location)
-        self.protected = frozenset(twin.field_id for twin in self.twins)
+            self._schemas = bound_schemas(self.layout.metadata.structs(FileMetaData.SCHEMA), self.hidden_leaves, footer.location)
+        self.protected = frozenset(hidden.field_id for hidden in self.hidden_leaves)
         self._check_keys(len(leaves))
-        self.masks = frozenset(twin.field_id for twin in self.twins if twin.field_id in access.hidden and not self._is_error_cover(twin))
+        self.masks = frozenset(
+            hidden.field_id for hidden in self.hidden_leaves if hidden.field_id in access.masked and not self._is_error_placeholder(hidden)
+        )
 
-    def view(self) -> TwinView | None:
-        """Return the file with opened twins and error covers; None where nothing of it has to be opened."""
-        replaced = {twin.cover: twin.twin for twin in self.twins if twin.field_id in self._access.opened}
-        nulls = self._access.hidden - self.masks
-        replaced |= {twin.cover: twin.cover for twin in self.twins if twin.field_id in nulls}
-        return TwinView(self._file, self.layout, replaced, self._footer_cipher()) if replaced else None
+    def view(self) -> OpenedView | None:
+        """Return the file with opened hidden columns and error placeholders; None where nothing of it has to be opened."""
+        replaced = {hidden.placeholder: hidden.ordinal for hidden in self.hidden_leaves if hidden.field_id in self._access.opened}
+        nulls = self._access.masked - self.masks
+        replaced |= {hidden.placeholder: hidden.placeholder for hidden in self.hidden_leaves if hidden.field_id in nulls}
+        return OpenedView(self._file, self.layout, replaced, self._footer_cipher()) if replaced else None
 
-    def _is_error_cover(self, twin: Twin) -> bool:
-        return all(is_error_cover(group[twin.cover].metadata) for group in self.layout.row_groups)
+    def _is_error_placeholder(self, hidden: HiddenLeaf) -> bool:
+        return all(is_error_placeholder(group[hidden.placeholder].metadata) for group in self.layout.row_groups)
 
     def _check_keys(self, num_leaves: int) -> None:
-        layout, twins = self.layout, self.twins
+        layout, hidden_leaves = self.layout, self.hidden_leaves
         unknown = self.protected - self._access.protected
         if unknown:
             raise FormatError(
@@ -131,17 +141,17 @@ class TwinFile:
                 "it is protected: they were changed, or the file is another table's"
             )
         groups = len(layout.row_groups)
-        expected = (groups * (num_leaves - len(twins)), groups * len(twins))
+        expected = (groups * (num_leaves - len(hidden_leaves)), groups * len(hidden_leaves))
         if counted_keys(layout.footer, self._ciphers) == expected:
             return
-        check_twin_keys(layout, twins)
+        check_hidden_keys(layout, hidden_leaves)
 
     def _key_of(self, path: tuple[str, ...], key_metadata: bytes | None) -> Secret:
-        twin = twin_under_key(path, key_metadata, self.layout.location)
-        known = self._known.get(twin)
+        hidden = hidden_column_under_key(path, key_metadata, self.layout.location)
+        known = self._known.get(hidden)
         if known is None:
-            known = Secret(self._access.unwrap(*twin, self._key_metadata.aad_prefix, self._schemas[twin[0]]))
-            self._known[twin] = known
+            known = Secret(self._access.unwrap(*hidden, self._key_metadata.aad_prefix, self._schemas[hidden[0]]))
+            self._known[hidden] = known
         return known
 
     def _footer_cipher(self) -> ModuleCipher:
@@ -153,19 +163,19 @@ class TwinFile:
 
 @dataclass(frozen=True, slots=True)
 class _Space:
-    """Where in the view the pages of a twin or an error cover are, and how they are made."""
+    """Where in the view the pages of a hidden column or an error placeholder are, and how they are made."""
 
     span: Span
     open: Callable[[], memoryview]
 
 
-class TwinView(FileView):
+class OpenedView(FileView):
     """A read-only, seekable binary file; see the module. Not for use by two threads at a time; pyarrow takes care of that.
 
     Args:
         file: the ciphertext.
         layout: of the file.
-        replaced: for the ordinal of each cover that is opened, the ordinal of its twin; its own where nulls are read of it.
+        replaced: for the ordinal of each placeholder that is opened, the ordinal of its hidden column; its own where nulls are read of it.
         cipher: encrypts the footer of the view.
 
     Attributes:
@@ -226,36 +236,38 @@ class TwinView(FileView):
 
     def _row_group(self, group: Struct, chunks: RowGroupLayout, replaced: Mapping[int, int]) -> Struct:
         encoded = list(chunks.encoded)
-        for cover, values in replaced.items():
-            encoded[cover] = self._opened(chunks[cover], chunks[values]).encode()
+        for placeholder, values in replaced.items():
+            encoded[placeholder] = self._opened(chunks[placeholder], chunks[values]).encode()
         copy = group.copy()
         copy.set(RowGroup.COLUMNS, thrift.LIST, encoded)
-        # The footer leaves twins out of it, and how much is read ahead follows from it.
+        # The footer leaves hidden columns out of it, and how much is read ahead follows from it.
         opened = [
-            chunks[twin].metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) for cover, twin in replaced.items() if twin != cover
+            chunks[hidden].metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE)
+            for placeholder, hidden in replaced.items()
+            if hidden != placeholder
         ]
         copy.set(RowGroup.TOTAL_BYTE_SIZE, thrift.I64, group.integer(RowGroup.TOTAL_BYTE_SIZE) + sum(opened))
         return copy
 
-    def _opened(self, cover: Chunk, values: Chunk) -> Struct:
-        """The ColumnChunk of a cover whose pages are those of its twin, or its own as nulls, in the clear."""
+    def _opened(self, placeholder: Chunk, values: Chunk) -> Struct:
+        """The ColumnChunk of a placeholder whose pages are those of its hidden column, or its own as nulls, in the clear."""
         metadata = values.metadata.copy(without=_NOT_IN_METADATA)
         with described(values.location, f"the metadata of {values.ordinals}"):
-            covered = cover.metadata
+            replaced = placeholder.metadata
             # The schema's, too: key metadata binds what it says, and Arrow decodes pages by it.
-            kinds = {metadata.integer(ColumnMetaData.TYPE), covered.integer(ColumnMetaData.TYPE), self._types[cover.ordinals.column]}
+            kinds = {metadata.integer(ColumnMetaData.TYPE), replaced.integer(ColumnMetaData.TYPE), self._types[placeholder.ordinals.column]}
         if len(kinds) != 1:
-            raise TamperedFileError(values.location, f"{values.ordinals} is of another type than its cover, or than the schema says")
+            raise TamperedFileError(values.location, f"{values.ordinals} is of another type than its placeholder, or than the schema says")
         span = Span(max(self._end, self._file.length) + _GAP, values.pages.length)
-        self._spaces.append(_Space(span, partial(nulls_of_error_cover if values is cover else decrypt_chunk, values)))
+        self._spaces.append(_Space(span, partial(nulls_of_error_placeholder if values is placeholder else decrypt_chunk, values)))
         self._end = span.end
-        metadata.set(ColumnMetaData.PATH_IN_SCHEMA, thrift.LIST, covered.stored_list(ColumnMetaData.PATH_IN_SCHEMA))
+        metadata.set(ColumnMetaData.PATH_IN_SCHEMA, thrift.LIST, replaced.stored_list(ColumnMetaData.PATH_IN_SCHEMA))
         moved = span.start - values.pages.start
         # In the clear pages are shorter, but are read one after the other: only where the first is counts, and whether it is a dictionary.
         for field_id in (ColumnMetaData.DICTIONARY_PAGE_OFFSET, ColumnMetaData.DATA_PAGE_OFFSET):
             offset = metadata.optional_integer(field_id)
             if offset:
                 metadata.set(field_id, thrift.I64, offset + moved)
-        chunk = cover.struct.copy(without=_NOT_IN_A_COVER)
+        chunk = placeholder.struct.copy(without=_NOT_IN_A_COVER)
         chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
         return chunk

@@ -1,21 +1,21 @@
-"""A file again under another DEK, its twins as they are: for somebody who may not use their column keys.
+"""A file again under another DEK, its hidden columns carried over as they are: for somebody who may not use their column keys.
 
-    old    PARE | covers, columns under the old DEK | twins | indexes | footer under the old DEK
-    new    PARE | covers, columns under the new DEK | twins | indexes | footer under the new DEK      everything where it was
+    old    PARE | placeholders, columns under the old DEK | hidden columns | indexes | footer under the old DEK
+    new    PARE | placeholders, columns under the new DEK | hidden columns | indexes | footer under the new DEK      everything where it was
 
-A twin is bound to the file's AAD prefix and aad_file_unique, and its metadata, which only its key opens, says where it lies. So the new
-file has both of the old one's, and each module is as long as it was. The bytes of twins are copied and not authenticated: whoever has
-their keys does that by reading them, in the new file as in the old.
+A hidden column is bound to the file's AAD prefix and aad_file_unique, and its metadata, which only its key opens, says where it lies. So
+the new file has both of the old one's, and each module is as long as it was. The bytes of hidden columns are copied and not authenticated:
+whoever has their keys does that by reading them, in the new file as in the old.
 
 The same with some rows blanked, in which the columns under the DEK then hold nothing:
 
-    old      PARE | covers, columns | twins | footer
-    new      PARE | zeros           | twins | covers, columns, blanked, under the new DEK | footer under the new DEK
+    old      PARE | placeholders, columns | hidden columns | footer
+    new      PARE | zeros                 | hidden columns | placeholders, columns, blanked, under the new DEK | footer under the new DEK
 
-Decoded and encoded again are all columns but error covers, which hold no values, one column of one row group at a time. They get the
+Decoded and encoded again are all columns but error placeholders, which hold no values, one column of one row group at a time. They get the
 statistics of what they hold now, and no page index or bloom filter. The schema, the row groups and the rows in them are as they were.
 A reader takes a row group's bytes for its own where their middle lies (parquet-java), from its first page on: so a row group says the
-length of the columns at its start, without that of twins, which lie elsewhere.
+length of the columns at its start, without that of hidden columns, which lie elsewhere.
 
 Raises TamperedFileError where a module does not authenticate or modules lie over one another; FormatError where one would not be as long
 as it was, or for a column that Arrow writes otherwise than the file has it.
@@ -41,25 +41,25 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import read_bloom_filter, read_index, read_pages
-from tablecrypt.parquet.covers import is_error_cover
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end, write_footer
+from tablecrypt.parquet.hidden_arrays import blanked_column
+from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout, decoded_columns, footer_of
+from tablecrypt.parquet.hidden_columns import around_fields, leaves_of
 from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
 from tablecrypt.parquet.layout import Chunk, Span, plain_layout
 from tablecrypt.parquet.module_writer import FileEncryption, PlacedChunk, write_pages
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType
+from tablecrypt.parquet.placeholders import is_error_placeholder
 from tablecrypt.parquet.storage import Sink, Source, source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
-from tablecrypt.parquet.twin_columns import blanked_column
-from tablecrypt.parquet.twin_rewriting import TwinLayout, decoded_columns, footer_of
-from tablecrypt.parquet.twins import around_fields, leaves_of
 
 _PIECE: Final = 4 * 1024 * 1024
 _FLOATS: Final = frozenset({4, 5})
 """FLOAT and DOUBLE among parquet.thrift's types."""
 
 
-def reencrypt_beside_twins(source: object, sink: object, old: StandardKeyMetadata, new: StandardKeyMetadata, location: str) -> int:
-    """Write a file under another DEK, with its twins as they are. Returns its length in bytes, which is the old one's.
+def reencrypt_beside_hidden_columns(source: object, sink: object, old: StandardKeyMetadata, new: StandardKeyMetadata, location: str) -> int:
+    """Write a file under another DEK, with its hidden columns as they are. Returns its length in bytes, which is the old one's.
 
     Args:
         source: a seekable binary file with the old one.
@@ -71,15 +71,17 @@ def reencrypt_beside_twins(source: object, sink: object, old: StandardKeyMetadat
     Raises: the errors that the module lists, and ConfigurationError for another AAD prefix.
     """
     if new.aad_prefix != old.aad_prefix:
-        raise ConfigurationError(f"{location}: twins that are kept need the AAD prefix that the file has")
+        raise ConfigurationError(f"{location}: hidden columns that are carried over need the AAD prefix that the file has")
     read, out = source_of(source, location), Sink(sink)
-    layout = TwinLayout(read, old)
+    layout = ProtectedLayout(read, old)
     footer = layout.file.footer
     assert footer.algorithm is not None, "the layout is that of an encrypted file"
     aad_base = old.aad_prefix + footer.algorithm.aad_file_unique
     cipher = ModuleCipher(new.encryption_key, FOOTER_KEY_NAME, aad_base, False, location, secrets.token_bytes)
-    twins = {twin.twin for twin in layout.twins}
-    modules = [module for chunk in layout.file.chunks() if chunk.ordinals.column not in twins for module in _modules(chunk, cipher, out)]
+    hidden_leaves = {hidden.ordinal for hidden in layout.hidden_leaves}
+    modules = [
+        module for chunk in layout.file.chunks() if chunk.ordinals.column not in hidden_leaves for module in _modules(chunk, cipher, out)
+    ]
     for module in sorted(modules, key=lambda module: module.span.start):
         _copy(read, out, module.span.start)
         module.write()
@@ -90,13 +92,13 @@ def reencrypt_beside_twins(source: object, sink: object, old: StandardKeyMetadat
     return out.position
 
 
-def blank_rows_beside_twins(
+def blank_rows_beside_hidden_columns(
     source: object, sink: object, old: StandardKeyMetadata, new: StandardKeyMetadata, positions: Iterable[int], location: str
 ) -> tuple[pq.FileMetaData, int]:
-    """Write a file under another DEK, with its twins as they are and nothing in the other columns of some rows.
+    """Write a file under another DEK, with its hidden columns as they are and nothing in the other columns of some rows.
 
     At these rows a column holds null, or the empty value of its type where it is required: zero, no characters, no elements. Structs
-    around a protected column stay null or not, since its twin says the same.
+    around a protected column stay null or not, since its hidden column says the same.
 
     Args:
         source: a seekable binary file with the old one.
@@ -107,16 +109,16 @@ def blank_rows_beside_twins(
         location: names the old file in errors.
 
     Returns:
-        pyarrow's metadata of the columns without the twins, for the statistics of a manifest, and the new file's length in bytes.
+        pyarrow's metadata of the columns without the hidden columns, for the statistics of a manifest, and the new file's length in bytes.
 
     Raises: the errors that the module lists, and ConfigurationError for another AAD prefix or the same DEK, and for positions that the
         file does not have.
     """
     if new.aad_prefix != old.aad_prefix:
-        raise ConfigurationError(f"{location}: twins that are kept need the AAD prefix that the file has")
+        raise ConfigurationError(f"{location}: hidden columns that are carried over need the AAD prefix that the file has")
     if new.encryption_key == old.encryption_key:
         raise ConfigurationError(f"{location}: rows are blanked under another DEK than the file's")
-    blanking = _Blanking(TwinLayout(source_of(source, location), old), Sink(sink), new, positions)
+    blanking = _Blanking(ProtectedLayout(source_of(source, location), old), Sink(sink), new, positions)
     return blanking.write()
 
 
@@ -130,7 +132,7 @@ class _Blanking:
         positions: of the rows.
     """
 
-    def __init__(self, old: TwinLayout, out: Sink, new: StandardKeyMetadata, positions: Iterable[int]) -> None:
+    def __init__(self, old: ProtectedLayout, out: Sink, new: StandardKeyMetadata, positions: Iterable[int]) -> None:
         footer = old.file.footer
         assert footer.algorithm is not None, "the layout is that of an encrypted file"
         self._old = old
@@ -138,9 +140,9 @@ class _Blanking:
         self._location = old.file.location
         keys = FileKeys.of_table_file(new)
         self._encryption = FileEncryption(keys, self._location, secrets.token_bytes, footer.algorithm.aad_file_unique)
-        self._around = around_fields(old.schema, {twin.field_id for twin in old.twins})
-        twins = {twin.twin for twin in old.twins}
-        self._shown = [ordinal for ordinal in range(len(old.leaves)) if ordinal not in twins]
+        self._around = around_fields(old.schema, {hidden.field_id for hidden in old.hidden_leaves})
+        hidden_leaves = {hidden.ordinal for hidden in old.hidden_leaves}
+        self._shown = [ordinal for ordinal in range(len(old.leaves)) if ordinal not in hidden_leaves]
         self._groups = old.file.metadata.structs(FileMetaData.ROW_GROUPS)
         with described(self._location, "the footer"):
             self._rows = old.file.metadata.integer(FileMetaData.NUM_ROWS)
@@ -151,15 +153,15 @@ class _Blanking:
         self._starts = [0, *itertools.accumulate(lengths)]
 
     def write(self) -> tuple[pq.FileMetaData, int]:
-        self._keep_twins()
+        self._carry_over()
         groups, shown = zip(*(self._row_group(number) for number in range(len(self._groups))), strict=True) if self._groups else ((), ())
         metadata = self._old.file.metadata.copy()
         metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, list(groups))
         self._encryption.write_footer(self._out, metadata)
         return self._shown_alone(list(shown)), self._out.position
 
-    def _keep_twins(self) -> None:
-        """Write what is not known to be another column's, with zeros between, up to the end of the last twin."""
+    def _carry_over(self) -> None:
+        """Write what is not known to be another column's, with zeros between, up to the end of the last hidden column."""
         shown = set(self._shown)
         chunks = [chunk for chunk in self._old.file.chunks() if chunk.ordinals.column in shown]
         left_out = sorted((span for chunk in chunks for span in _spans(chunk)), key=lambda span: span.start)
@@ -203,8 +205,8 @@ class _Blanking:
     def _placed(self, number: int, top: str, ordinals: Sequence[int]) -> Iterator[tuple[int, PlacedChunk]]:
         """Yield what the new file has of the columns below a top-level one, in their order."""
         chunks = self._old.file.row_groups[number]
-        covers = {twin.cover for twin in self._old.twins}
-        as_they_are = {each for each in ordinals if each in covers and is_error_cover(chunks[each].metadata)}
+        placeholders = {hidden.placeholder for hidden in self._old.hidden_leaves}
+        as_they_are = {each for each in ordinals if each in placeholders and is_error_placeholder(chunks[each].metadata)}
         decoded = [each for each in ordinals if each not in as_they_are]
         blanked = iter(self._blanked(number, top, decoded) if decoded else ())
         for ordinal in ordinals:
@@ -241,7 +243,7 @@ class _Blanking:
         return chunks if new == known else None
 
     def _shown_alone(self, groups: list[Struct]) -> pq.FileMetaData:
-        """Return the new footer without the twins, in the clear."""
+        """Return the new footer without the hidden columns, in the clear."""
         metadata = footer_of(self._old, self._shown)
         metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, groups)
         return pq.read_metadata(pa.BufferReader(PLAIN_MAGIC + plain_end(metadata)))

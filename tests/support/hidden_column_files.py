@@ -15,17 +15,17 @@ import pyarrow as pa
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, KeyNotFoundError
-from tablecrypt.keys.twin_schemas import TwinSchema
+from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import FileKeys, thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.footer import read_footer, write_footer
+from tablecrypt.parquet.hidden_column_reader import ColumnAccess
+from tablecrypt.parquet.hidden_column_writer import ProtectedField, ProtectedParquetWriter
+from tablecrypt.parquet.hidden_columns import hidden_name
 from tablecrypt.parquet.layout import FileCiphers, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.storage import Sink, source_of
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FileMetaData, RowGroup, Struct
-from tablecrypt.parquet.twin_reader import TwinAccess
-from tablecrypt.parquet.twin_writer import ProtectedField, TwinParquetWriter
-from tablecrypt.parquet.twins import twin_name
 from tablecrypt.parquet.uniform import UniformParquetFile
 
 ROWS: Final = 1000
@@ -82,7 +82,7 @@ class ProtectedFile:
         self.keys = keys or {field_id: Secret(secrets.token_bytes(16)) for field_id in protected}
         fields = [self._protected(field_id) for field_id in protected]
         sink = pa.BufferOutputStream()
-        writer = TwinParquetWriter(sink, table.schema, self.key_metadata, fields, **{"compression": "zstd", **options})
+        writer = ProtectedParquetWriter(sink, table.schema, self.key_metadata, fields, **{"compression": "zstd", **options})
         writer.write(table, row_group_size)
         self.metadata, length = writer.close()
         self.stored = sink.getvalue().to_pybytes()
@@ -100,10 +100,10 @@ class ProtectedFile:
         return ProtectedField(field_id, self.keys[field_id], partial(self._stored_with, field_id, self.key_metadata.aad_prefix), mask)
 
     @staticmethod
-    def _stored_with(field_id: int, aad_prefix: bytes, schema: TwinSchema) -> bytes:
+    def _stored_with(field_id: int, aad_prefix: bytes, schema: BoundSchema) -> bytes:
         return b"%d|" % field_id + aad_prefix + schema.digest()
 
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: TwinSchema) -> bytes:
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: BoundSchema) -> bytes:
         """As the key service does it: the key metadata is bound to the field, the file and the column's schema in it."""
         if key_metadata != self._stored_with(field_id, aad_prefix, schema):
             raise AuthenticationError(f"the key of column {field_id} is that of another file or column")
@@ -111,18 +111,18 @@ class ProtectedFile:
             raise KeyNotFoundError(f"no key of column {field_id}")
         return self.keys[field_id].reveal()
 
-    def open(self, *opened: int, stored: bytes | None = None, hidden: tuple[int, ...] = (), **options: Any) -> UniformParquetFile:
+    def open(self, *opened: int, stored: bytes | None = None, masks_of: tuple[int, ...] = (), **options: Any) -> UniformParquetFile:
         stored = self.stored if stored is None else stored
         key_metadata = self.key_metadata.with_file_length(len(stored))
-        access = TwinAccess(frozenset(self.keys), frozenset(opened), frozenset(hidden), self.unwrap)
-        return UniformParquetFile(pa.BufferReader(stored), key_metadata, "memory", twins=access, **options)
+        access = ColumnAccess(frozenset(self.keys), frozenset(opened), frozenset(masks_of), self.unwrap)
+        return UniformParquetFile(pa.BufferReader(stored), key_metadata, "memory", access=access, **options)
 
     def read(self, columns: list[str], *opened: int, stored: bytes | None = None) -> pa.Table:
         return pa.Table.from_batches(self.open(*opened, stored=stored).batches(columns))
 
     @property
     def all_keys(self) -> FileKeys:
-        keys = {twin_name(field_id): key for field_id, key in self.keys.items()}
+        keys = {hidden_name(field_id): key for field_id, key in self.keys.items()}
         return FileKeys(self.key_metadata.encryption_key, keys, self.key_metadata.aad_prefix)
 
     def opened_by_the_table_key(self) -> list[bytes]:

@@ -18,16 +18,16 @@ from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.errors import AuthenticationError, TamperedFileError
 from tablecrypt.keys.column_keys import key_id_in
 from tablecrypt.parquet import thrift
+from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout
+from tablecrypt.parquet.hidden_columns import hidden_field_id
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, FileMetaData, SchemaElement, Struct
-from tablecrypt.parquet.twin_rewriting import TwinLayout
-from tablecrypt.parquet.twins import field_of_twin
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tests.support.hidden_column_files import ProtectedFile
 from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients
 from tests.support.tables import data_files, metadata_of, path_of
-from tests.support.twin_files import ProtectedFile
 
 FIELD: Final = 2
 TIMES: Final = [dt.datetime(1970, 1, 1, 9), dt.datetime(2020, 2, 1)]
@@ -65,11 +65,11 @@ def rewritten_footer(table: EncryptedTable, change: Callable[[Struct, list[list[
 
 
 def in_version_1(table: EncryptedTable) -> None:
-    """Make the key metadata of the file's twins that of files from before the type was bound to it."""
+    """Make the key metadata of the file's hidden columns that of files from before the type was bound to it."""
     (file,) = data_files(table)
     io, metadata, prefix = cast("TableFileIO", table.io), metadata_of(table), key_metadata_of(file).aad_prefix
     keys = column_keys(metadata, io)
-    found = TwinLayout(source_of(path_of(file.file_path).read_bytes()), key_metadata_of(file)).stored()
+    found = ProtectedLayout(source_of(path_of(file.file_path).read_bytes()), key_metadata_of(file)).stored()
 
     def change(_: Struct, groups: list[list[Struct]]) -> None:
         for chunks in groups:
@@ -94,12 +94,12 @@ def in_version_1(table: EncryptedTable) -> None:
 
 
 def elements_of(footer: Struct) -> list[Struct]:
-    """The nodes of the protected column: of cover and twin."""
+    """The nodes of the protected column: of placeholder and hidden column."""
     found: list[Struct] = []
     ours = False
     for element in footer.structs(FileMetaData.SCHEMA)[1:]:
         name = element.binary(SchemaElement.NAME).decode()
-        if name in ("id", "secret") or field_of_twin(name) is not None:
+        if name in ("id", "secret") or hidden_field_id(name) is not None:
             ours = name != "id"
         if ours:
             found.append(element)

@@ -1,10 +1,10 @@
-"""Writing files with protected columns: pyarrow's C++ encrypts every column of the table, and the twins are added here.
+"""Writing files with protected columns: pyarrow's C++ encrypts every column of the table, and the hidden columns are added here.
 
-    rows ──▶ covered columns ──pyarrow, under the DEK──▶ row group, held in memory until its placeholders are error covers
-    rows ──▶ twins ──pyarrow, in the clear in memory──▶ pages ──each under its column key──▶ behind the row group
-    end  ──▶ pyarrow's footer, held back until it names the twins, and encrypted again
+    rows ──▶ placeholders, other columns ──pyarrow, under the DEK──▶ row group, held in memory until its blanks are error placeholders
+    rows ──▶ hidden columns ──pyarrow, in the clear in memory──▶ pages ──each under its column key──▶ behind the row group
+    end  ──▶ pyarrow's footer, held back until it names the hidden columns, and encrypted again
 
-The twins' pages are made with the same options as the others, and encrypted module by module (module_writer.py).
+The hidden columns' pages are made with the same options as the others, and encrypted module by module (module_writer.py).
 
 The whole file has one AAD prefix and one aad_file_unique, so that nothing of it opens in another file.
 
@@ -24,18 +24,25 @@ import pyarrow.parquet as pq
 from tablecrypt._bytes import flat_view
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.keys.twin_schemas import TwinSchema
+from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift, thrift_reader
-from tablecrypt.parquet.covers import error_cover_chunk, make_error_covers, placeholder
 from tablecrypt.parquet.footer import TAIL_LENGTH, encrypted_footer
+from tablecrypt.parquet.hidden_arrays import Replacement, hidden_column, hidden_field, path_to, replaced
+from tablecrypt.parquet.hidden_columns import (
+    bound_schemas,
+    check_names,
+    hidden_leaves_among,
+    hidden_name,
+    leaves_of,
+    pages_of_hidden_column,
+)
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import FileCiphers, plain_layout
 from tablecrypt.parquet.module_writer import FileEncryption, NewChunk, PlacedChunk, write_pages
 from tablecrypt.parquet.modules import ModuleOrdinals
+from tablecrypt.parquet.placeholders import blank_array, error_placeholder_chunk, make_error_placeholders
 from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnMetaData, FileMetaData, RowGroup, Struct
-from tablecrypt.parquet.twin_columns import Replacement, covered, path_to, twin_column, twin_field
-from tablecrypt.parquet.twins import check_names, leaves_of, pages_of_twin, twin_name, twin_schemas, twins_among
 from tablecrypt.parquet.uniform import UniformParquetWriter
 
 if TYPE_CHECKING:
@@ -47,22 +54,22 @@ _LOCATION: Final = "the new Parquet file"
 
 @dataclass(frozen=True)
 class ProtectedField:
-    """A field whose values go into a twin.
+    """A field whose values go into a hidden column.
 
     Attributes:
         field_id: in the metadata of the Arrow schema.
-        key: of the twin, 16, 24 or 32 bytes.
+        key: of the hidden column, 16, 24 or 32 bytes.
         key_metadata: returns what the footer stores of the key, which binds the schema of the column.
-        mask: makes what the cover holds; None for an error cover.
+        mask: makes what the placeholder holds; None for an error placeholder.
     """
 
     field_id: int
     key: Secret
-    key_metadata: Callable[[TwinSchema], bytes]
+    key_metadata: Callable[[BoundSchema], bytes]
     mask: Replacement | None = None
 
 
-class TwinParquetWriter:
+class ProtectedParquetWriter:
     """Writes one file with protected columns into an open output stream, which the caller closes.
 
     Args:
@@ -70,7 +77,7 @@ class TwinParquetWriter:
         schema: the Arrow schema of every table written, with field ids in its metadata (PARQUET:field_id).
         key_metadata: a DEK and AAD prefix that no other file has.
         fields: what is protected, at least one.
-        options: pyarrow.parquet.ParquetWriter's. No page indexes are written: those of error covers would describe placeholders, and belong
+        options: pyarrow.parquet.ParquetWriter's. No page indexes are written: those of error placeholders would describe blanks, and belong
             to no column.
     """
 
@@ -83,30 +90,34 @@ class TwinParquetWriter:
         self._sink = pa.PythonFile(self._held, mode="w")
         self._fields = {field.field_id: field for field in fields}
         self._paths = {field_id: path_to(schema, field_id) for field_id in self._fields}
-        self._twin_schema = pa.schema([twin_field(schema, path, field_id) for field_id, path in self._paths.items()])
+        self._hidden_schema = pa.schema([hidden_field(schema, path, field_id) for field_id, path in self._paths.items()])
         options = {**options, "write_page_index": False}
         self._options = {**options, "store_decimal_as_integer": True}
         self._described = self._empty_file(schema)
         self._leaves = leaves_of(self._described.structs(FileMetaData.SCHEMA))
-        self._twins = twins_among(self._leaves, _LOCATION)
-        schemas = twin_schemas(self._described.structs(FileMetaData.SCHEMA), self._twins, _LOCATION)
-        self._error_covers = sorted(twin.cover for twin in self._twins if self._fields[twin.field_id].mask is None)
-        with_dictionary, self._twin_options = self._dictionaries(options.get("use_dictionary", True))
+        self._hidden_leaves = hidden_leaves_among(self._leaves, _LOCATION)
+        schemas = bound_schemas(self._described.structs(FileMetaData.SCHEMA), self._hidden_leaves, _LOCATION)
+        self._error_placeholders = sorted(
+            hidden.placeholder for hidden in self._hidden_leaves if self._fields[hidden.field_id].mask is None
+        )
+        with_dictionary, self._hidden_options = self._dictionaries(options.get("use_dictionary", True))
         self._uniform = UniformParquetWriter(self._sink, schema, key_metadata, **{**options, "use_dictionary": with_dictionary})
         self._key_metadata = key_metadata
         self._encryption = FileEncryption(
             FileKeys(
                 key_metadata.encryption_key,
-                {twin_name(field.field_id): field.key for field in fields},
+                {hidden_name(field.field_id): field.key for field in fields},
                 key_metadata.aad_prefix,
-                column_key_metadata={twin_name(field.field_id): field.key_metadata(schemas[field.field_id]) for field in fields},
+                column_key_metadata={hidden_name(field.field_id): field.key_metadata(schemas[field.field_id]) for field in fields},
             ),
             _LOCATION,
             secrets.token_bytes,
             self._uniform.aad_file_unique(),
         )
         cipher = self._encryption.cipher(self._leaves[0].path)
-        assert cipher is not None and self._leaves[0].twin_of is None, "covers come before twins, and all are encrypted"
+        assert cipher is not None and self._leaves[0].hidden_field_id is None, (
+            "placeholders come before hidden columns, and all are encrypted"
+        )
         self._cipher = cipher
         self._groups: list[list[NewChunk]] = []
 
@@ -116,7 +127,7 @@ class TwinParquetWriter:
             self._write_row_group(table.slice(start, row_group_size))
 
     def close(self) -> tuple[pq.FileMetaData, int]:
-        """Write the footer. Returns pyarrow's metadata of the covered columns, without the twins, and the file's length in bytes."""
+        """Write the footer. Returns pyarrow's metadata of the other columns, without the hidden ones, and the file's length in bytes."""
         self._held.hold()
         metadata, end = self._uniform.close()
         held = bytes(self._held.release())
@@ -124,77 +135,81 @@ class TwinParquetWriter:
         footer = encrypted_footer(_LOCATION, start, held[:-TAIL_LENGTH])
         ciphers = FileCiphers(footer, FileKeys.of_table_file(self._key_metadata))
         sink = Sink(self._held, start)
-        self._encryption.write_footer(sink, self._with_twins(footer.open(ciphers.footer)))
+        self._encryption.write_footer(sink, self._with_hidden_columns(footer.open(ciphers.footer)))
         return metadata, sink.position
 
     def _write_row_group(self, rows: pa.Table) -> None:
         shown = rows
         for field_id, path in self._paths.items():
-            shown = covered(shown, path, self._fields[field_id].mask or _placeholder)
+            shown = replaced(shown, path, self._fields[field_id].mask or _blank_array)
         self._held.hold()
         self._uniform.write(shown, rows.num_rows)
         row_group = self._held.release()
         number = len(self._groups)
-        make_error_covers(row_group, self._cipher, [ModuleOrdinals(number, column, self._path(column)) for column in self._error_covers])
+        make_error_placeholders(
+            row_group, self._cipher, [ModuleOrdinals(number, column, self._path(column)) for column in self._error_placeholders]
+        )
         self._held.write(row_group)
-        self._groups.append(self._write_twins(Sink(self._sink, self._sink.tell()), rows, number))
+        self._groups.append(self._write_hidden_columns(Sink(self._sink, self._sink.tell()), rows, number))
 
     def _path(self, column: int) -> str:
         return ".".join(self._leaves[column].path)
 
-    def _write_twins(self, sink: Sink, rows: pa.Table, row_group: int) -> list[NewChunk]:
-        columns = [twin_column(rows, path).cast(field.type) for path, field in zip(self._paths.values(), self._twin_schema, strict=True)]
+    def _write_hidden_columns(self, sink: Sink, rows: pa.Table, row_group: int) -> list[NewChunk]:
+        columns = [
+            hidden_column(rows, path).cast(field.type) for path, field in zip(self._paths.values(), self._hidden_schema, strict=True)
+        ]
         plaintext = pa.BufferOutputStream()
-        with pq.ParquetWriter(plaintext, self._twin_schema, **self._twin_options) as writer:
-            writer.write_table(pa.Table.from_arrays(columns, schema=self._twin_schema), row_group_size=rows.num_rows)
+        with pq.ParquetWriter(plaintext, self._hidden_schema, **self._hidden_options) as writer:
+            writer.write_table(pa.Table.from_arrays(columns, schema=self._hidden_schema), row_group_size=rows.num_rows)
         with open_source(plaintext.getvalue(), _LOCATION) as source:
-            pairs = zip(self._twins, plain_layout(source).row_groups[0], strict=True)
+            pairs = zip(self._hidden_leaves, plain_layout(source).row_groups[0], strict=True)
             return [
                 write_pages(
                     sink,
                     self._encryption.cipher(chunk.path),
-                    PlacedChunk(chunk, chunk.path, pages_of_twin(chunk)),
-                    ModuleOrdinals(row_group, twin.twin, self._path(twin.twin)),
+                    PlacedChunk(chunk, chunk.path, pages_of_hidden_column(chunk)),
+                    ModuleOrdinals(row_group, hidden.ordinal, self._path(hidden.ordinal)),
                 )
-                for twin, chunk in pairs
+                for hidden, chunk in pairs
             ]
 
     def _dictionaries(self, chosen: bool | list[str]) -> tuple[list[str], dict[str, Any]]:
-        """Which columns get dictionaries: no error cover, and each twin as its cover would."""
+        """Which columns get dictionaries: no error placeholder, and each hidden column as its placeholder would."""
         names = [self._path(column) for column in range(len(self._leaves))]
         wanted = names if chosen is True else (chosen or [])
-        twins = [names[twin.twin] for twin in self._twins if names[twin.cover] in wanted]
-        without = {names[column] for column in self._error_covers}
-        shown = [name for name, leaf in zip(names, self._leaves, strict=True) if leaf.twin_of is None and name in wanted]
-        return [name for name in shown if name not in without], {**self._options, "use_dictionary": twins}
+        hidden_leaves = [names[hidden.ordinal] for hidden in self._hidden_leaves if names[hidden.placeholder] in wanted]
+        without = {names[column] for column in self._error_placeholders}
+        shown = [name for name, leaf in zip(names, self._leaves, strict=True) if leaf.hidden_field_id is None and name in wanted]
+        return [name for name in shown if name not in without], {**self._options, "use_dictionary": hidden_leaves}
 
     def _empty_file(self, schema: pa.Schema) -> Struct:
-        """The footer of a file without rows: what pyarrow says of the columns and the twins together."""
-        every = pa.schema([*schema, *self._twin_schema], schema.metadata)
+        """The footer of a file without rows: what pyarrow says of the columns and the hidden columns together."""
+        every = pa.schema([*schema, *self._hidden_schema], schema.metadata)
         plaintext = pa.BufferOutputStream()
         pq.ParquetWriter(plaintext, every, **self._options).close()
         with open_source(plaintext.getvalue(), _LOCATION) as source:
             return plain_layout(source).metadata
 
-    def _with_twins(self, metadata: Struct) -> Struct:
+    def _with_hidden_columns(self, metadata: Struct) -> Struct:
         copy = metadata.copy(without=_NAMED_AFTER_THE_SCHEMA)
         for field_id in _NAMED_AFTER_THE_SCHEMA:
             if field_id in self._described:
                 copy.fields[field_id] = self._described.fields[field_id]
         groups = zip(metadata.structs(FileMetaData.ROW_GROUPS), self._groups, strict=True)
-        copy.set(FileMetaData.ROW_GROUPS, thrift.LIST, [self._with_twins_of(group, added) for group, added in groups])
+        copy.set(FileMetaData.ROW_GROUPS, thrift.LIST, [self._group_with_hidden_columns(group, added) for group, added in groups])
         return copy
 
-    def _with_twins_of(self, group: Struct, twins: list[NewChunk]) -> Struct:
+    def _group_with_hidden_columns(self, group: Struct, hidden_leaves: list[NewChunk]) -> Struct:
         chunks = list(group.deferred_structs(RowGroup.COLUMNS))
-        for column in self._error_covers:
-            chunks[column] = error_cover_chunk(thrift_reader.decode(chunks[column], COLUMN_CHUNK_SHAPE)).encode()
+        for column in self._error_placeholders:
+            chunks[column] = error_placeholder_chunk(thrift_reader.decode(chunks[column], COLUMN_CHUNK_SHAPE)).encode()
         copy = group.copy()
-        for chunk in twins:
+        for chunk in hidden_leaves:
             self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.path)
             chunks.append(chunk.struct.encode())
-        # Where twins end is seen anyway. How long their values are before compression is not: total_byte_size stays that of the others.
-        stored = sum(chunk.metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE) for chunk in twins)
+        # Where hidden columns end is seen anyway. How long their values are uncompressed is not: total_byte_size stays that of the others.
+        stored = sum(chunk.metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE) for chunk in hidden_leaves)
         copy.set(RowGroup.TOTAL_COMPRESSED_SIZE, thrift.I64, group.integer(RowGroup.TOTAL_COMPRESSED_SIZE) + stored)
         copy.set(RowGroup.COLUMNS, thrift.LIST, chunks)
         return copy
@@ -243,5 +258,5 @@ class _HoldingSink:
         """Does nothing: the stream is the caller's."""
 
 
-def _placeholder(field: pa.Field, values: pa.Array) -> pa.Array:
-    return placeholder(field, len(values))
+def _blank_array(field: pa.Field, values: pa.Array) -> pa.Array:
+    return blank_array(field, len(values))
