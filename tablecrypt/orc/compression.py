@@ -1,4 +1,4 @@
-"""How ORC compresses its footers, statistics and streams: in chunks, each with a header of its own.
+"""How ORC compresses its footers, statistics and streams: in chunks with a header each.
 
     section = chunk ...                                     or, in a file without compression, the bare bytes
     chunk   = header, 3 bytes LE: length << 1 | original | `length` bytes

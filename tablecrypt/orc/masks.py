@@ -3,7 +3,7 @@
     nullify      every value is null
     redact       letters, digits and dates replaced by fixed ones; the class Redact lists its rules
     sha256       text as the SHA-256 of its UTF-8, in upper-case hexadecimal; bytes as the 32 bytes of their hash
-    keyed hash   the same with HMAC-SHA256 under a key of its own: without that key nobody can try out values
+    keyed hash   the same with HMAC-SHA256 under a secret key, without which guesses cannot be checked
 
 A mask keeps the type and the nulls. Below structs, lists and maps it works on each leaf, so the lengths of lists and maps stay visible;
 nullify on a struct, list or map nullifies the whole. Hashes have no form for numbers and dates: next to text or bytes such leaves become

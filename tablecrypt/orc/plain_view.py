@@ -15,7 +15,7 @@ within compressed streams:
     in the file    header | LZO        header | LZO     header | original
     in the view    header | original   header | original   header | original
 
-pyarrow has an LZO decoder of its own, which is never given a chunk: it reads literals past the end of a chunk that does not have
+pyarrow's own LZO decoder is never given a chunk: it reads literals past the end of a chunk that does not have
 them, and confuses two kinds of matches that Java's writer leaves out. Offsets in the view must be known before it is read, and the length
 of what a chunk holds is known only once it is decompressed. So an LZO stream is decompressed twice, when it gets its offset and when it is
 read; only where its chunks begin stays in memory.

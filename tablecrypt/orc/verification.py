@@ -39,7 +39,7 @@ class VerifiedFile:
         authenticated: whether every byte was checked against a manifest; otherwise only the structure was.
         opened: encrypted columns whose true values were decoded.
         unopened: encrypted columns without rights, of which only the masks were decoded.
-        exposed: encrypted columns that have an unencrypted bloom filter, with which anybody can test guesses of values. ORC's Java
+        exposed: encrypted columns that have an unencrypted bloom filter, which lets anyone test guesses of values. ORC's Java
             writer leaves them there; rewrite such files.
     """
 

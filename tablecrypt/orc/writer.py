@@ -75,7 +75,7 @@ def write_table(
         encrypt: for each key name the columns under it, sub-columns by dotted names ("home.zip", "tags._elem", "attrs._value").
         keys: the newest version of each key is used.
         mask: what readers without the key see of a column: "nullify" (the default of encrypted columns), "sha256", "redact",
-            "redact,XxN,..." or a Mask. Of a masked column that is not encrypted nobody can read the true values.
+            "redact,XxN,..." or a Mask. A masked column that is not encrypted has no true values in the file.
         compression: "uncompressed", "zlib", "snappy", "lz4" or "zstd".
         stripe_size: about how many bytes of rows a stripe holds, as Arrow counts them.
         bloom_filter_columns: columns that get bloom filters; those of encrypted columns are encrypted.
