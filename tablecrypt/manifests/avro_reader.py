@@ -18,7 +18,7 @@ A block is decompressed up to a bound, for a few thousand bytes may say that the
 
 The compiled decoder is kept inside its bytes. By itself it believes every length: one that is too great makes it copy memory behind the
 buffer or end the process, and a negative one moves it back. Here each length and count is compared with what is left before the compiled
-method that uses it runs. Numbers need no check of their own: the bytes are followed by as many zero bytes again and some more, which end a
+method that uses it runs. Numbers need no check: the bytes are followed by as many zero bytes again and some more, which end a
 number, and the position is checked after each record.
 
 Raises FormatError, naming the file; ImportError where the library of a codec is not installed.

@@ -4,11 +4,11 @@
     manifests ──not kept──▶ fetched and decrypted in parallel, some MiB at a time ──decoded together──▶ kept ──▶ Entries
         └──────kept─────────────────────────────────────────────────────────────────────────────────────────▶
 
-Each is kept under its location and its key metadata. So only a holder of the key gets it, and a file that was swapped for
-another has another key. What is kept was authenticated when it was read; what it says is held against the metadata of each table that
-reads it, and each reader gets copies. The cache belongs to the process, which all tables share, and the longest unused
-goes first; `io.manifest.cache.max-total-bytes` says how much stays. It holds keys of manifests and of data files in memory: a forked child
-starts with an empty one.
+Each is kept under its location and its key metadata. So only a holder of the key gets it, and a file that was swapped for another has
+another key. What is kept was authenticated when it was read; what it says is held against the metadata of each table that reads it, and
+each reader gets copies. The cache belongs to the process, which all tables share, and the longest unused goes first;
+`io.manifest.cache.max-total-bytes` says how much stays. It holds keys of manifests and of data files in memory: a forked child starts with
+an empty one.
 
 Raises what read_manifest_list and EncryptedManifestFile.read raise.
 """

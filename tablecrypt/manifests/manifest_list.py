@@ -74,7 +74,7 @@ COLUMN_KEYS: Final = "tablecrypt.column-keys"
 class ManifestListHeader:
     """What a manifest list says about its own snapshot.
 
-    `protected_columns` are the field ids of columns that had master keys of their own then, `column_keys` the ids of the keys of columns
+    `protected_columns` are the field ids of columns that had their own master keys then, `column_keys` the ids of the keys of columns
     that the table had, each with its column's field id, `table_state` is what the table was. Engines that know nothing of them name none.
     """
 

@@ -1,6 +1,6 @@
 """What metadata.json says of a table's schemas and partition specs, held against what the headers of its manifests say.
 
-    metadata.json   schemas, partition-specs                    plaintext, anybody who writes storage can edit them
+    metadata.json   schemas, partition-specs                    plaintext, which any writer of the storage can edit
     manifest        header: schema, partition-spec, its id      authenticated with the file
 
 A filter is projected onto partitions by the spec, and columns are found by the schema: an edited one makes a scan lose rows, or give them

@@ -1,6 +1,6 @@
 """What a manifest list says of its table's state, and that held against what metadata.json says.
 
-metadata.json is plaintext: anybody who writes storage can edit it. So a manifest list that tablecrypt writes has in its header, which is
+metadata.json is plaintext: any writer of the storage can edit it. So a manifest list that tablecrypt writes has in its header, which is
 authenticated with the file, what the table was when it was written, as the text of a JSON object without spaces, its keys sorted:
 
     tablecrypt.table-state
