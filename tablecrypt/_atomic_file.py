@@ -41,6 +41,7 @@ def atomic_file(
         until_named: where the content is before that, as drawn above. "unnamed" is "hidden" where the system has no files without a name;
             "exclusive" refuses with FileExistsError while another process changes the file in this way.
     """
+    # Found out before the content is made. _give_name checks again, for a file that comes meanwhile.
     if not replace and path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     mode = _PRIVATE if private else _SHARED
@@ -72,11 +73,13 @@ def _unnamed(descriptor: int, path: Path, replace: bool, durable: bool) -> Itera
 
 @contextmanager
 def _named(beside: Path, path: Path, mode: int, durable: bool) -> Iterator[BinaryIO]:
+    # O_EXCL follows no link that lies there already, and the mode is set before the first byte: no moment to read a key file.
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:
                 yield file
+            # The content first, then the name: after a power cut the name must not lead to an empty file.
             if durable:
                 os.fsync(descriptor)
         finally:
@@ -93,6 +96,7 @@ def _open_unnamed(folder: Path, mode: int) -> int | None:
     try:
         return os.open(folder, os.O_TMPFILE | os.O_WRONLY, mode)
     except OSError as error:
+        # File systems without O_TMPFILE say so in several ways. Any other error is the caller's.
         if error.errno in _NO_UNNAMED_FILES:
             return None
         raise

@@ -47,8 +47,10 @@ def read_varint(data: bytes, at: int, is_shortest: bool = True) -> tuple[int, in
         at += 1
         value |= (byte & 0x7F) << shift
         shift += 7
+        # Checked in the loop: Python's integers would grow with as many bytes as a hostile file brings.
         if value >= _TOO_LARGE or shift > _LAST_SHIFT:
             raise FormatError("a number has more than 64 bits")
+        # A last byte of zero adds nothing to the number, so the same number would have two spellings.
         if byte == 0 and is_shortest:
             raise FormatError("a number is written longer than it needs to be")
         if byte < 0x80:
@@ -100,6 +102,7 @@ class ByteReader:
 
     def take(self, length: int) -> bytes:
         """The next `length` bytes."""
+        # A negative length would move back and read bytes again; a slice past the end would be short without an error.
         if not 0 <= length <= self.left:
             raise FormatError(f"{self.what} ends early: {length} bytes should follow byte {self.position}, {self.left} do")
         self.position += length
@@ -158,7 +161,7 @@ def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
 
 @contextmanager
 def flat_view(buffer: Buffer) -> Iterator[memoryview]:
-    """Lend the bytes of a buffer that belongs to somebody else, and release them at the end, whatever happens.
+    """Lend the bytes of a buffer that belongs to the caller, and release them at the end, whatever happens.
 
     An exception keeps the frames of its traceback alive, and they their views. The garbage collector may clear what the views are of, such
     as a BytesIO, before it clears the frames: some releases of Python crash then. So whoever slices such a view releases the slice too, and

@@ -1,6 +1,6 @@
 """The bytes with which files of each format begin, those of Parquet and Puffin end with them too: written here and nowhere else.
 
-They are anybody's, so what a file looks like by them is for messages to somebody who named the wrong file: nothing is decided by it, and
+Any file may begin with them, so what a file looks like by them is only for messages about a wrong file: nothing is decided by it, and
 they are shown as Python writes them.
 """
 

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote, parsed once, and refused where what it says could not be kept: hashed, written again, or walked.
+"""JSON of another writer, parsed once, and refused where what it says could not be kept: hashed, written again, or walked.
 
     numbers     whole ones have 63 bits and a sign, as those of Iceberg, databases and Arrow have
     texts       are Unicode: JSON can escape half a surrogate pair, and UTF-8 cannot hold it
@@ -43,17 +43,20 @@ class ParsedJson:
             self.document: Any = json.loads(text, object_pairs_hook=self._object, parse_constant=_no_number, parse_int=_whole_number)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
+        # Python's own limit is higher than what the functions that walk a document can take.
         _check_depth(text)
         _check_text(text, self.document)
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
+        # Readers differ in which of two equal keys they take, so the caller has to know of them.
         if len(found) != len(pairs):
             self.repeated += sorted(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         return found
 
 
 def _whole_number(digits: str) -> int:
+    # The number of digits comes first: int() takes quadratic time, or raises beyond 4,300 digits.
     if len(digits) > _MOST_DIGITS or not -(2**63) <= (number := int(digits)) < 2**63:
         raise ValueError(f"the number {digits[:_SHOWN]} has more than 63 bits")
     return number
@@ -70,6 +73,7 @@ def _check_depth(text: str) -> None:
 
 def _check_text(text: str, document: Any) -> None:
     """Refuse half a surrogate pair, which JSON can escape and UTF-8 cannot hold: what is read could not be hashed or written again."""
+    # Nearly no document has an escaped surrogate, and encoding it again costs as much as parsing it.
     if _SURROGATE.search(text) is None:
         return
     try:

@@ -38,9 +38,11 @@ class SizeBoundedCache(Generic[K, V]):
 
     def keep(self, key: K, value: V, size: int, limit: int) -> None:
         """Store a value of `size` bytes, evicting the least recently used until the total is at most `limit`."""
+        # Kept, it would push out everything else and then itself.
         if size > limit:
             return
         with self._lock:
+            # The size of an earlier value under this key must not count on.
             self._drop(key)
             self._kept[key] = value, size
             self.size += size

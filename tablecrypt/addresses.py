@@ -35,6 +35,7 @@ def leads_to(ours: Any, theirs: Any) -> bool:
     own, sent = _parsed(ours), _parsed(theirs)
     if own is None or sent is None:
         return False
+    # Whole segments: /api must not pass for the beginning of /api-of-another-tenant.
     return own.origin == sent.origin and own.segments[: len(sent.segments)] == sent.segments
 
 
@@ -52,5 +53,6 @@ def _parsed(value: Any) -> _Address | None:
     # Whoever removes dot segments reads another path than whoever does not.
     if any(unquote(each) in {".", ".."} for each in segments):
         return None
+    # Host and scheme are compared without case, and the path with it: servers tell paths apart by case.
     scheme = found["scheme"].lower()
     return _Address((scheme, found["host"].lower(), int(found["port"] or _PORTS[scheme])), segments)

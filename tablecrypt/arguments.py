@@ -49,8 +49,10 @@ def names_of(argument: str, given: Any) -> tuple[str, ...]:
     Raises:
         ConfigurationError: it is something else, or one of them is no text.
     """
+    # A text is a list of letters to Python: "id" must not become the columns "i" and "d".
     if isinstance(given, str):
         return (given,)
+    # Bytes and mappings are iterable too, and would list numbers or keys.
     if not isinstance(given, Iterable) or isinstance(given, (bytes, bytearray, memoryview, Mapping)):
         raise ConfigurationError(f"{argument} is {described(given)}; it must be {NAMES}")
     names = tuple(given)
@@ -157,6 +159,7 @@ def _fitting(argument: str, value: Any, kinds: Sequence[_Kind] | None) -> Any:
     Raises:
         ConfigurationError: it is of no kind that it may be of.
     """
+    # Passed on as it is, so that an iterator is not used up by the check.
     if kinds is None or any(kind.fits(value) for kind in kinds):
         return value
     if any(kind.is_names for kind in kinds) and value is not None:
@@ -189,7 +192,7 @@ def _alternatives(allowed: Any) -> tuple[_Kind, ...]:
 
 
 def _kind(allowed: Any) -> _Kind | None:
-    """Return one kind; None for what cannot be told."""
+    """Return one kind; None for a type that cannot be checked."""
     origin, arguments = get_origin(allowed), get_args(allowed)
     if allowed in _WORDS:
         return _Kind(_WORDS[allowed], _plain_check(allowed))
@@ -209,7 +212,7 @@ def _kind(allowed: Any) -> _Kind | None:
 
 
 def _list_of(parts: Sequence[_Kind]) -> _Kind | None:
-    """Return the kind of lists of some kinds; None where those cannot be told."""
+    """Return the kind of lists of some kinds; None where those cannot be checked."""
     if not parts:
         return None
     words = f"a list of {' or '.join(part.words for part in parts)}"

@@ -280,6 +280,7 @@ def names_code(name: str) -> bool:
 
 def is_sensitive(name: str, value: object = "") -> bool:
     """Whether a property is a credential: by the registry, for other names by how they look, and for a URL by what it contains."""
+    # Without case: a credential under a name in capitals is one all the same.
     known = property_named(name.lower())
     by_name = known.sensitive if known is not None else _SECRET_MARK.search(name.lower()) is not None
     if by_name:
@@ -298,18 +299,20 @@ def has_credential(value: str) -> bool:
 
 def for_executors(catalog_properties: Mapping[str, Any]) -> dict[str, str]:
     """What a KMS client reads, which executors get. A class that encryption.kms-impl names may read any property, so it gets all."""
+    # Nothing here knows which properties a class of the user's reads.
     everything = is_foreign_kms(catalog_properties)
     return {name: str(value) for name, value in catalog_properties.items() if everything or _goes_to_executors(name)}
 
 
 def client_properties(catalog: Catalog) -> Mapping[str, str]:
-    """What this client configured of a catalog, without what a server answered where the catalog tells the two apart."""
+    """What this client configured of a catalog, without what a server answered where the catalog keeps the two apart."""
     return cast("Mapping[str, str]", getattr(catalog, "client_properties", catalog.properties))
 
 
 def kms_impl(catalog_properties: Mapping[str, Any]) -> str | None:
     """The class of the KMS client by either of its names. Raises ConfigurationError where the two differ."""
     ours, theirs = catalog_properties.get(KMS_IMPL.name), catalog_properties.get(PY_KMS_IMPL.name)
+    # Whichever one won, tables could go under the keys of the wrong service.
     if ours and theirs and ours != theirs:
         raise ConfigurationError(f"{KMS_IMPL.name} ({ours}) and {PY_KMS_IMPL.name} ({theirs}) name two classes: keep one of them")
     return ours or theirs or None
@@ -333,6 +336,7 @@ def check_table_properties(table: str, properties: Mapping[str, Any], client: Ma
         ConfigurationError: a property names a class or module; nothing was imported.
     """
     for name, value in properties.items():
+        # A table may repeat the client's own class. Any other one would run code of whoever can edit metadata.json.
         if names_code(name) and client.get(name) != value:
             raise ConfigurationError(
                 f"table {table}: its property {name}={value!r} names code to import. Classes come from this client's own configuration "
@@ -343,10 +347,10 @@ def check_table_properties(table: str, properties: Mapping[str, Any], client: Ma
 def check_own_properties(given: Mapping[Any, Any], scope: str, is_foreign_kms: bool = False) -> None:
     """Refuse what looks like a property of this package and is none, and values that cannot be read.
 
-    A slip in one would make a table that is not encrypted, or skip a check, and nobody would notice.
+    A slip in one would make a table that is not encrypted, or skip a check, without any sign.
 
     Args:
-        given: what somebody sets.
+        given: the names and values that are to be set.
         scope: whose properties they are to be: `table`, `catalog` or `namespace`.
         is_foreign_kms: encryption.kms-impl names a class of the user's own, which may read any other name below our prefixes, and other
             values of what only our own clients of key services read.
@@ -364,6 +368,7 @@ def check_own_properties(given: Mapping[Any, Any], scope: str, is_foreign_kms: b
         known = property_named(name)
         if known is None or not known.is_of(scope):
             _check_foreign_name(name, value, scope, is_foreign_kms)
+        # A class of the user's own may give these names other values.
         elif not (is_foreign_kms and known.reader.startswith(_READERS_OF_SERVICES)):
             known.check(name, value)
 
@@ -442,9 +447,11 @@ def taken_from_server(server: str, properties: Mapping[str, Any], client: Mappin
         known = property_named(name)
         if known is None:
             logger.debug("%s sent the property %r, which has no meaning here", server, name)
+        # Everything that has a meaning here and is not marked as the server's to set is refused or has to be the client's own value.
         elif known.from_server:
             taken[name] = _checked(server, name, value)
         elif known.names_code or not _is_repeated(name, value, client):
+            # The message goes to a log: a credential that the server sent must not.
             shown = "" if is_sensitive(name, value) else f"={value!r}"
             what = "names code to import" if known.names_code else "is for the client alone to set"
             raise ConfigurationError(
@@ -457,6 +464,7 @@ def taken_from_server(server: str, properties: Mapping[str, Any], client: Mappin
 def _checked(server: str, name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigurationError(f"{server} sent the property {name} with a value that is not text")
+    # boto3 builds host names from the region: one with a dot or slash would send the credentials elsewhere.
     if name in _REGIONS and not _REGION.fullmatch(value):
         raise ConfigurationError(f"{server} sent {name}={value!r}, which is not the name of a region")
     return value

@@ -7,7 +7,7 @@
     WholeNumber   decimal digits, within its bounds
 
 Everything else is a ConfigurationError, the empty text and blanks around a word too. If an unknown word counted as "no", a typing error
-would turn encryption off, or skip a check, and nobody would notice.
+would turn encryption off, or skip a check, without any sign.
 
 A property is declared once, in tablecrypt/properties.py or iceberg_properties.py, and its declaration reads it. The functions `truth`,
 `one_of` and `whole_number` are for options, which a statement or a write brings.
@@ -71,6 +71,7 @@ def whole_number(name: str, value: object, least: int = 0) -> int:
         ConfigurationError: it is none, or below `least`.
     """
     text = str(value)
+    # int() also takes "+5", " 5", "1_000" and digits of other scripts, which other clients read otherwise.
     if not _WHOLE_NUMBER.fullmatch(text) or int(text) < least:
         raise ConfigurationError(f"{name} is {_shown(value)}; it must be a whole number of at least {least}")
     return int(text)
@@ -99,13 +100,13 @@ def question(names: Sequence[str]) -> str:
 
 
 def check_option_names(given: Iterable[str], known: Iterable[str], what: str, prefix: str = "") -> None:
-    """Refuse options that are misspelt. Names that resemble none of ours are somebody else's, Spark's for instance.
+    """Refuse options that are misspelt. Names that resemble none of ours belong to other programs, Spark for instance.
 
     Args:
         given: names of options.
         known: those that have a meaning.
         what: the kind of option, for the message.
-        prefix: with which all known names begin; only what follows it is compared, and names without it are somebody else's.
+        prefix: with which all known names begin; only what follows it is compared, and names without it belong to other programs.
 
     Raises:
         ConfigurationError: one is no known name, and comes near one.
@@ -125,7 +126,7 @@ class Property:
         scope: whose it is: `table`, `catalog`, `pyiceberg` for properties of PyIceberg, `iceberg` for those of Iceberg's tables.
         also_of: another scope in which it may be set: `catalog` for all its tables, `namespace` for those of one.
         reader: the package that reads it.
-        default: what it is where nobody sets it.
+        default: what it is where it is not set.
         sensitive: its value is a credential, or part of one.
         from_table: takes effect in a table's metadata too; other properties have no effect there.
         from_server: taken where a REST catalog server sends it; others that it sends have no effect or are refused.
@@ -164,6 +165,7 @@ class Name(Property):
 
     def check(self, name: str, value: object) -> None:
         """Raise ConfigurationError for an empty value."""
+        # An unset variable in a configuration ends as an empty text, and the table would be made without encryption.
         if value is None or not str(value).strip():
             raise ConfigurationError(f"{name} is {_shown(value)}; it must be a name: write one, or leave {name} out")
 
@@ -174,7 +176,7 @@ class Switch(Property):
 
     Attributes:
         where_unreadable: what it counts as where a stored table has another word, which another client has set: the careful side, where
-            that harms nobody. None: reading it is refused.
+            that does no harm. None: reading it is refused.
     """
 
     where_unreadable: bool | None = None
@@ -182,6 +184,7 @@ class Switch(Property):
     def is_true(self, properties: Mapping[str, Any]) -> bool:
         """Whether it is on. ConfigurationError for a value that is neither on nor off."""
         value = properties.get(self.name, self.default)
+        # Another client has stored the word: refusing to read it would lock this one out of the table.
         if self.where_unreadable is not None and str(value).lower() not in (*ON, *OFF):
             return self.where_unreadable
         return truth(self.name, value)

@@ -1,1 +1,1 @@
-"""Pure cryptographic formats: no file, no network, no clock, no randomness of its own."""
+"""Pure cryptographic formats: no file, no network, no clock; randomness is an argument."""

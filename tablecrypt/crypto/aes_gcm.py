@@ -60,6 +60,7 @@ class AesGcm:
         Raises AuthenticationError when the bytes are too short, were changed, were encrypted with another AAD, or under another key.
         """
         with memoryview(encrypted) as source:
+            # Too short is not authentic, and not a fault of the caller: the length comes from the storage.
             _check_openable(source)
             try:
                 return self._cipher.decrypt(bytes(source[:NONCE_LENGTH]), source[NONCE_LENGTH:], aad)

@@ -44,11 +44,13 @@ def plaintext_length(file_length: int) -> int:
     """How many plaintext bytes a file of `file_length` bytes holds. FormatError when no AGS1 file has that length."""
     if not MIN_FILE_LENGTH <= file_length <= MAX_FILE_LENGTH:
         raise FormatError(f"an AGS1 file has {MIN_FILE_LENGTH} to {MAX_FILE_LENGTH} bytes, not {file_length}")
+    # The one length whose only block is empty (AGS1: an empty plaintext is one block of no bytes).
     if file_length == MIN_FILE_LENGTH:
         return 0
     full_blocks, rest = divmod(file_length - HEADER_LENGTH, ENCRYPTED_BLOCK_LENGTH)
     if rest == 0:
         return full_blocks * BLOCK_LENGTH
+    # A last block has at least one byte of ciphertext, so a file that was cut inside nonce or tag shows by its length.
     if rest <= OVERHEAD:
         raise FormatError(
             f"no AGS1 file has {file_length} bytes: {rest} are left after {full_blocks} full blocks, too few for another block"
@@ -116,5 +118,6 @@ def check_header(data: bytes, location: str = "AGS1 stream") -> None:
     if len(data) != HEADER_LENGTH:
         raise TamperedFileError(location, f"the AGS1 header has {len(data)} bytes, not {HEADER_LENGTH}")
     block_length = _HEADER.unpack(data)[1]
+    # The header is not authenticated: a block length that it could choose would move every block to another place.
     if block_length != BLOCK_LENGTH:
         raise FormatError(f"{location}: the AGS1 header says blocks of {block_length} bytes; only {BLOCK_LENGTH} is supported")

@@ -24,7 +24,7 @@ class Secret:
 
     @property
     def is_zero(self) -> bool:
-        """Whether every byte is zero: a buffer that nobody filled, or a placeholder, and the first key that anybody tries."""
+        """Whether every byte is zero: an empty buffer or a placeholder, and the first key that an attacker tries."""
         return not any(self._value)
 
     def __len__(self) -> int:
@@ -33,6 +33,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
+        # In constant time: the time of a comparison must not tell how many first bytes of a guess are right.
         return hmac.compare_digest(self._value, other._value)
 
     def __hash__(self) -> int:

@@ -174,6 +174,7 @@ class Ags1InputStream:
             raise
 
     def _trusted_plaintext_length(self, trusted: int | None, stored: int) -> int:
+        # AGS1 does not mark its last block: a file that was cut between blocks is noticed by this length alone.
         if trusted is not None and trusted != stored:
             self._refuse_plaintext(stored)
             raise self._refusal(f"has {stored} bytes in the store, but {trusted} according to its key metadata")
@@ -194,6 +195,7 @@ class Ags1InputStream:
     def _check_empty_block(self) -> None:
         if self._plaintext_length > 0 or self._empty_block_checked:
             return
+        # An empty file has a tag as well: without this check, any file of that length would pass for it.
         self._decrypt_block(0, self._fetch_blocks(0, 1), memoryview(bytearray()))
         self._empty_block_checked = True
 
@@ -232,6 +234,7 @@ class Ags1InputStream:
         return min((block + 1) * ags1.BLOCK_LENGTH, self._plaintext_length)
 
     def _load_cache(self, block: int, encrypted_block: memoryview, length: int) -> None:
+        # Forgotten first: if decryption fails, the buffer must not pass for the block that it held before.
         self._cached_block = None
         if len(self._cache) < length:
             self._cache = bytearray(length)
@@ -247,6 +250,7 @@ class Ags1InputStream:
             self._cipher.decrypt_into(encrypted_block, ags1.block_aad(self._aad_prefix, block), target)
         except AuthenticationError as refused:
             raise self._refusal(f"block {block}: {refused}") from None
+        # A block that authenticates proves the key: from here on, one that does not was changed.
         self._may_not_fit = False
 
     def _refusal(self, what: str) -> AuthenticationError:
@@ -341,7 +345,7 @@ class Ags1OutputStream(NewFileStream):
     Leaving a `with` block by an exception abandons the file. Closing the stream closes `raw`.
 
     Args:
-        raw: where the encrypted file goes. It is given `bytes` of its own each time, so it may keep them.
+        raw: where the encrypted file goes. It gets a new `bytes` object each time, which it may keep.
         key_metadata: the DEK and AAD prefix, used for this file and no other.
         random: returns as many unpredictable bytes as asked for.
     """
@@ -397,6 +401,7 @@ class Ags1OutputStream(NewFileStream):
             self.abandon()
             raise OSError("an earlier write to the encrypted file failed: the file is incomplete")
         try:
+            # An empty plaintext is one empty block: a header alone would be no AGS1 file.
             if self._pending or self._blocks_written == 0:
                 self._write_block(self._pending)
         except BaseException:
@@ -405,6 +410,7 @@ class Ags1OutputStream(NewFileStream):
         self._closed = True
         self._pending.clear()
         self._raw.close()
+        # Set last: a length, and so key metadata, exists only for a file that the store has taken whole.
         self._file_length = ags1.file_length(self._length)
 
     def abandon(self) -> None:
@@ -414,6 +420,7 @@ class Ags1OutputStream(NewFileStream):
         self._closed = True
         self._pending.clear()
         try:
+            # Full blocks alone are a whole AGS1 file to a reader without the trusted length: one byte more makes it none.
             if self._blocks_written > 0 and not self._broken:
                 self._put(_ABORT_MARK)
         finally:
@@ -427,6 +434,7 @@ class Ags1OutputStream(NewFileStream):
 
     def _write_block(self, plaintext: bytearray | memoryview) -> None:
         aad = ags1.block_aad(self._aad_prefix, self._blocks_written)
+        # Random for each block, as in Iceberg Java: a counter would repeat if one DEK were ever used for two streams.
         nonce = self._random(NONCE_LENGTH)
         encrypted = self._cipher.encrypt_detached(nonce, plaintext, aad)
         self._put(ags1.header() + nonce if self._blocks_written == 0 else nonce)

@@ -63,11 +63,13 @@ class ParsedLocation:
         scheme, authority, path = (match["scheme"], match["authority"] or "", match["path"] or "") if match else ("", "", location)
         store = _SAME_STORE.get(scheme, scheme)
         if store == LOCAL:
+            # file://host/path would be another machine's file to one reader and /path to another.
             if authority:
                 raise ConfigurationError(f"{location!r} names a host, but a local file has no host")
             # As PyIceberg does with a path that has no scheme.
             path = path if match else os.path.abspath(path)
             return cls(store, "", tuple(name for name in path.split("/") if name))
+        # A location without a bucket names no place that could be compared with a table's folder.
         if not authority and store not in _WITHOUT_AUTHORITY:
             raise ConfigurationError(f"{location!r} names no bucket")
         return cls(store, authority, tuple(path.removeprefix("/").rstrip("/").split("/")) if path.strip("/") else ())
@@ -99,6 +101,7 @@ class DeletionScope:
 
     def __post_init__(self) -> None:
         for folder in self.named:
+            # Named by mistake, as by an empty variable in a script, it would allow every file of the machine.
             if not ParsedLocation.of(folder).names and ParsedLocation.of(folder).store == LOCAL:
                 raise ConfigurationError(f"{folder!r} is the root of the disk: name a table's folder")
 
@@ -120,9 +123,11 @@ class DeletionScope:
 
     def reason_against(self, location: str) -> str | None:
         """Return why a file may not be deleted or written over; None where it may."""
+        # Without a trusted folder nothing is deleted: metadata that is seen for the first time may name any place.
         roots = self._roots()
         if not roots:
             return _UNPINNED
+        # A table's files are files: a folder's name could stand for all that lies below it.
         if location.endswith("/"):
             return "is a folder"
         try:
@@ -148,6 +153,7 @@ class DeletionScope:
                 root = ParsedLocation.of(folder)
             except ConfigurationError:
                 continue
+            # Metadata that gives a whole bucket as the table's folder would put every object of it in reach.
             if root.names:
                 roots.append(root)
         return [*roots, *map(ParsedLocation.of, self.named)]
@@ -193,9 +199,11 @@ def _reason_below(root: ParsedLocation, parsed: ParsedLocation) -> str | None:
         return _OUTSIDE
     if any(not name for name in below):
         return "has an empty name in its path"
+    # An edited location may be the parent of other data: at least the name has to be one that tables give.
     if not is_table_file_name("/".join(below)):
         return "does not have the name of a table's file"
     if parsed.store == LOCAL:
+        # Links are followed before the comparison: one inside the table's folder could lead to another table.
         real_root, real_folder = os.path.realpath(root.local_path), os.path.realpath(os.path.dirname(parsed.local_path))
         if os.path.commonpath([real_root, real_folder]) != real_root:
             return f"lies outside the table's folder: a link leads to {real_folder}"
@@ -211,6 +219,7 @@ def unusable_location(location: str) -> str | None:
     if not _URI.fullmatch(location) and ":" in location.partition("/")[0]:
         return "is no location"
     decoded, before = location, ""
+    # Decoded until nothing changes: %252e%252e is ".." to a store that decodes twice.
     while decoded != before:
         before, decoded = decoded, unquote(decoded)
         segments = decoded.split("/")

@@ -115,6 +115,7 @@ class EncryptingOutputFile(OutputFile):
 
     def create(self, overwrite: bool = False) -> Ags1OutputStream:
         """Open for writing plaintext. ConfigurationError the second time: a DEK is never used for two files."""
+        # A second stream would encrypt other bytes under the same DEK and AAD prefix, and both files would authenticate.
         if self._stream is not None:
             raise ConfigurationError(f"{self.location}: was created already; a DEK is never used for two files")
         self._stream = Ags1OutputStream(self._inner.create(overwrite=overwrite), self._key_metadata)
@@ -142,6 +143,7 @@ class PlaintextInputFile(InputFile):
         stream = self._inner.open(seekable=True)
         try:
             magic = bytes(stream.read(len(ags1.MAGIC)))
+            # A file that is encrypted twice opens to ciphertext, under a key that no manifest has.
             if magic in _ENCRYPTED_MAGICS:
                 raise ConfigurationError(f"{self.location}: is encrypted already (it begins with {magic!r}), so it is not encrypted again")
             stream.seek(0)
@@ -176,6 +178,7 @@ class EncryptingFileIO(FileIO):
 
     def new_input(self, location: str) -> InputFile:
         """The table's metadata JSON, which is plaintext by specification. PlaintextRefusedError for any other file."""
+        # Decided by the name alone: metadata JSON is the only plaintext that the specification has for an encrypted table.
         if location.endswith(TABLE_METADATA_SUFFIXES):
             return self.inner.new_input(location)
         raise PlaintextRefusedError(
@@ -183,7 +186,7 @@ class EncryptingFileIO(FileIO):
         )
 
     def new_output(self, location: str) -> OutputFile:
-        """Always PlaintextRefusedError: who does not bring key metadata would write plaintext."""
+        """Always PlaintextRefusedError: code that brings no key metadata would write plaintext."""
         raise PlaintextRefusedError(
             location, "this table is encrypted: write to it through its own methods (append, overwrite, delete, upsert)"
         )
@@ -195,6 +198,7 @@ class EncryptingFileIO(FileIO):
             DeletionRefusedError: it is neither.
         """
         name = location if isinstance(location, str) else location.location
+        # A file that this object began is its own to remove, wherever the table's properties had it written.
         if name not in self._written:
             self.deletable.check(name)
         self.inner.delete(name)
@@ -218,6 +222,7 @@ class EncryptingFileIO(FileIO):
     def encrypting_output(self, location: str, key_metadata: StandardKeyMetadata) -> EncryptingOutputFile:
         """A new AGS1 file, under key metadata that no other file has."""
         output = EncryptingOutputFile(self.inner.new_output(location), key_metadata)
+        # Noted before a byte is written, so that a failed write can be taken back.
         self._written.add(location)
         return output
 
@@ -231,7 +236,7 @@ class EncryptingFileIO(FileIO):
         return RawOutputFile(self.inner, location, content)
 
     def plaintext_input(self, location: str) -> PlaintextInputFile:
-        """A plaintext file, which somebody is about to encrypt. Opening an encrypted one is a ConfigurationError."""
+        """A plaintext file that is about to be encrypted. Opening an encrypted one is a ConfigurationError."""
         return PlaintextInputFile(self.inner.new_input(location))
 
 

@@ -60,6 +60,7 @@ def location_of_new_table(location: str) -> str:
         return location
     path = location.removeprefix(_LOCAL)
     host = path.removeprefix("//") if path.startswith("//") else path
+    # PyIceberg would take the first folder for a host and write the files below another path.
     if not host.startswith("/"):
         raise ConfigurationError(f"{location}: {host.partition('/')[0]!r} would be a host, and a local file has none: write file:///…")
     if re.search("[?#]", path):

@@ -1,4 +1,4 @@
-"""Names of files that somebody may have made up, as metadata.json, which whoever writes the storage can edit, has them.
+"""Names of files that may be made up: metadata.json has them, and any writer of the storage can edit it.
 
 A store says of such a name what its client library raises, of any kind: that a path holds a NUL, that a scheme is not known, that there is
 a folder and no file. Here that becomes one error that names the file.
@@ -27,6 +27,7 @@ def refusing_made_up(location: str, own_folders: DeletionScope) -> Iterator[None
     """
     try:
         yield
+    # These already say what is wrong, and callers tell a missing file from a denied one.
     except (TablecryptError, FileNotFoundError, PermissionError):
         raise
     except Exception as error:

@@ -134,6 +134,7 @@ class RawOutputStream(NewFileStream):
         self._first += bytes(view[: _EDGE - len(self._first)])
         if len(self._first) < _EDGE:
             return
+        # Before the first byte reaches the store: plaintext that was stored for a moment may live on in the store's versions.
         self._check_first()
         write_all(self._raw, self._first)
         with view[_EDGE - self._length :] as rest:
@@ -141,6 +142,7 @@ class RawOutputStream(NewFileStream):
 
     def _keep(self, view: memoryview) -> None:
         assert self._kept is not None
+        # Kept in memory until it is checked as a whole, so its length has to be bounded.
         if len(self._kept) + len(view) > _LONGEST_JOURNAL_PART:
             self._refuse(f"has more than {_LONGEST_JOURNAL_PART} bytes")
         self._kept += view
@@ -157,9 +159,11 @@ class RawOutputStream(NewFileStream):
             return "begins otherwise"
         if self._content == RawContent.METADATA_JSON:
             return None
+        # Both ends: a writer that fails halfway leaves PARE in front and no footer.
         if self._first == magics.ENCRYPTED_PARQUET:
             return None if self._length >= _SHORTEST_PARQUET and self._last == magics.ENCRYPTED_PARQUET else "ends otherwise"
         try:
+            # A stream that was abandoned has a length that no AGS1 file has.
             ags1.plaintext_length(self._length)
         except FormatError as error:
             return str(error)
@@ -200,6 +204,7 @@ def _may_begin(content: RawContent, first: bytes) -> bool:
 def _is_wrapped_keys(stored: bytearray) -> bool:
     try:
         fields = ParsedJson(bytes(stored)).document
+        # Exactly these fields, all of them wrapped keys or their ids: anything else would be written in the clear.
         return set(fields) == JOURNAL_KEY_FIELDS and all(set(key) <= _WRAPPED_KEY_FIELDS for key in fields["encryption-keys"])
     except (ValueError, TypeError):
         return False

@@ -10,9 +10,10 @@
     masks = ["pii"]                     denied, and a read continues with ORC's masks instead of failing
     token-sha256 = ["60303ae22b99..."]
 
-What is not listed is denied. A user without a proof is known only by the name that the client gives, and only where the server was told to
-believe names. The file holds hashes of tokens, which are long and random, and no secret. It is read at each request, so a removed line
-counts at once, and parsed only when its bytes have changed: a flood of requests causes no parsing, even of a file that is not a valid list.
+What is not listed is denied. A user without a proof is known only by the name that the client gives, and only where the server is
+configured to believe names. The file holds hashes of tokens, which are long and random, and no secret. It is read at each request, so a
+removed line counts at once, and parsed only when its bytes have changed: a flood of requests causes no parsing, even of a file that is not
+a valid list.
 
 Raises: ConfigurationError when the file cannot be read or understood, or gives one proof to two users.
 """
@@ -93,13 +94,16 @@ class AllowList:
             found.add(self._by_token.get(token_hash(proofs.token)))
         if proofs.certificate is not None:
             found.add(self._by_certificate.get(proofs.certificate))
+        # A claimed name counts only where no proof was given: it must not stand in for a token that did not hold.
         if not found and proofs.claimed in self._users:
             found.add(proofs.claimed)
+        # Two proofs of different users, or one that holds and one that does not, come from a confused or stolen credential.
         return found.pop() if len(found) == 1 else None
 
     def decision(self, user: str, key: str) -> AccessDecision:
         """Return whether `user` may use `key`."""
         listed = self._users.get(user, _User())
+        # Masks win over a key that is listed in both: of two entries the one that shows less counts.
         if key in listed.masks:
             return AccessDecision.MASKS
         return AccessDecision.ALLOWED if key in listed.keys else AccessDecision.DENIED
@@ -137,6 +141,7 @@ class AllowListFile:
 def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
+            # One byte over the limit is enough to refuse a longer file without reading it.
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"the allow list {path} cannot be read ({error.strerror})") from error
@@ -149,6 +154,7 @@ def _allow_list(path: Path, content: bytes, parse: Callable[[str], dict[str, Any
     try:
         document = _Document.model_validate(parse(content.decode()))
     except ValidationError as error:
+        # Without the input: the message goes to the log, and a token may stand where its hash belongs.
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise ConfigurationError(f"the allow list {path}: {first['msg']} at {'.'.join(str(part) for part in first['loc'])}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -168,13 +174,14 @@ def new_token() -> str:
 
 
 def token_hash(token: str) -> str:
-    """Return what the list holds of a token. One SHA-256 is enough for something that nobody can guess."""
+    """Return what the list holds of a token. One SHA-256 is enough for a token that cannot be guessed."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _unique(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     owners: dict[str, str] = {}
     for proof, name in pairs:
+        # One proof for two users would give each of them the keys of the other.
         if owners.setdefault(proof, name) != name:
             raise ConfigurationError(f"the users {owners[proof]!r} and {name!r} have a token or certificate in common")
     return owners

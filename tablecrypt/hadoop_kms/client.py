@@ -105,6 +105,7 @@ class HadoopKmsKeys:
         return LocalKey(encrypted, self.decrypt_local_key(master, encrypted))
 
     def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
+        # The name stands in the file's tail, which nothing authenticates: it must not choose among all keys of the KMS.
         self._allowed.check((master.name,), "an ORC file")
         check_local_key_length(master.length)
         if len(encrypted) != master.length:
@@ -116,6 +117,7 @@ class HadoopKmsKeys:
         except ValueError:
             # Not chained: what was decoded is a key.
             raise KmsError(f"the Hadoop KMS {self._shown} answered with a local key under {master} that is not base64") from None
+        # The answer is not authenticated: a key of another length would run another AES than the file's.
         if len(local_key) != master.length:
             raise FormatError(f"the Hadoop KMS {self._shown} returned a local key of {len(local_key)} bytes under {master}")
         return local_key
@@ -193,6 +195,7 @@ def _checked_url(url: str) -> str:
         fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         fits = False
+    # Messages show the part of the host, where a password would stand, and a query would swallow the path that is added.
     if not fits or parts.username is not None or parts.query or parts.fragment:
         # The URL is not repeated: it may hold a token.
         raise ConfigurationError("a Hadoop KMS has a URL like https://host:9600/kms, or kms://https@host:9600/kms")
@@ -206,6 +209,7 @@ def _quoted(name: str) -> str:
 
 
 def _refusal(status: int, content: bytes, host: str, what: str) -> KmsError | KeyNotFoundError:
+    # These and a key that is not there (below) mean no right: a reader may go on with masks after them, and after no other status.
     if status in (401, 403):
         return KmsAccessDeniedError(f"the Hadoop KMS {host} refuses {what} to this user ({status})")
     # Hadoop's own server says 400 of a version that it does not have.

@@ -108,6 +108,7 @@ class MasterKeyFile:
 
     def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
         versions = _versions(self._path, _read(self._path), master.name)
+        # Python would take -1 for the newest version.
         if not 0 <= master.version < len(versions):
             raise KeyNotFoundError(f"the key file {self._path} has no version {master.version} of {master.name!r}")
         return derive_local_key(self._open(master, versions[master.version]), master, encrypted)
@@ -137,9 +138,11 @@ def create_key(
     Raises ConfigurationError for a name that is taken or cannot be one.
     """
     check_local_key_length(length)
+    # "@" and ":" separate the parts of the AAD: a name that held one could stand for another key's version.
     if not KEY_NAME.fullmatch(name):
         raise ConfigurationError(f"{name!r} cannot be the name of a key: letters, digits, '.', '_' and '-', at most 128, not '.' first")
     with changed_key_file(path) as file:
+        # Read inside the lock, so that a version which another process has just added is not lost.
         document = _read(path) if path.exists() else _document({})
         if name in document.keys:
             raise ConfigurationError(f"the key file {path} has a key {name!r} already: roll it for a new version")
@@ -168,6 +171,7 @@ def _new_version(
     client: KeyManagementClient, name: str, version: int, master_key: str, now_ms: int, length: int, random: Callable[[int], bytes]
 ) -> _Version:
     entry_key = generate_key(client, master_key, _ENTRY_KEY_LENGTH)
+    # A fresh entry key for each version, so its random nonce is never used with a second plaintext.
     encrypted = AesGcm(Secret(entry_key.key)).encrypt(random(NONCE_LENGTH), random(length), _aad(name, version, length))
     # Base64UrlBytes decodes whatever it is given, so the model starts from the encoded form.
     return _Version.model_validate(

@@ -71,10 +71,12 @@ class RateLimit:
         """Take a token from the name's bucket; False when there is none."""
         with self._lock:
             now = self._clock()
+            # Taken out and put back at the end: the bucket that was unused longest goes when there are too many.
             tokens, filled_at = self._buckets.pop(name, (self._burst, now))
             tokens = min(self._burst, tokens + (now - filled_at) * self._per_second)
             allowed = tokens >= 1
             self._buckets[name] = (tokens - 1 if allowed else tokens, now)
+            # Requests without a proof are counted by address, and an attacker may have any number of those.
             if len(self._buckets) > _MAX_NAMES:
                 self._buckets.popitem(last=False)
             return allowed
@@ -134,6 +136,7 @@ class HadoopKms:
         user, call = "-", Call("-")
         try:
             token, path, query = split_target(request.target)
+            # Hadoop's client logs in first and asks for nothing then, so no key is at stake before a proof is looked at.
             if request.method == "OPTIONS":
                 return Response(200, cookie=self._login(query), operation="login")
             allowed, user = self._identify(request, token)
@@ -148,6 +151,7 @@ class HadoopKms:
     def _login(self, query: Mapping[str, list[str]]) -> str | None:
         """The cookie with which Hadoop's client repeats its user name, if the server trusts names. It proves nothing and is not signed."""
         name = query.get("user.name", [""])[0]
+        # The name becomes part of a header: only characters that cannot end it are repeated.
         if not self.believes_names or not re.fullmatch(_USER_NAME, name):
             return None
         return f'hadoop.auth="u={name}&p={name}&t=simple&e={_NO_EXPIRY}"; Path=/; HttpOnly'
@@ -159,12 +163,14 @@ class HadoopKms:
             found = _COOKIE.search(request.cookie)
             claimed = found[1] if found else None
         proofs = Proofs(token, request.certificate, claimed)
+        # Counted by address and refused before the list is read: a flood without proofs costs no file access.
         if not proofs:
             self._refuse_stranger(request)
         allowed = self._allow_list()
         user = allowed.user(proofs)
         if user is None:
             self._refuse_stranger(request)
+        # Counted by user and not by address, so that many machines of one user share a limit.
         self._count(f"user {user}")
         return allowed, user
 
@@ -180,12 +186,15 @@ class HadoopKms:
         if call.operation == "names":
             return allowed.allowed(user, self._keys.names())
         if call.operation == "metadata of many":
+            # Names without the right are left out and not refused: the answer must not tell whether such a key exists.
             names = allowed.allowed(user, call.query.get("key", []))
             return [self._metadata(Call("metadata", name)) for name in names]
+        # Decided before the key is looked up: a user without the right cannot find out which keys there are.
         decision = allowed.decision(user, call.key)
         if decision is AccessDecision.ALLOWED:
             return self._operations[call.operation](call)
         message = f"user {user} is not allowed to use key {call.key}"
+        # ORC reads on with masks after an IOException alone, so every other refusal is an unchecked exception.
         raise Refusal(403, AUTHORIZATION if decision is AccessDecision.MASKS else SECURITY, message)
 
     def _metadata(self, call: Call) -> dict[str, Any]:
@@ -264,6 +273,7 @@ def _translated(error: TablecryptError) -> Refusal:
         return Refusal(400, ILLEGAL_ARGUMENT, "the encrypted local key does not fit the master key", reason)
     if isinstance(error, KmsUnavailableError):
         return Refusal(503, ILLEGAL_STATE, "the KMS behind this server is unavailable: ask again later", reason)
+    # The kind alone: a message about the KMS behind this server is for its log, not for its clients.
     return Refusal(500, ILLEGAL_STATE, "this server cannot decrypt the key: its log says why", reason)
 
 

@@ -75,6 +75,7 @@ class Call:
 def split_target(target: str) -> tuple[str | None, list[str], Mapping[str, list[str]]]:
     """Return the token, the parts of the path after /kms/v1, and the query."""
     path, _, query_text = target.partition("?")
+    # Split before decoding: an encoded slash belongs to a name and must not begin another part.
     parts = [unquote(part) for part in path.split("/")[1:]]
     token = None
     if len(parts) > 2 and parts[0] == "token":
@@ -82,6 +83,7 @@ def split_target(target: str) -> tuple[str | None, list[str], Mapping[str, list[
     if parts[:2] != ["kms", "v1"]:
         raise Refusal(404, ILLEGAL_ARGUMENT, "paths begin with /kms/v1, or /token/<token>/kms/v1")
     try:
+        # Bounded, because a query of millions of fields costs more than the request that brings it.
         return token, parts[2:], parse_qs(query_text, max_num_fields=_MAX_FIELDS)
     except ValueError:
         raise Refusal(400, ILLEGAL_ARGUMENT, f"a query has at most {_MAX_FIELDS} fields") from None
@@ -132,8 +134,10 @@ def encrypted_local_key(call: Call) -> bytes:
     except (ValueError, KeyError, TypeError, RecursionError):
         # Not chained: what was sent stays out of the log.
         raise Refusal(400, ILLEGAL_ARGUMENT, "the body is not JSON with name, iv and material") from None
+    # The allow list was asked for the name in the path: the body must not bring in another key.
     if name != call.key:
         raise Refusal(400, ILLEGAL_ARGUMENT, "body and path name different keys")
+    # A free IV would give AES-CTR under the master key to the caller, and with it any other local key.
     if len(encrypted) < _IV_LENGTH or iv != sent_iv(encrypted):
         raise Refusal(400, ILLEGAL_ARGUMENT, "this server decrypts only ORC's local keys, whose IV is their first 16 bytes")
     return encrypted

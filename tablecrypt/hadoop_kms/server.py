@@ -5,7 +5,7 @@
                     └───────────── within `seconds` for all of it ────────┘    └ within `seconds` ┘
 
 There is one deadline for a request, so a client that sends a byte now and then is dropped like a silent one. The KMS may take its own
-time (`encryption.kms.retry-budget-ms`), and the response has a deadline of its own. Keep-alive is not offered: a worker belongs to a client
+time (`encryption.kms.retry-budget-ms`), and the response has its own deadline. Keep-alive is not offered: a worker belongs to a client
 for a bounded time. A failure after a request was read is answered, because ORC takes a dropped connection for a missing right.
 
 Without a certificate the server binds only to loopback addresses, because answers hold local keys. With `client_ca` TLS asks for a client
@@ -79,6 +79,7 @@ def common_name(connection: socket.socket) -> str | None:
         return None
     certificate: Any = connection.getpeercert() or {}
     names = [value for part in certificate.get("subject", ()) for kind, value in part if kind == "commonName"]
+    # Of two common names, which one is the user would be a guess.
     return names[0] if len(names) == 1 else None
 
 
@@ -97,6 +98,7 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
         context.load_cert_chain(settings.certificate, settings.private_key, password=_no_password)
         if settings.client_ca is not None:
             context.load_verify_locations(settings.client_ca)
+            # Optional, because users with a token have no certificate. One that is given has to verify.
             context.verify_mode = ssl.CERT_OPTIONAL
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"the certificate, its private key or the client CA cannot be loaded: {error}") from error
@@ -122,6 +124,7 @@ def address_family(settings: ServerSettings) -> int:
 
 def check_loopback(settings: ServerSettings, why: str) -> None:
     """Raise ConfigurationError, which says `why`, unless every address that the host means is a loopback address."""
+    # All addresses of the name: one that is reachable from outside is enough to give keys away.
     if not all(ipaddress.ip_address(address[4][0].partition("%")[0]).is_loopback for address in _addresses(settings)):
         raise ConfigurationError(f"{settings.host} is not a loopback address, and {why}")
 
@@ -142,6 +145,7 @@ class BoundedReader(io.RawIOBase):
             del buffer
             if not view:
                 raise ConnectionAbortedError("the client sent too much")
+            # Set anew before each read, or every byte would bring the whole time again.
             self._connection.settimeout(remaining(self._deadline))
             received = self._connection.recv_into(view)
         self._left -= received
@@ -176,6 +180,7 @@ class HadoopKmsServer:
     """Listens from construction on; `serve` runs until `stop` is called from another thread or a signal handler."""
 
     def __init__(self, service: HadoopKms, settings: ServerSettings) -> None:
+        # A name is no proof: beyond this machine, anyone could claim to be a user with rights.
         if service.believes_names:
             check_loopback(settings, "names that anyone can claim would be believed: give users tokens or certificates")
         self._settings = settings
@@ -231,6 +236,7 @@ class _Listener(TCPServer):
         self._workers.shutdown(wait=True)
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        # Waits before the connection is handed over, so that the executor's own queue, which has no bound, stays empty.
         while not self._free.acquire(timeout=_POLL_SECONDS):
             if self._stopping.is_set():
                 self.shutdown_request(request)
@@ -238,6 +244,7 @@ class _Listener(TCPServer):
         self._workers.submit(self._work, request, client_address).add_done_callback(_log_failure)
 
     def _work(self, connection: socket.socket, peer: Any) -> None:
+        # One deadline for the handshake and the request: a byte now and then does not hold a worker for ever.
         deadline = time.monotonic() + self.settings.seconds
         try:
             connection.settimeout(remaining(deadline))
@@ -290,8 +297,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _response(self) -> Response:
         length = self.headers.get("Content-Length", "0")
+        # Two ways to say where the body ends let a proxy and this server see two different requests.
         if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
             return refused(411, "a body needs a Content-Length")
+        # The number of digits comes first: int() raises beyond 4,300 of them.
         if len(length) > 9 or int(length) > self.server.settings.max_bytes:
             return refused(413, f"a body has at most {self.server.settings.max_bytes} bytes")
         body = self.rfile.read(int(length))
@@ -311,6 +320,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.request_version = self.protocol_version
         self.send_response_only(response.status)
         self.send_header("Date", self.date_time_string())
+        # Answers hold local keys, which no proxy may keep.
         self.send_header("Cache-Control", "no-store")
         if response.cookie is not None:
             self.send_header("Set-Cookie", response.cookie)

@@ -3,8 +3,8 @@
     encryption.allowed-key-ids = alias/orders, arn:aws:kms:eu-central-1:111122223333:key/*
 
 Metadata of a table, key material of a Parquet file and the tail of an ORC file name master keys, and none of them is authenticated before a
-key is there. Somebody who writes them may name a key of their own, which this client's credentials happen to be good for: then what they
-forged opens, and they read what is written next. With a list, such a key is refused before the key service hears of it.
+key is there. An attacker who writes them may name another key, which this client's credentials happen to be good for: then what the
+attacker forged opens, and the attacker reads what is written next. With a list, such a key is refused before the key service is asked.
 
 Globs are compared with the whole id as it is written, upper and lower case apart: `*` is any text, slashes and colons too, `?` one
 character, `[ab]` one of these. An alias and the ARN behind it are two ids. Without a list every id is allowed, and the key service alone
@@ -36,6 +36,7 @@ class AllowedKeys:
     globs: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        # A list that was left empty by mistake is an error at once, not a refusal of every table later.
         if self.globs is not None and (not self.globs or not all(self.globs)):
             raise ConfigurationError(f"{ALLOWED_KEY_IDS.name} has an empty entry: name master keys, or leave it out to allow every key")
 
@@ -58,6 +59,7 @@ class AllowedKeys:
 
     def allows(self, key_id: str) -> bool:
         """Whether the id is that of a key which may be named."""
+        # fnmatchcase, because fnmatch ignores case on some systems and ids of keys differ by case.
         return self.globs is None or any(fnmatchcase(key_id, glob) for glob in self.globs)
 
     def check(self, key_ids: Iterable[str | None], where: str) -> None:

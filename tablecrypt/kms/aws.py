@@ -143,6 +143,7 @@ class AwsIdentity:
         key_id, secret, token = (
             properties.get(each.name) for each in (CLIENT_ACCESS_KEY_ID, CLIENT_SECRET_ACCESS_KEY, CLIENT_SESSION_TOKEN)
         )
+        # Half a pair is a mistake in the configuration: it shows here, and not at the first request.
         if (key_id is None) != (secret is None) or (token is not None and key_id is None):
             raise ConfigurationError(
                 f"{CLIENT_ACCESS_KEY_ID.name} and {CLIENT_SECRET_ACCESS_KEY.name} go together, and {CLIENT_SESSION_TOKEN.name} needs both"
@@ -231,6 +232,7 @@ def _role_request(properties: Mapping[str, str]) -> AssumeRoleRequestTypeDef | N
 def _either(properties: Mapping[str, str], java: Property, pyiceberg: Property) -> str | None:
     """The value of a property that has two names."""
     values = {properties[each.name] for each in (java, pyiceberg) if properties.get(each.name)}
+    # Taking one of two roles could give the program rights that the other one was to keep from it.
     if len(values) > 1:
         raise ConfigurationError(f"{java.name} and {pyiceberg.name} are two names of one property and have different values")
     return next(iter(values), None)
@@ -253,9 +255,11 @@ def translate(error: BotoCoreError | ClientError, action: str, key_id: str) -> T
 def _from_answer(error: ClientError, action: str, key_id: str) -> TablecryptError:
     code = str(error.response.get("Error", {}).get("Code", "unknown"))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    # The session assumes its role inside the first call, so the refusal may be about the role and not about the key.
     if error.operation_name == "AssumeRole":
         action = "sts:AssumeRole"
     what = f"AWS {action} with key {key_id!r} was refused ({code})"
+    # These say that the blob is wrong, not the rights: the caller must not ask for more permissions.
     if code in _BLOB_REFUSED:
         return AuthenticationError(f"{what}: the wrapped key was changed, or another master key wrapped it")
     if code == "NotFoundException":
@@ -312,11 +316,13 @@ class AwsKeyManagementClient:
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
         with _errors("kms:Decrypt", wrapping_key_id):
             answer = self._client.get().decrypt(KeyId=wrapping_key_id, CiphertextBlob=wrapped_key, EncryptionAlgorithm=self._algorithm)
+            # The answer names the key that was used: another one means that the blob is not of this table's master key.
             _check_key(wrapping_key_id, answer.get("KeyId"), "kms:Decrypt")
             return answer["Plaintext"]
 
     def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
         check_key_length(length)
+        # GenerateDataKey works with symmetric keys alone, so the key is drawn here and wrapped.
         if self._algorithm != _SYMMETRIC:
             key = secrets.token_bytes(length)
             return GeneratedKey(key=key, wrapped_key=self.wrap_key(key, wrapping_key_id))
@@ -353,6 +359,7 @@ class AwsKeyManagementClient:
 
 def _check_key(asked: str, answered: str | None, action: str) -> None:
     """Compare the key that KMS says it used with the one that it was asked to use. What an alias means is known to KMS alone."""
+    # The answer names the key behind an alias, which this client cannot look up.
     if asked.startswith("alias/") or ":alias/" in asked:
         return
     # An ARN is arn:aws:kms:<region>:<account>:key/<id>

@@ -7,7 +7,7 @@ does. RSA-OAEP does not authenticate who wrapped: anyone who has the public key 
 against that by what it unwraps: key metadata that was not encrypted under the true KEK does not authenticate.
 
 Requests go through KeyClient.send_request, not the SDK's CryptographyClient: that one wraps in this process with the key material it
-was given, and for a key of a Managed HSM, whose material is never given, with a random key that nobody can unwrap again.
+was given, and for a key of a Managed HSM, whose material is never given, with a random key that cannot be unwrapped again.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class AzureKeyManagementClient:
         self, properties: Mapping[str, str], credential: TokenCredential | None = None, random: Callable[[int], bytes] = secrets.token_bytes
     ) -> None:
         self._url = properties.get(AZURE_KEYVAULT_URL.name, "")
+        # Keys and the caller's token cross the network in each request.
         if not self._url.startswith("https://"):
             raise ConfigurationError(f"set {AZURE_KEYVAULT_URL.name} to the vault's URL, https://<name>.vault.azure.net")
         algorithm = AZURE_KEY_WRAP_ALGORITHM.chosen(properties)
@@ -92,6 +93,7 @@ class AzureKeyManagementClient:
 
     def _ask(self, action: str, key_id: str, value: bytes) -> bytes:
         match = _KEY_ID.fullmatch(key_id)
+        # Key Vault's own ids are URLs: taken from metadata, one would send the caller's token to its host.
         if match is None:
             raise ConfigurationError(f"{key_id!r} is not the name of a Key Vault key: write its name, or name/version")
         # An empty version is the current one.
@@ -151,6 +153,7 @@ def _translate(error: azure.AzureError | ValueError | KeyError | TypeError, acti
             f"{what}: the vault was not reached ({type(error).__name__}); check {AZURE_KEYVAULT_URL.name} and the network"
         )
     status = error.status_code if isinstance(error, azure.HttpResponseError) else None
+    # Before the other codes: the SDK raises this one without a status when it finds no credential.
     if isinstance(error, azure.ClientAuthenticationError) or status == 401:
         return KmsAccessDeniedError(f"{what} was refused: no valid Azure credentials were found ({type(error).__name__})")
     if status == 403:

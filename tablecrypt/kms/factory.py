@@ -55,6 +55,7 @@ def load_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
         ConfigurationError: a property is misspelt or has a value that cannot be read, or the properties contradict each other.
         MissingExtraError: the client's package is not installed; the message names the pip extra.
     """
+    # A misspelt property would be passed over in silence, and a restriction such as the allowed keys with it.
     check_own_properties(properties, "catalog", is_foreign_kms(properties))
     return ResilientKeyManagementClient.from_properties(_constructor(properties)(properties), properties)
 
@@ -62,7 +63,7 @@ def load_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
 def shared_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
     """The client of these properties in this process: the same object for everyone who passes the same KMS-relevant properties.
 
-    Closing it empties it for all; the next call opens it again. A forked child gets a client of its own. Pickled, it is its
+    Closing it empties it for all; the next call opens it again. A forked child gets its own client. Pickled, it is its
     properties alone: unpickled, it is the shared client of that process, without a key in it.
     """
     registry = _registry.get()
@@ -111,6 +112,7 @@ def _relevant(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 def _constructor(properties: Mapping[str, str]) -> Callable[[Mapping[str, str]], KeyManagementClient]:
     kms_type, impl = KMS_TYPE.chosen(properties), kms_impl(properties)
+    # Whichever one won, tables could go under another service's keys than was meant.
     if kms_type and impl:
         raise ConfigurationError(f"{KMS_TYPE.name} ({kms_type}) and {KMS_IMPL.name} ({impl}) are both set: keep one of them")
     if kms_type:
@@ -120,6 +122,7 @@ def _constructor(properties: Mapping[str, str]) -> Callable[[Mapping[str, str]],
             f"no key management service is named: set the catalog property {KMS_TYPE.name} to one of {', '.join(_SERVICES)}, "
             f"or {KMS_IMPL.name} to a Python class path"
         )
+    # Looked up and never imported: a configuration that Java shares names the same service here.
     if impl in _JAVA_CLASSES:
         return _built_in(_JAVA_CLASSES[impl])
     return _from_class_path(impl)
@@ -140,6 +143,7 @@ def _from_class_path(path: str) -> Callable[[Mapping[str, str]], KeyManagementCl
         found = getattr(import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"{KMS_IMPL.name} {path!r} cannot be imported: {error}") from error
+    # Checked at the start: a class without unwrap_key would fail only when a table is read.
     missing = [name for name in ("wrap_key", "unwrap_key", "generate_key", "close") if not callable(getattr(found, name, None))]
     if missing or not callable(found):
         raise ConfigurationError(

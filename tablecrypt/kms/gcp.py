@@ -69,6 +69,7 @@ class GcpKeyManagementClient:
         check_key_length(len(key))
         _check_key_name(wrapping_key_id)
         with _errors("encrypt", wrapping_key_id):
+            # retry=None, because tablecrypt/kms/resilient.py does the retrying and two layers would multiply.
             answer = self._client.get().encrypt(request={"name": wrapping_key_id, "plaintext": key}, retry=None, timeout=_TIMEOUT_SECONDS)
             return bytes(answer.ciphertext)
 
@@ -144,6 +145,7 @@ def _from_bad_request(error: api.BadRequest, action: str, what: str) -> Tablecry
 
 
 def _status(error: api.BadRequest) -> str:
+    # Errors that the SDK makes by itself have no response.
     if not isinstance(error.response, requests.Response):
         return ""
     try:

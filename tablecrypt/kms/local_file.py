@@ -63,6 +63,7 @@ def create_key_file(path: Path, key_id: str, length: int = 32, random: Callable[
     check_key_length(length)
     _check_key_id(key_id)
     with changed_key_file(path) as file:
+        # Inside the lock: of two processes that create the file at once, one must not overwrite the other's key.
         if path.exists():
             raise ConfigurationError(f"the key file {path} exists already: add keys to it")
         file.write(_encode({key_id: {1: Secret(random(length))}}))
@@ -73,6 +74,7 @@ def add_key(path: Path, key_id: str, length: int = 32, random: Callable[[int], b
     check_key_length(length)
     _check_key_id(key_id)
     with changed_key_file(path) as file:
+        # Read inside the lock, so that a key which another process has just added is not lost.
         keys = read_key_file(path)
         if key_id in keys:
             raise ConfigurationError(
@@ -120,8 +122,10 @@ def _encode(keys: KeyFile) -> bytes:
 
 
 def _check_mode(path: Path, status: os.stat_result) -> None:
+    # A pipe or a device in its place could feed each reader other keys.
     if not stat.S_ISREG(status.st_mode):
         raise ConfigurationError(f"{path} is not a file")
+    # Write access counts too: a master key that others can exchange protects nothing that is written from then on.
     if status.st_mode & _FOREIGN_ACCESS:
         mode = stat.S_IMODE(status.st_mode)
         raise ConfigurationError(f"the key file {path} has mode {mode:04o}, so others than its owner have access: chmod 600 {path}")
@@ -197,6 +201,7 @@ class LocalFileKeyManagementClient:
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
         check_key_length(len(key))
         versions = self._versions(wrapping_key_id)
+        # Only wrapping is refused: what a zero key wrapped before has to open, to be wrapped again.
         if versions[max(versions)].is_zero:
             raise ConfigurationError(
                 f"the newest version of key {wrapping_key_id!r} in the key file {self._path} is all zeros, which everybody can guess: "

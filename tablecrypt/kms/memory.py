@@ -54,6 +54,7 @@ class MemoryKeyManagementClient:
         secret = Secret(self._random(32) if key is None else key)
         check_key_length(len(secret))
         with _keyrings_lock:
+            # One step under the lock: of two threads that create one id, the second one must meet the key of the first.
             held = self._keyring.setdefault(key_id, secret)
         if held is not secret and (key is None or held != secret):
             raise ConfigurationError(f"the keyring {self._name!r} already has another key {key_id!r}")

@@ -8,9 +8,9 @@ A service that is faulty or lies could otherwise have a commit store a blob that
 out when the table cannot be read any more. The comparison takes constant time. The unwrap is asked of the service, never of a cache:
 the clients of this package remember what an unwrap returned and nothing else.
 
-Who stores a new blob therefore needs the right to unwrap as well as the right to wrap: a user who may only wrap is refused before anything
-is committed, since nobody could tell whether what he commits can be read. One caller does without: keys/write_only_keys.py, for writers of
-protected columns who are not to read them.
+A user who stores a new blob therefore needs the right to unwrap as well as the right to wrap. A user who may only wrap is refused before
+anything is committed, since no check could show that the commit can be read. One caller does without: keys/write_only_keys.py, for writers
+of protected columns who are not to read them.
 
 Raises what the client raises; KmsError for an answer that is wrong; KmsAccessDeniedError, saying which permission is missing, where the
 service wraps and does not unwrap.
@@ -39,12 +39,13 @@ def wrap_key(client: KeyManagementClient, key: Secret, wrapping_key_id: str) -> 
 
 
 def wrap_unopened(client: KeyManagementClient, key: Secret, wrapping_key_id: str) -> bytes:
-    """Return `key` as the service wrapped it, to be stored by somebody who may not unwrap: whether it opens, only others find out.
+    """Return `key` as the service wrapped it, to be stored by a user who may not unwrap: only other users find out whether it opens.
 
     Raises:
         KmsError: the service answers with the key in the clear or with nothing, or refuses.
     """
     wrapped = wrap_unchecked(client, key, wrapping_key_id)
+    # The only checks that need no right to unwrap. They find a client that returns the key as it is.
     if len(wrapped) <= len(key) or key.reveal() in wrapped:
         _refuse(wrapping_key_id, "is the key in the clear, or too short to be one that was encrypted", None)
     return wrapped
@@ -70,6 +71,7 @@ def generate_key(client: KeyManagementClient, wrapping_key_id: str, length: int)
     except BaseException as error:
         without_locals(error)
         raise
+    # A shorter key would encrypt the table with a weaker cipher than its properties promise.
     if len(generated.key) != length:
         raise KmsError(f"the key service answered with a key of {len(generated.key)} bytes under {wrapping_key_id!r}, not of {length}")
     check_blob(client, generated.wrapped_key, wrapping_key_id, Secret(generated.key))
@@ -145,6 +147,7 @@ def check_blob(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id:
         ) from error
     except (AuthenticationError, FormatError, KeyNotFoundError) as error:
         _refuse(wrapping_key_id, f"cannot be unwrapped again ({error})", error)
+    # A blob of another key would be found out only when the table cannot be read any more.
     if opened != key:
         _refuse(wrapping_key_id, "contains another key than the one that was wrapped", None)
 

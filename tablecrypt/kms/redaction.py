@@ -28,6 +28,7 @@ def without_locals(error: BaseException) -> None:
     waiting: list[BaseException | None] = [error]
     while waiting:
         each = waiting.pop()
+        # Causes may form a circle.
         if each is None or id(each) in seen:
             continue
         seen.add(id(each))

@@ -130,12 +130,14 @@ class KeyCache:
         if self._clock() >= expires_at:
             del self._entries[name]
             return None
+        # The order decides what goes when the cache is full. The age does not change: a revoked key is forgotten in time.
         self._entries.move_to_end(name)
         return key
 
     def put(self, name: CacheName, key: Secret) -> None:
         """Remember `key` from now on; the oldest go where there are too many."""
         now = self._clock()
+        # A key that is never read again would otherwise stay in memory for the life of the process.
         for old in [each for each, (expires_at, _) in self._entries.items() if now >= expires_at]:
             del self._entries[old]
         self._entries.pop(name, None)
@@ -177,7 +179,7 @@ def retries_heard(listener: RetryListener) -> Iterator[None]:
 
 
 def announce(retry: Retry) -> None:
-    """Tell the log and every listener of a retry."""
+    """Log a retry and call every listener."""
     logger.info("calling the key service again, for up to %.0f s more: %s", retry.seconds_left, retry.problem)
     for listener in tuple(_listeners):
         listener(retry)
@@ -201,6 +203,7 @@ class RetryPolicy:
             try:
                 return ask()
             except KmsError as error:
+                # Full jitter: clients that failed together must not ask an overloaded service together again.
                 wait = self.random() * ceiling
                 left = deadline - self.clock()
                 if not error.retryable or wait >= left:
@@ -277,6 +280,7 @@ class ResilientKeyManagementClient:
             if remembered is not None:
                 return remembered.reveal()
             flight = state.in_flight.get(name)
+            # One request for all threads that want this key: a job that opens a table in many threads costs one unwrap.
             others_answer = flight
             if flight is None:
                 flight = state.in_flight[name] = Future()
@@ -289,11 +293,13 @@ class ResilientKeyManagementClient:
         inner = self._inner
         if isinstance(inner, RewrappingClient):
             return self._ask("rewrap_key", lambda: inner.rewrap_key(wrapped_key, wrapping_key_id, from_key_id))
+        # Asked of the service and not of the cache: the caller needs the right to the old key now, not an hour ago.
         key = _key_in(self._ask("unwrap_key", lambda: inner.unwrap_key(wrapped_key, from_key_id)), from_key_id)
         return self._ask("wrap_key", lambda: inner.wrap_key(key.reveal(), wrapping_key_id))
 
     def close(self) -> None:
         """Forget every key and close the inner client. The counters start again with the next call."""
+        # Dropped before the client closes, so that no thread finds a key of a service that is gone.
         self._state.drop()
         self._inner.close()
 
@@ -304,12 +310,13 @@ class ResilientKeyManagementClient:
         except BaseException as error:
             with state.lock:
                 del state.in_flight[name]
-            # An interrupt is meant for this thread alone: the others are told to try again.
+            # An interrupt is meant for this thread alone: the others get an error that they may retry.
             interrupted = KmsUnavailableError(f"the thread that asked for a key under {wrapping_key_id!r} was interrupted")
             flight.set_exception(error if isinstance(error, Exception) else interrupted)
             raise
         with state.lock:
             del state.in_flight[name]
+            # Under the same lock as the removal: no thread may find neither the key nor the call under way.
             state.cache.put(name, key)
         flight.set_result(key)
         return key.reveal()
@@ -324,6 +331,7 @@ class ResilientKeyManagementClient:
                 state.calls[action] += 1
             try:
                 return call()
+            # The frames of the SDK and of its HTTP library hold the key: an error must not carry them into a log.
             except BaseException as error:
                 without_locals(error)
                 raise

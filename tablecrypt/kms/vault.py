@@ -93,6 +93,7 @@ class VaultKeyManagementClient:
         return _decode(_text(data, "plaintext"))
 
     def rewrap_key(self, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
+        # transit/rewrap moves a blob to a newer version of one key and never to another key.
         if from_key_id != wrapping_key_id:
             return rewrap_by_unwrapping(self, wrapped_key, wrapping_key_id, from_key_id)
         return _text(self._ask("rewrap", wrapping_key_id, ciphertext=_ciphertext(wrapped_key)), "ciphertext").encode()
@@ -111,6 +112,7 @@ class VaultKeyManagementClient:
             client.adapter.close()
 
     def _ask(self, action: str, key_id: str, **request: str | int) -> Mapping[str, Any]:
+        # The id comes from table metadata and becomes part of a path: "../" would reach other engines with the caller's token.
         if not _KEY_NAME.fullmatch(key_id):
             raise ConfigurationError(
                 f"{key_id!r} is not the name of a transit key: letters, digits, '.', '_' and '-', not beginning with '.'"
@@ -136,6 +138,7 @@ class VaultKeyManagementClient:
         client = hvac.Client(
             url=self._url, token=self._token, namespace=self._namespace, verify=self._ca_cert or None, timeout=_TIMEOUT_SECONDS
         )
+        # A token that the configuration gives stands before the login.
         if self._role is not None and self._token is None:
             role_id, secret_id = self._role
             client.auth.approle.login(role_id=role_id, secret_id=secret_id)
@@ -153,6 +156,7 @@ def _app_role(properties: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def _ciphertext(wrapped_key: bytes) -> str:
+    # The blob comes from table metadata: only Vault's own form goes into the request.
     if not _BLOB.fullmatch(wrapped_key):
         raise FormatError("a wrapped key that is not of Vault's form vault:v<version>:<base64>")
     return wrapped_key.decode()
@@ -185,6 +189,7 @@ def _translate(error: Exception, action: str, key_id: str, mount: str) -> Tablec
         )
     if not isinstance(error, hvac.exceptions.InvalidRequest):
         return KmsError(f"{what} failed ({type(error).__name__})")
+    # Vault has one status for both, so its words decide: a missing key is not tampering.
     if "key not found" in str(error):
         return KeyNotFoundError(f"{what}: no such key; check encryption.key-id")
     if action in ("decrypt", "rewrap"):

@@ -114,12 +114,14 @@ class Lanes:
 
     def number(self) -> Numbers:
         """Read a number of variable length."""
+        # A lane that has left the bytes reads zeros, which end a number: `skip` or the proof fails it afterwards.
         array, at = self.data.array, np.minimum(self.at, self.data.length)
         byte = array[at]
         at += 1
         value = (byte & 0x7F).astype(np.uint64)
         more, shift = np.flatnonzero(byte & 0x80), 7
         while len(more):
+            # A 64-bit number has ten bytes at most (Avro, "Binary Encoding"): more would shift its bits out.
             if shift > _MOST_SHIFT:
                 self.failed[more] = True
                 break
@@ -136,6 +138,7 @@ class Lanes:
         wrong = (left < sizes) | (np.less(sizes, 0))
         if wrong.any():
             self.failed |= wrong
+            # A failed lane stops at the end of the bytes: the others go on in the same arrays.
             sizes = np.where(wrong, np.maximum(left, 0), sizes)
         self.at = self.at + sizes
 
@@ -167,6 +170,7 @@ class Lanes:
             open_lanes, counts = open_lanes[going], counts[going]
             lanes = self.part(open_lanes)
             if (counts < 0).any():
+                # A negative count comes with the length of its part in bytes, which is read over and never trusted.
                 sized = np.flatnonzero(counts < 0)
                 part = lanes.part(sized)
                 part.number()
@@ -284,6 +288,7 @@ def _pass_struct(lanes: Lanes, fields: Sequence[Field]) -> Numbers:
 def _pass_numbers(lanes: Lanes, each: int) -> Numbers:
     begin = lanes.at.copy()
     for _, part, counts in lanes.parts():
+        # Clamped before it is multiplied: a count near 2^63 would wrap around to a small one.
         part.skip_numbers(np.minimum(counts, part.data.length + 1) * each)
     return begin
 
@@ -369,5 +374,6 @@ def _followed(blocks: Sequence[Block], tails: Lanes, heads: Lanes, guesses: Numb
             head, end = len(blocks) + tail, ends[tail]
         regular.append(end == block.end and len(taken) - begun == block.count)
         if not regular[-1]:
+            # One entry that does not fit makes the guesses of its whole block worthless: the strict reader takes the manifest.
             del taken[begun:], taken_heads[begun:]
     return np.array(taken, np.int64), np.array(taken_heads, np.int64), regular

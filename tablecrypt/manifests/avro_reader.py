@@ -18,7 +18,7 @@ A block is decompressed up to a bound, for a few thousand bytes may say that the
 
 The compiled decoder is kept inside its bytes. By itself it believes every length: one that is too great makes it copy memory behind the
 buffer or end the process, and a negative one moves it back. Here each length and count is compared with what is left before the compiled
-method that uses it runs. Numbers need no check of their own: the bytes are followed by as many zero bytes again and some more, which end a
+method that uses it runs. Numbers need no check: the bytes are followed by as many zero bytes again and some more, which end a
 number, and the position is checked after each record.
 
 Raises FormatError, naming the file; ImportError where the library of a codec is not installed.
@@ -94,6 +94,7 @@ def decompress_block(codec: str, compressed: bytes, limit: int) -> bytes:
 
 def _deflate(compressed: bytes, limit: int) -> bytes:
     stream = zlib.decompressobj(_RAW_DEFLATE)
+    # One byte over the limit is enough to see that there is more, and the rest is never decompressed.
     return _whole(stream.decompress(compressed, limit + 1), limit, stream.eof)
 
 
@@ -115,6 +116,7 @@ def _zstandard(compressed: bytes, limit: int) -> bytes:
 def _snappy(compressed: bytes, limit: int) -> bytes:
     packed, checksum = compressed[:-_CRC_LENGTH], compressed[-_CRC_LENGTH:]
     length = ByteReader(packed, "an Avro block").varint()
+    # Snappy states the length in front. It is checked before pyarrow allocates that many bytes.
     if length > limit:
         raise FormatError(f"an Avro block says that it holds {length} bytes, of which {limit} are allowed")
     block = pa.Codec("snappy").decompress(packed, decompressed_size=length, asbytes=True) if length else b""
@@ -232,14 +234,17 @@ class AvroContainer(Generic[R]):
             compressed = self._frame.sized()
             if self._frame.take(SYNC_SIZE) != self._sync:
                 raise FormatError(f"{self.location}: a sync marker in the Avro file differs from its header's")
+            # Checked before the block is decompressed: records become Python objects, many times the size of their bytes.
             if self._codec != "null" and count > max(_FEW_RECORDS, len(compressed) // _MIN_RECORD):
                 raise FormatError(f"{self.location}: an Avro block of {len(compressed)} compressed bytes cannot hold {count} records")
             block = compressed if self._codec == "null" else self._decompress(compressed)
+            # The bound for the whole file: thousands of blocks may keep to theirs and still fill the memory.
             self._left -= len(block)
             yield count, block
 
     def records(self, block: bytes, count: int) -> Iterator[R]:
         """Yield the records of a block, which has to hold exactly so many."""
+        # A record of fields that are all null takes no byte: without this, an empty block could claim 2^60 of them.
         if not 0 <= count <= len(block):
             raise FormatError(f"{self.location}: an Avro block of {len(block)} bytes cannot hold {count} records")
         length, read = len(block), self._reader.read
@@ -247,6 +252,7 @@ class AvroContainer(Generic[R]):
         try:
             for _ in range(count):
                 record = read(decoder)
+                # Numbers are read without a check, so a record may end in the padding behind its block.
                 if decoder.tell() > length:
                     raise FormatError("ends after its block")
                 yield record

@@ -4,7 +4,7 @@
     tablecrypt.copied-files             base64 of fingerprints, one after the other, in ascending order
     fingerprint                         first 16 bytes of SHA-256 of a source file's location
 
-The header is encrypted and authenticated as the whole manifest is: only who has the table's key reads it, and nobody else makes one. A
+The header is encrypted and authenticated as the whole manifest is: only a holder of the table's key can read or make it. A
 manifest's name says whether it has the field, so that a check opens those manifests alone, and no data file.
 
 A file counts as copied while a manifest that says so has live files. A commit that writes such a manifest again, or that writes its rows to
@@ -114,6 +114,7 @@ def fingerprints_in(header: Mapping[str, str], location: str) -> frozenset[bytes
 
 def remembers_files(manifest: ManifestFile) -> bool:
     """Whether a manifest's name says that its rows were copied, and some of its files are live."""
+    # The name stands in the authenticated manifest list, so an attacker cannot hide a manifest from the check by renaming it.
     is_named = manifest.content == ManifestContent.DATA and manifest.manifest_path.endswith(f"{NAME_ENDING}.avro")
     return is_named and bool(manifest.added_files_count or manifest.existing_files_count)
 

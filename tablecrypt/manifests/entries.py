@@ -1,4 +1,4 @@
-"""The live entries of several manifests in columns, with all that they inherit, and their files as objects when somebody asks for one.
+"""The live entries of several manifests in columns, with all that they inherit, and their files as objects on demand.
 
 What an entry inherits is what manifest_file.py says; here it is worked out for all entries at once. A file's object knows a few fields from
 the columns and becomes an ordinary EncryptedDataFile, decoded as a whole, when another one is asked for or one is set.
@@ -127,7 +127,7 @@ class Entries:
         return known
 
     def file(self, row: int) -> EncryptedDataFile:
-        """Return an entry's data or delete file, an object of its own each time."""
+        """Return an entry's data or delete file, a new object each time."""
         return _StoredFile(self, row)
 
     def entry(self, row: int) -> ManifestEntry:
@@ -153,6 +153,7 @@ class Entries:
         snapshot_ids = _of_manifests([manifest.added_snapshot_id for manifest in self.manifests])[source]
         status = numbers[Column.STATUS]
         _fill(numbers[Column.SNAPSHOT_ID], snapshot_ids, np.ones(len(self), np.bool_))
+        # A manifest of sequence number 0 is from before version 2, whose entries have no numbers at all.
         inherits = (status == ManifestEntryStatus.ADDED) | (manifest_numbers == 0)
         _fill(numbers[Column.SEQUENCE_NUMBER], manifest_numbers, inherits)
         _fill(numbers[Column.FILE_SEQUENCE_NUMBER], manifest_numbers, inherits)
@@ -162,6 +163,7 @@ class Entries:
 
     def _refuse_plaintext(self, live: Mask) -> None:
         begins, ends = self.numbers[Column.KEY_METADATA], self.numbers[Column.KEY_METADATA_END]
+        # Empty key metadata counts as none: such an entry names a plaintext file, which any writer of the storage could exchange.
         for row in np.flatnonzero(live & ((begins < 0) | (ends <= begins)))[:1].tolist():
             path = self.text(Column.PATH, row) or ""
             raise PlaintextRefusedError(path, f"the entry in {self.manifest_of(row).manifest_path} has no key metadata")
@@ -177,6 +179,7 @@ class Entries:
         base = np.zeros(len(self.manifests), np.int64)
         base[self._source[starts]] = before[starts]
         keeps = (first != NULL) | (manifest_numbers == UNASSIGNED_SEQ)
+        # An entry that has an id moves nothing, so the count begins with the first one that gets its id here.
         own[:] = np.where(assigned, first + before - base[self._source], np.where(keeps, own, NULL))
 
 
@@ -255,12 +258,14 @@ class _StoredFile(EncryptedDataFile):
         entries = self._stored
         if entries is not None:
             super().__init__(*entries.decoded(self._row).values())
+            # All fields are there before the class changes, and `_entries` goes last: another thread sees a whole file at each step.
             self.__class__ = EncryptedDataFile  # type: ignore[assignment]
             for name in ("_entries", "_row"):
                 vars(self).pop(name, None)
 
     def __getattr__(self, name: str) -> Any:
         """Bring in the fields: called for what is absent, as they are at first."""
+        # copy, pickle and pydantic ask for special methods by name: that must not decode the file.
         if self._stored is None or name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self._decode()

@@ -1,6 +1,6 @@
 """The entries of manifests as columns of numbers, for planning: what a filter looks at, and where the rest of each entry lies.
 
-    decompressed records   one after another, as their writer encoded them; an entry is decoded as a whole when somebody wants all of it
+    decompressed records   one after another, as their writer encoded them; an entry is decoded as a whole when more of it is wanted
     numbers                a row for each Column, a column for each entry: a value, or a position in the records; NULL where there is none
 
 Manifests whose headers state the same schema are read together, because a step costs the same for one entry as for hundreds. A manifest
@@ -193,8 +193,10 @@ def _side_by_side(avro_schema: str, manifests: Sequence[_Stored]) -> Iterator[Ma
         own, is_regular = places[before : before + len(manifest.blocks)], regular[before : before + len(manifest.blocks)]
         before += len(own)
         count = sum(place.count for place, good in zip(own, is_regular, strict=True) if good)
+        # A view would keep the numbers of all these manifests in memory for as long as the cache keeps one of them.
         mine = numbers[:, entry : entry + count].copy()
         entry += count
+        # Entries are live unless they are DELETED: one of an unknown status would bring its file's rows back.
         if not all(is_regular) or not _are_known(mine):
             yield None
             continue
@@ -204,7 +206,7 @@ def _side_by_side(avro_schema: str, manifests: Sequence[_Stored]) -> Iterator[Ma
 
 
 def _are_known(numbers: Numbers) -> bool:
-    """Whether each entry's status and its file's content are such as there are."""
+    """Whether every status and content code is known."""
     kinds = np.isin(numbers[Column.STATUS], list(ManifestEntryStatus)), np.isin(numbers[Column.CONTENT], list(DataFileContent))
     return all(bool(each.all()) for each in kinds)
 

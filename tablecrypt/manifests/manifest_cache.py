@@ -4,11 +4,11 @@
     manifests ──not kept──▶ fetched and decrypted in parallel, some MiB at a time ──decoded together──▶ kept ──▶ Entries
         └──────kept─────────────────────────────────────────────────────────────────────────────────────────▶
 
-Each is kept under its location and its key metadata. So nobody gets one without the key that opens it, and one that was swapped for
-another has another key. What is kept was authenticated when it was read; what it says is held against the metadata of each table that
-reads it, and whoever reads it gets objects of its own. The cache belongs to the process, which all tables share, and the longest unused
-goes first; `io.manifest.cache.max-total-bytes` says how much stays. It holds keys of manifests and of data files in memory: a forked child
-starts with an empty one.
+Each is kept under its location and its key metadata. So only a holder of the key gets it, and a file that was swapped for another has
+another key. What is kept was authenticated when it was read; what it says is held against the metadata of each table that reads it, and
+each reader gets copies. The cache belongs to the process, which all tables share, and the longest unused goes first;
+`io.manifest.cache.max-total-bytes` says how much stays. It holds keys of manifests and of data files in memory: a forked child starts with
+an empty one.
 
 Raises what read_manifest_list and EncryptedManifestFile.read raise.
 """
@@ -112,11 +112,13 @@ def _columns(io: EncryptingFileIO, manifests: Sequence[EncryptedManifestFile]) -
     limit = MANIFEST_CACHE_BYTES.whole_number(io.inner.properties)
     columns = {number: kept for number, manifest in enumerate(manifests) if limit and (kept := _kept(manifest)) is not None}
     for number, kept in columns.items():
+        # Other metadata may read the same manifest: an edited schema must not pass because an earlier version agreed.
         manifests[number].check_layout(kept.header)
 
     def opened(number: int) -> ManifestContainer:
         manifest = manifests[number]
         container = open_manifest(io, manifest.manifest_path, manifest.open_key_metadata(), manifest.content)
+        # The header is held against metadata.json before any entry is decoded.
         manifest.check_layout(container.metadata)
         return container
 
@@ -124,6 +126,7 @@ def _columns(io: EncryptingFileIO, manifests: Sequence[EncryptedManifestFile]) -
     read = decode_manifests(list(ExecutorFactory.get_or_create().map(opened, missing)))
     for number, decoded in zip(missing, read, strict=True):
         columns[number] = decoded
+        # Only a manifest that was decoded to its end is kept: the strict reader has refused the others by now.
         CACHE.put(manifests[number].manifest_path, _key_of(manifests[number]), decoded, limit)
     return [columns[number] for number in range(len(manifests))]
 

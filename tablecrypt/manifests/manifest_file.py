@@ -67,9 +67,11 @@ def inherit(entries: list[ManifestEntry], manifest: ManifestFile, first_row_id: 
         status, data_file = entry.status, entry.data_file
         if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
             entry.snapshot_id = manifest.added_snapshot_id
+        # Sequence number 0: a manifest from before version 2, whose entries have no numbers.
         if status == _ADDED or sequence_number == 0:
             _inherit_sequence_numbers(entry, sequence_number)
         data_file.spec_id = manifest.partition_spec_id
+        # A live file without a key would be read as plaintext, which any writer of the storage could exchange.
         if encrypted and status != _DELETED and not data_file.key_metadata:
             raise PlaintextRefusedError(data_file.file_path, f"the entry in {manifest.manifest_path} has no key metadata")
         if next_row_id is None:
@@ -135,6 +137,7 @@ def _parsed(container: ManifestContainer) -> DecryptedManifest:
 def _container(plaintext: bytes, location: str, content: ManifestContent) -> ManifestContainer:
     container = AvroContainer(plaintext, location, ENTRY_TYPES)
     written = container.metadata.get("content", CONTENT_NAMES[ManifestContent.DATA])
+    # Both kinds have one record schema: delete files that are listed as data would come up as rows, and their deletes would be lost.
     if written != CONTENT_NAMES[content]:
         raise FormatError(f"{location}: the manifest says it holds {written!r}, the manifest list {CONTENT_NAMES[content]!r}")
     return container
@@ -179,6 +182,7 @@ class EncryptedManifestFile(SensitiveRecord, ManifestFile):
 
     def with_key_metadata(self, key_metadata: StandardKeyMetadata) -> EncryptedManifestFile:
         """Return a copy that carries `key_metadata`, which must know the length of the ciphertext."""
+        # AGS1 does not mark its last block: this length, not the store's, is what shows that blocks were cut off the end.
         if key_metadata.file_length is None:
             raise ConfigurationError(f"{self.manifest_path}: the key metadata has no file_length: the file is not closed yet")
         values = self.values()

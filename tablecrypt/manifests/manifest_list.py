@@ -74,7 +74,7 @@ COLUMN_KEYS: Final = "tablecrypt.column-keys"
 class ManifestListHeader:
     """What a manifest list says about its own snapshot.
 
-    `protected_columns` are the field ids of columns that had master keys of their own then, `column_keys` the ids of the keys of columns
+    `protected_columns` are the field ids of columns that had their own master keys then, `column_keys` the ids of the keys of columns
     that the table had, each with its column's field id, `table_state` is what the table was. Engines that know nothing of them name none.
     """
 
@@ -102,7 +102,7 @@ class ManifestList:
         return len(self.manifests) * _ROW_BYTES + summaries * _SUMMARY_BYTES
 
     def copied(self) -> ManifestList:
-        """Return the same list with rows of its own."""
+        """Return the same list with copies of its rows."""
         return ManifestList(self.header, [row.copied() for row in self.manifests])
 
 
@@ -188,6 +188,7 @@ def _number(metadata: Mapping[str, str], key: str, location: str) -> int:
     text = metadata.get(key)
     if text is None:
         raise FormatError(f"{location}: the manifest list's header has no {key}")
+    # int() also takes "+1", " 1" and "1_0": two readers must not see two numbers in one header.
     if not _NUMBER.fullmatch(text) or abs(int(text)) > _MAX_LONG:
         raise FormatError(f"{location}: the manifest list's {key} is not a 64-bit number: {text[:32]!r}")
     return int(text)
@@ -245,6 +246,7 @@ class ManifestListWriterV3(ManifestListWriter):
     def prepare_manifest(self, manifest_file: ManifestFile) -> EncryptedManifestFile:
         """Return a copy of the manifest's row with its numbers assigned. Moves `next_row_id`."""
         row = EncryptedManifestFile.of(manifest_file)
+        # Tried before the list exists: one row that no reader can open would make the whole snapshot unreadable.
         row.open_key_metadata()
         self._assign_sequence_numbers(row)
         self._assign_first_row_id(row)
@@ -253,6 +255,7 @@ class ManifestListWriterV3(ManifestListWriter):
     def _assign_sequence_numbers(self, row: EncryptedManifestFile) -> None:
         if UNASSIGNED_SEQ not in (row.sequence_number, row.min_sequence_number):
             return
+        # An older manifest would get the number of this commit, and its deletes would take rows that were written after them.
         if row.added_snapshot_id != self.snapshot_id:
             raise ConfigurationError(f"{row.manifest_path}: no sequence number, but from another snapshot ({row.added_snapshot_id})")
         if row.sequence_number == UNASSIGNED_SEQ:

@@ -124,6 +124,7 @@ class ManifestWriterV3(ManifestWriter):
         """Return the entry with a data file of version 3; row ids belong to data files alone."""
         data_file = EncryptedDataFile.of(entry.data_file)
         if self.manifest_content == ManifestContent.DELETES and data_file.first_row_id is not None:
+            # A copy: the entry may be the caller's, and other manifests may list the same object.
             data_file = EncryptedDataFile(*data_file.values())
             data_file[FIRST_ROW_ID] = None
         if data_file is entry.data_file:
@@ -139,6 +140,7 @@ class ManifestWriterV3(ManifestWriter):
         if not self.complete:
             raise ConfigurationError(f"{self.output_file.location}: the manifest is not complete")
         row = EncryptedManifestFile.of(super().to_manifest_file())
+        # Only a closed file has its length, which the key metadata has to carry: readers trust it against truncation.
         return row.with_key_metadata(self.output_file.key_metadata)
 
     def _problem(self) -> ConfigurationError | None:

@@ -89,6 +89,7 @@ class SensitiveRecord(Record):
 
     def __copy__(self) -> Self:
         clone = type(self)(*self.values())
+        # The spec id and the stated layout are attributes and not fields: without them a copy would skip the check of its header.
         vars(clone).update(vars(self))
         return clone
 

@@ -1,6 +1,6 @@
 """What metadata.json says of a table's schemas and partition specs, held against what the headers of its manifests say.
 
-    metadata.json   schemas, partition-specs                    plaintext, anybody who writes storage can edit them
+    metadata.json   schemas, partition-specs                    plaintext, which any writer of the storage can edit
     manifest        header: schema, partition-spec, its id      authenticated with the file
 
 A filter is projected onto partitions by the spec, and columns are found by the schema: an edited one makes a scan lose rows, or give them
@@ -75,6 +75,7 @@ class StatedLayout:
             location: the manifest's.
         """
         key = (header.get("schema"), header.get("schema-id"), header.get("partition-spec"), header.get("partition-spec-id"), str(spec_id))
+        # A header is added only when both parts agree, so each manifest that contradicts the metadata raises.
         if key not in self._agreeing:
             self._check_spec(header, spec_id, location)
             self._check_schema(header, location)
@@ -87,9 +88,11 @@ class StatedLayout:
 
     def _check_spec(self, header: Mapping[str, str], spec_id: int, location: str) -> None:
         with_id = _read(location, "partition spec", lambda: int(header.get("partition-spec-id", spec_id)))
+        # Entries are projected by the list's id and were written by the header's: if they differ, a filter skips the wrong files.
         if with_id != spec_id:
             raise TamperedFileError(location, f"its header says partition spec {with_id}, the manifest list {spec_id}")
         stated = self._specs.get(spec_id)
+        # Clean-ups keep every spec that a manifest is of, so one that is missing was removed by an edit.
         if stated is None:
             raise TamperedFileError(location, f"it was written with partition spec {spec_id}, which the table metadata does not have")
         written = _read(location, "partition spec", lambda: _fields_of_spec(header["partition-spec"]))
@@ -113,6 +116,7 @@ class StatedLayout:
             return
         types = dict(_types(written.as_struct()))
         for field_id, name, now in _named_types(current.as_struct()):
+            # A column that the manifest does not have is newer than it.
             before = types.get(field_id, now)
             if not (_may_become(before, now) or _may_become(now, before)):
                 raise TamperedFileError(

@@ -1,6 +1,6 @@
 """What a manifest list says of its table's state, and that held against what metadata.json says.
 
-metadata.json is plaintext: anybody who writes storage can edit it. So a manifest list that tablecrypt writes has in its header, which is
+metadata.json is plaintext: any writer of the storage can edit it. So a manifest list that tablecrypt writes has in its header, which is
 authenticated with the file, what the table was when it was written, as the text of a JSON object without spaces, its keys sorted:
 
     tablecrypt.table-state
@@ -147,6 +147,7 @@ def table_state_in(header: Mapping[str, str], location: str) -> TableState | Non
         return None
     try:
         content = json.loads(text)
+        # uuid.UUID also takes braces, capitals and "urn:uuid:", which no writer of this field uses.
         if not _UUID.fullmatch(content["uuid"]):
             raise ValueError("the uuid")
         return TableState(
@@ -163,6 +164,7 @@ def table_state_in(header: Mapping[str, str], location: str) -> TableState | Non
 
 def _digested(pair: Any) -> Digested:
     number, digest = pair
+    # `true` in JSON is an int to Python, and would be schema 1.
     if type(number) is not int or not 0 <= number <= _MAX_ID or not _DIGEST.fullmatch(digest):
         raise ValueError("an id and a digest")
     return Digested(number, digest)
@@ -200,6 +202,7 @@ class StatedTable:
         Raises:
             TamperedFileError: the metadata says something else.
         """
+        # First, because lists of other tables under the same master key authenticate as well: only this says which table it is.
         if state.table_uuid != self._uuid:
             raise TamperedFileError(
                 location,
@@ -217,6 +220,7 @@ class StatedTable:
             return
         found = self._digest(what, stated.id)
         # Expiry may have removed it from the metadata. Ids are given once: under this one the metadata can have no other.
+        # Compared as digests, which JSON's order of keys and spelling of values cannot change.
         if found is not None and found != stated.digest:
             raise TamperedFileError(
                 location,
@@ -312,6 +316,7 @@ def _digest_of(item: _Item) -> str:
 
 def _encoded(item: _Item) -> bytes:
     if isinstance(item, str):
+        # JSON can escape half of a surrogate pair. Refusing it is not the digest's task: here it only has to differ.
         return _tagged(b"T", item.encode("utf-8", "surrogatepass"))
     if isinstance(item, int):
         return _tagged(b"N", str(item).encode())
@@ -319,4 +324,5 @@ def _encoded(item: _Item) -> bytes:
 
 
 def _tagged(tag: bytes, content: bytes) -> bytes:
+    # Tag and length keep items apart: ["ab", "c"] and ["a", "bc"] must not have one digest.
     return tag + len(content).to_bytes(_LENGTH_BYTES, "big") + content

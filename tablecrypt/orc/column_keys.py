@@ -52,6 +52,7 @@ class ColumnKeys:
     def choose(self, column_id: int) -> tuple[int | None, NoRights | None]:
         """Return the variant to read a column from, or None and the refusal. Both are None for a column that is not encrypted."""
         refusal: NoRights | None = None
+        # Several variants may hold the column. A denied first one is no refusal while a later one opens.
         for number in self.variants_of(column_id):
             granted = self._try(number)
             if isinstance(granted, _Granted):
@@ -73,6 +74,7 @@ class ColumnKeys:
         key = self._require(number).tail_key
         opened = crypt_stream(key, stream.column, stream.kind, len(self._tail.stripes) + 1, raw)
         statistics = Message.parse(self._tail.compression.decompress(opened, what), what).blobs(1)
+        # The view copies them stripe by stripe: one too few would leave a stripe with the mask's bounds, and filters would skip its rows.
         if len(statistics) != len(self._tail.stripes):
             raise FormatError(f"{what} cover {len(statistics)} stripes, the file has {len(self._tail.stripes)}")
         return statistics
@@ -92,6 +94,7 @@ class ColumnKeys:
         if number not in self._granted:
             try:
                 self._granted[number] = self._open(number, self.encryption.variants[number])
+            # The answer holds for the whole file: a right that changes halfway must not mix masks and values in one column.
             except (KeyNotFoundError, KmsAccessDeniedError) as refusal:
                 self._granted[number] = refusal
         return self._granted[number]
@@ -102,16 +105,20 @@ class ColumnKeys:
         opened = crypt_stream(key, variant.root, StreamKind.FILE_STATISTICS, stripe_id, variant.file_statistics)
         try:
             statistics = Message.parse(self._tail.compression.decompress(opened, "its statistics"), "its statistics").blobs(1)
+        # CTR decrypts under any key. Under a wrong one the result is noise, which almost never parses.
         except FormatError as error:
             raise self._wrong_key(number) from error
+        # Noise may parse by chance as a message without statistics.
         if len(statistics) != len(self._tail.schema[variant.root].subtree):
             raise self._wrong_key(number)
         return _Granted(key, statistics)
 
     def _local_key(self, number: int, encrypted: bytes) -> Secret:
         variant = self.encryption.variants[number]
+        # Counts as a missing right, so that keys=None with masked=True reads the masks of all columns.
         if self._provider is None:
             raise KeyNotFoundError(f"no key provider was given for {self.describe(number)}")
+        # The stripes of a file share one local key: without this, each stripe would cost a KMS call.
         if (variant.key, encrypted) not in self._local_keys:
             self._local_keys[variant.key, encrypted] = self._provider.decrypt_local_key(self.encryption.keys[variant.key], encrypted)
         return self._local_keys[variant.key, encrypted]

@@ -88,8 +88,10 @@ def plan_columns(schema: Schema, encrypt: Mapping[str, Sequence[str]], mask: Map
     """Resolve names and choose masks."""
     encrypted = _encrypted(schema, encrypt)
     chosen = {schema.find(name).id: mask_of(choice) for name, choice in mask.items()}
+    # Two spellings may lead to one column. The later one would win silently, and it may show more.
     if len(chosen) != len(mask):
         raise ConfigurationError("one column has two masks")
+    # An encrypted column without a mask would have its true values in the public copy: the default is nullify.
     masks = {one.column.id: chosen.get(one.column.id, Nullify()) for one in encrypted} | chosen
     trees: dict[str, MaskTree] = {}
     for column_id, one_mask in sorted(masks.items()):
@@ -105,6 +107,7 @@ def _encrypted(schema: Schema, encrypt: Mapping[str, Sequence[str]]) -> tuple[En
         for name in [names] if isinstance(names, str) else names:
             column = schema.find(name)
             for other in found:
+                # Each written stream goes to one variant (ShadowColumns): an inner one would take its streams from the outer.
                 if column.id in other.column.subtree or other.column.id in column.subtree:
                     raise ConfigurationError(f"column {name!r} would be encrypted twice: by itself, or with a column above or below it")
             found.append(EncryptedColumn(column, key_name, _top(schema, column.id)))
@@ -142,6 +145,7 @@ def mask_table_column(column: pa.ChunkedArray, tree: MaskTree, name: str) -> pa.
 
 def _masked(array: pa.Array, tree: MaskTree, inherited: Mask | None, name: str) -> pa.Array:
     mask = tree.mask or inherited
+    # Nullified as a whole: masks on the leaves alone would still show the lengths of lists and which values are null.
     if isinstance(mask, Nullify):
         return pa.nulls(len(array), array.type)
     if mask is None and not tree.below:
@@ -170,6 +174,7 @@ def _masked_map(array: pa.MapArray, tree: MaskTree, mask: Mask | None, name: str
     entries = pairs.flatten()
     keys = _masked(entries.field(0), tree.below.get("_key", MaskTree()), mask, f"{name}._key")
     values = _masked(entries.field(1), tree.below.get("_value", MaskTree()), mask, f"{name}._value")
+    # Arrow's maps cannot have null keys, and a map that drops them would show how many there were.
     if keys.null_count:
         raise ConfigurationError(
             f"the keys of the map {name!r} would be null under their mask: mask the whole map with nullify, or its values only"
@@ -188,6 +193,7 @@ def _offsets(array: pa.Array) -> pa.Array:
 def _check(kind: pa.DataType, tree: MaskTree, inherited: Mask | None, name: str) -> None:
     """Check each mask of the tree against the leaves it applies to."""
     if tree.mask is not None:
+        # Checked against the type and before any row: an empty part must be refused as a full one would be.
         tree.mask.check(_leaves(kind), name)
     mask = tree.mask or inherited
     known = _children(kind)

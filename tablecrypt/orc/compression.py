@@ -1,4 +1,4 @@
-"""How ORC compresses its footers, statistics and streams: in chunks, each with a header of its own.
+"""How ORC compresses its footers, statistics and streams: in chunks with a header each.
 
     section = chunk ...                                     or, in a file without compression, the bare bytes
     chunk   = header, 3 bytes LE: length << 1 | original | `length` bytes
@@ -105,11 +105,13 @@ class Compression:
         """Return the section's contents; `what` names it in errors."""
         if self.kind is CompressionKind.NONE:
             return section
+        # Each chunk keeps to the block size, but their number is free: a few kilobytes of footer could become gigabytes.
         limit = min(self.max_section_length, max(SMALL_SECTION, SECTION_RATIO * len(section)))
         parts: list[bytes] = []
         total = 0
         for _, part in self.open_chunks(section, what):
             total += len(part)
+            # Checked at each chunk: memory never holds more than one block above the limit.
             if total > limit:
                 raise FormatError(f"{what} has more than {limit} bytes when decompressed, out of {len(section)}")
             parts.append(part)
@@ -122,6 +124,7 @@ class Compression:
             header = int.from_bytes(section[end : end + HEADER_LENGTH], "little")
             begin = end + HEADER_LENGTH
             end = begin + (header >> 1)
+            # A slice past the end would pass on a shorter chunk without an error.
             if end > len(section):
                 raise FormatError(f"{what} ends inside a compressed chunk")
             yield end, self._open_chunk(section[begin:end], bool(header & 1), what)
@@ -147,6 +150,7 @@ class Compression:
                 opened = _decompress_chunk(self.kind, chunk, self.block_size, what)
             except (pa.ArrowException, OSError, zlib.error) as error:
                 raise FormatError(f"{what}: a {self.kind.name} chunk cannot be decompressed") from error
+        # ORC bounds a chunk by the block size of the postscript ("Compression"): a larger one is a bomb or a changed header.
         if len(opened) > self.block_size:
             raise FormatError(f"{what}: a chunk holds more than the file's block size of {self.block_size} bytes")
         return opened
@@ -170,6 +174,7 @@ def _decompress_chunk(kind: CompressionKind, chunk: bytes, limit: int, what: str
             with pa.CompressedInputStream(pa.BufferReader(chunk), "zstd") as stream:
                 return bytes(stream.read(limit + 1))
         case CompressionKind.SNAPPY:
+            # Snappy states the length in front. It is checked before pyarrow allocates that many bytes.
             length = ByteReader(chunk, what).varint()
             return _decompress_known("snappy", chunk, length, limit, what)
         case CompressionKind.LZ4:
@@ -213,6 +218,7 @@ def _lz4_length(chunk: bytes, what: str) -> int:
         total += literals
         if position > len(chunk):
             raise FormatError(f"{what}: an LZ4 chunk ends inside its literals")
+        # The last sequence of a block consists of literals alone (LZ4 block format, "End of block restrictions").
         if position == len(chunk):
             return total
         match_length, position = _lz4_run(chunk, position + 2, token & 0x0F, what)
@@ -293,6 +299,7 @@ class _LzoInstructions:
         length = base
         while (more := self._byte()) == 0:
             length += 0xFF
+            # Checked in the loop: each zero byte counts as 255, so a chunk of zeros would claim gigabytes.
             self._check(self._total + length)
         return length + more
 

@@ -109,6 +109,7 @@ class StripeEncryptor:
     def encrypt(self, tail: Tail, source: Source) -> Iterator[EncryptedStripe]:
         """Encrypt the stripes of one file that pyarrow wrote."""
         for stripe in tail.stripes:
+            # Counted over all parts: a stripe id that came twice under one local key would repeat its IVs.
             stripe_id = FIRST_STRIPE_ID + self.count
             self.count += 1
             footer = tail.read_stripe_footer(source, stripe)
@@ -118,15 +119,18 @@ class StripeEncryptor:
     def _move(self, footer: StripeFooter, stripe: Stripe, source: Source, stripe_id: int, location: str) -> Iterator[_MovedStream]:
         for located in locate_streams(footer, stripe, location):
             destination = self._shadows.destination(located.stream.column)
+            # The rest of a shadow holds true values of columns that are plain or only masked: it must not reach the file.
             if destination is None:
                 continue
             group, column_id = destination
             data = source.read_at(located.offset, located.stream.length)
             if group != UNENCRYPTED:
+                # The IV takes the number that the column has in the finished file: readers know nothing of shadows.
                 data = crypt_stream(self._keys[group].key, column_id, located.stream.kind, stripe_id, data)
             yield _MovedStream(replace(located.stream, column=column_id), group, data)
 
     def _assemble(self, streams: list[_MovedStream], footer: StripeFooter, stripe: Stripe, compression: Compression) -> EncryptedStripe:
+        # Readers derive offsets from this order alone (ORC v1, "Stripes"). Sorting is stable: streams of a group stay as they were.
         index = sorted((one for one in streams if one.stream.is_index), key=lambda one: one.group)
         data = sorted((one for one in streams if not one.stream.is_index), key=lambda one: one.group)
         encoded = compression.compress(self._footer(index, data, footer).encode())
@@ -168,6 +172,7 @@ class FileAssembly:
     def __init__(self, plan: ColumnPlan, shadows: ShadowColumns, keys: KeyProvider, put: Callable[[bytes], object]) -> None:
         self._plan = plan
         self._shadows = shadows
+        # All keys come before the first byte, so that a denied key leaves no half-written stripe.
         self._masters = {name: keys.current_version(name) for name in sorted({one.key_name for one in plan.encrypted})}
         self._local_keys = [keys.create_local_key(self._masters[one.key_name]) for one in plan.encrypted]
         self._provider_kind = keys.kind
@@ -201,6 +206,7 @@ class FileAssembly:
         statistics_length = self._position - contents_length
         public = len(self._shadows.public)
         metadata = compress(
+            # Only the public columns: the statistics of shadows are minima and maxima of the true values.
             encode([blob_field(1, encode([blob_field(1, one) for one in stripe[:public]])) for stripe in self._stripe_statistics])
         )
         footer = compress(encode(self._footer(tail, contents_length, statistics[:public], variants)))
@@ -213,6 +219,7 @@ class FileAssembly:
         self._position += len(data)
 
     def _add_stripe(self, stripe: EncryptedStripe) -> None:
+        # One id stays free: the statistics of a file with n stripes take n + 1.
         if len(self._stripes) + FIRST_STRIPE_ID >= MAX_STRIPE_ID:
             raise ConfigurationError(f"an encrypted ORC file has at most {MAX_STRIPE_ID - 1} stripes: write larger ones")
         at = stripe.information
@@ -235,6 +242,7 @@ class FileAssembly:
         """Write a variant's stripe statistics and describe it."""
         one, key = self._plan.encrypted[number], self._local_keys[number]
         stripe_id = FIRST_STRIPE_ID + len(self._stripes)
+        # Compressed before it is encrypted, as streams are: ciphertext does not get shorter.
         streams: list[Stream] = []
         for column_id, written in zip(one.column.subtree, self._shadows.written(number), strict=True):
             of_stripes = encode([blob_field(1, stripe[written]) for stripe in self._stripe_statistics])
@@ -253,6 +261,7 @@ class FileAssembly:
             provider=self._provider_kind,
         )
         return [
+            # pyarrow's own types, counts and statistics cover the shadows: all of these are written anew.
             *tail.footer.without(2, 3, 4, 6, 7, 10),
             integer_field(2, contents_length),
             *(blob_field(3, stripe.encode()) for stripe in self._stripes),

@@ -79,6 +79,7 @@ class FileHasher:
         self._length += len(data)
         self._pending += data
         whole = len(self._pending) - len(self._pending) % BLOCK_LENGTH
+        # A view saves a copy of each block. It has to be released before the bytearray may shrink.
         with memoryview(self._pending) as view:
             for start in range(0, whole, BLOCK_LENGTH):
                 self._blocks += hashlib.sha256(view[start : start + BLOCK_LENGTH]).digest()
@@ -113,6 +114,7 @@ class IntegrityManifestWriter:
     def finish(self) -> bytes:
         """Return the manifest."""
         key = _mac_key(self._local_key.key)
+        # Sorted, because the MAC of the whole takes the files' MACs in the order of their names and JSON objects have no order.
         macs = {name: entry.mac(key, name) for name, entry in sorted(self._entries.items())}
         document = {
             "format": FORMAT,
@@ -144,17 +146,21 @@ class IntegrityManifest:
         document = _parse(manifest)
         if keys is None:
             raise KeyNotFoundError(f"no key provider was given to check {_WHERE} with")
+        # The entries are only parsed here: nothing of a file is read by them until all MACs fit.
         entries = {name: _entry(name, file) for name, file in _mapping(document, "files").items()}
         key = _mac_key(_local_key(_mapping(document, "key"), keys))
         macs = {name: entry.mac(key, name) for name, entry in sorted(entries.items())}
+        # Compared in constant time: otherwise the time to an error would let a writer of the storage find a MAC byte by byte.
         changed = [name for name, mac in macs.items() if not bytes_eq(mac, _hex(document["files"][name], "mac"))]
         whole_fits = bytes_eq(_whole_mac(key, list(macs.values())), _hex(document, "mac"))
+        # A wrong key fails every MAC and an edit only some. Both are refused: this decides which error helps the reader.
         if len(changed) == len(macs) and not whole_fits:
             raise KeyMismatchError(
                 _WHERE, "no entry matches the provider's key: the manifest belongs to another key, or somebody changed it"
             )
         if changed:
             raise TamperedFileError(_WHERE, f"the entry of {changed[0]!r} was changed")
+        # Every entry is authentic by itself: without this MAC a writer of the storage could leave files out of the manifest.
         if not whole_fits:
             raise TamperedFileError(_WHERE, "files were added or removed")
         return cls(entries)
@@ -169,6 +175,7 @@ class CheckedSource:
     """A file that is checked against its manifest: reads whole blocks, and keeps the last few, because reads do not end at blocks."""
 
     def __init__(self, source: Source, entry: FileDigests) -> None:
+        # Bytes after the last block have no digest, and ORC is read from the end of the file.
         if source.length != entry.length:
             raise TamperedFileError(source.location, f"has {source.length} bytes, but its manifest says {entry.length}")
         self.location = source.location
@@ -178,6 +185,7 @@ class CheckedSource:
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
     def read_at(self, offset: int, length: int) -> bytes:
+        # The source returns nothing or refuses such a range itself, so no unchecked byte leaves through this branch.
         if length <= 0 or offset + length > self.length:
             return self._source.read_at(offset, length)
         first, last = offset // BLOCK_LENGTH, (offset + length - 1) // BLOCK_LENGTH
@@ -186,6 +194,7 @@ class CheckedSource:
         return data[begin : begin + length]
 
     def _block(self, number: int) -> bytes:
+        # Kept as it was checked: a store that answers differently the second time changes nothing.
         if number in self._blocks:
             self._blocks.move_to_end(number)
             return self._blocks[number]
@@ -217,6 +226,7 @@ def _whole_mac(key: Secret, macs: list[bytes]) -> bytes:
 def _parse(manifest: bytes) -> dict[str, Any]:
     try:
         document = json.loads(manifest)
+    # Parsing comes before the MACs, so the JSON may be anything, such as a thousand nested lists.
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{_WHERE} is not JSON") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
@@ -226,12 +236,14 @@ def _parse(manifest: bytes) -> dict[str, Any]:
 
 def _local_key(key: dict[str, Any], keys: KeyProvider) -> Secret:
     name, version, length = key.get("name"), key.get("version"), key.get("length")
+    # `True` is an int in Python and would pass isinstance as version 1.
     if not isinstance(name, str) or type(version) is not int or length not in LOCAL_KEY_LENGTHS:
         raise FormatError(f"{_WHERE} does not say which key it was made with")
     return keys.decrypt_local_key(MasterKeyVersion(name, version, length), _base64(key, "encrypted"))
 
 
 def _entry(name: str, file: Any) -> FileDigests:
+    # The MAC packs the length into 8 bytes: a number that does not fit would end in struct.error.
     if not isinstance(file, dict) or type(file.get("length")) is not int or not 0 <= file["length"] < 2**63:
         raise FormatError(f"{_WHERE} does not say how long {name!r} is")
     blocks = _base64(file, "blocks")

@@ -136,6 +136,7 @@ class LocalKeys:
 
     def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
         versions = self._keys.get(master.name, [])
+        # Only writing is refused: files that exist under such a key have to be read before they can be rewritten.
         if 0 <= master.version < len(versions) and versions[master.version].is_zero:
             raise ConfigurationError(
                 f"master key {master.name!r} is all zeros, which everybody can guess: make one with secrets.token_bytes(32)"
@@ -145,6 +146,7 @@ class LocalKeys:
 
     def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
         versions = self._keys.get(master.name, [])
+        # The version comes from a file or manifest. Python would take -1 for the newest one.
         if not 0 <= master.version < len(versions):
             raise KeyNotFoundError(f"there is no version {master.version} of master key {master.name!r} among the local keys")
         return derive_local_key(versions[master.version], master, encrypted)
@@ -161,6 +163,7 @@ def derive_local_key(master_key: Secret, master: MasterKeyVersion, encrypted: by
 
     Raises FormatError unless both keys are as long as the file says.
     """
+    # The length stands for the footer's algorithm, which nothing authenticates: the key decides the cipher, not the file.
     if len(master_key) != master.length or len(encrypted) != master.length:
         raise FormatError(
             f"an encrypted local key of {len(encrypted)} bytes and a master key of {len(master_key)} do not fit a file "
@@ -177,6 +180,7 @@ def check_local_key_length(length: int) -> None:
 
 
 def _versions(name: str, versions: object) -> Sequence[bytes | Secret]:
+    # Bytes are a sequence as well: a bare key would pass as many versions of one byte each.
     if isinstance(versions, (bytes, bytearray, Secret)) or not isinstance(versions, Sequence):
         raise ConfigurationError(f"master key {name!r}: give a list of its versions, the oldest first, even if there is one")
     return versions
@@ -219,6 +223,7 @@ class KmsKeys:
         check_local_key_length(length)
         self._client = client
         self._key_ids = {name: [ids] if isinstance(ids, str) else list(ids) for name, ids in keys.items()}
+        # Checked before any file is read: a file names a version in this list and can never add a KMS key to it.
         for name, ids in self._key_ids.items():
             AllowedKeys.listed(allowed_key_ids).check(ids, f"the ORC master key {name!r}")
         self._length = length
@@ -237,6 +242,7 @@ class KmsKeys:
 
     def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
         key = unwrap_key(self._client, encrypted, _version_of(self._key_ids, master))
+        # A key of another length would run another AES than the one that the file was written with, and return noise.
         if len(key) != master.length:
             raise FormatError(f"the KMS unwrapped a local key of {len(key)} bytes under {master}, but the file says {master.length}")
         return key
@@ -284,6 +290,7 @@ class KmsMasterKeys:
     ) -> None:
         self._client = client
         self._keys = {name: list(versions) for name, versions in keys.items()}
+        # The configuration may lie where others write: a key id outside the list never reaches the KMS.
         for name, versions in self._keys.items():
             AllowedKeys.listed(allowed_key_ids).check((version.key_id for version in versions), f"the ORC master key {name!r}")
         self._random = random
@@ -306,6 +313,7 @@ class KmsMasterKeys:
         return derive_local_key(self._unwrap(_version_of(self._keys, master)), master, encrypted)
 
     def _unwrap(self, wrapped: WrappedMasterKey) -> Secret:
+        # Held during the call, so that threads that open many files at once cost one unwrap. A failed unwrap is not kept.
         with self._lock:
             if wrapped not in self._unwrapped:
                 self._unwrapped[wrapped] = unwrap_key(self._client, wrapped.wrapped_key, wrapped.key_id)
@@ -327,6 +335,7 @@ def _newest(keys: Mapping[str, Sequence[V]], name: str) -> int:
 
 def _version_of(keys: Mapping[str, Sequence[V]], master: MasterKeyVersion) -> V:
     versions = keys.get(master.name, ())
+    # A manifest may say -1, which Python would take for the newest version.
     if not 0 <= master.version < len(versions):
         raise KeyNotFoundError(f"no KMS key is configured for version {master.version} of the master key {master.name!r}")
     return versions[master.version]

@@ -53,6 +53,7 @@ def check_lengths(lengths: bytes, version: int, limit: int, what: str) -> None:
     for run in runs(ByteReader(lengths, what)):
         values = run.values()
         total += sum(values)
+        # A negative length is refused by itself: next to a huge one it could add up to a harmless sum.
         if min(values) < 0 or total > limit:
             raise FormatError(f"{what} claim to be more than {limit} in one stripe, or fewer than 0")
 
@@ -106,8 +107,10 @@ def _patched_base(reader: ByteReader, width: int, count: int) -> _Run:
     gap_width, patches = (fourth >> 5) + 1, fourth & 0x1F
     base = reader.number(base_length, "big")
     sign = 1 << (8 * base_length - 1)
+    # The base is a sign bit and a magnitude, not two's complement (ORC v1, "Patched Base").
     base = -(base - sign) if base & sign else base
     packed = _packed(reader, count, width)
+    # The specification rounds the width of gap and patch up to one that it can encode.
     patch_bits = next(bits for bits in _WIDTHS if bits >= min(gap_width + patch_width, 64))
     packed_patches = _packed(reader, patches, patch_bits)
 
@@ -121,11 +124,13 @@ def _patched_base(reader: ByteReader, width: int, count: int) -> _Run:
             unpacked[index] |= (entry & ((1 << patch_width) - 1)) << width
         return [base + value for value in unpacked]
 
+    # Each patch counts in full, as if it met the highest value: the bound may be too high, never too low.
     highest = count * (base + (1 << width) - 1) + patches * (1 << (width + patch_width))
     return _Run(highest if base >= 0 else None, values)
 
 
 def _delta(reader: ByteReader, width: int, count: int) -> _Run:
+    # Lengths are unsigned, so the base is not zigzag. The first delta always is.
     base, encoded = reader.varint(), reader.varint()
     first = encoded >> 1 ^ -(encoded & 1)
     if width == 0:

@@ -3,7 +3,7 @@
     nullify      every value is null
     redact       letters, digits and dates replaced by fixed ones; the class Redact lists its rules
     sha256       text as the SHA-256 of its UTF-8, in upper-case hexadecimal; bytes as the 32 bytes of their hash
-    keyed hash   the same with HMAC-SHA256 under a key of its own: without that key nobody can try out values
+    keyed hash   the same with HMAC-SHA256 under a secret key, without which guesses cannot be checked
 
 A mask keeps the type and the nulls. Below structs, lists and maps it works on each leaf, so the lengths of lists and maps stay visible;
 nullify on a struct, list or map nullifies the whole. Hashes have no form for numbers and dates: next to text or bytes such leaves become
@@ -132,12 +132,14 @@ class KeyedHash(_HashMask):
     name: ClassVar[str] = "hmac-sha256"
 
     def __init__(self, key: bytes | Secret) -> None:
+        # With a short key, anyone who knows one value and its mask can try all keys, and then look up every other value.
         if len(key) < MIN_HASH_KEY_LENGTH:
             raise ConfigurationError(f"the key of a keyed hash has {MIN_HASH_KEY_LENGTH} bytes or more, not {len(key)}")
         self.key = key if isinstance(key, Secret) else Secret(key)
         self._keyed = HMAC(self.key.reveal(), SHA256())
 
     def digest(self, value: bytes) -> bytes:
+        # finalize() ends an HMAC, and a copy costs less than setting the key up again for each value.
         hashing = self._keyed.copy()
         hashing.update(value)
         return hashing.finalize()
@@ -204,6 +206,7 @@ class Redact(Mask):
         if pt.is_date(kind) or pt.is_timestamp(kind):
             return self._apply_to_times(leaf)
         rule = self._number_rule(kind)
+        # ORC has no redacted form of bytes: null is the only answer that shows nothing of them.
         if rule is None:
             return pa.nulls(len(leaf), kind)
         return leaf if self._replacements[_DIGIT] == KEEP else map_values(leaf, rule)
@@ -218,9 +221,11 @@ class Redact(Mask):
         """Redact one integer, before it wraps around in its type."""
         if self._unmasked_ranges:
             masked = int(self._numeric_text(str(value)))
+            # Nines in place of digits may exceed a long. Java's writer falls back to eighteen digits then.
             return masked if -_LONG_LIMIT - 1 <= masked <= _LONG_LIMIT else int("1" * 18) * self._digit
         digits = len(str(min(abs(value), _LONG_LIMIT)))
         if self._digit == 9:
+            # Nineteen nines exceed a long, so Java's writer stops at eighteen.
             digits = min(digits, 18)
         magnitude = int("1" * digits) * self._digit
         return magnitude if value >= 0 else -magnitude
@@ -307,6 +312,7 @@ class Redact(Mask):
         if pt.is_date32(leaf.type):
             return map_values(leaf.cast(pa.int32()), self.date).cast(leaf.type)
         units = 10**3 if pt.is_date64(leaf.type) else _UNITS_PER_SECOND[leaf.type.unit]
+        # The rule below drops fractions of a second, which a mask that keeps everything must not.
         if self._time_parts == (None,) * len(_TIME_FIELDS):
             return leaf
         return map_values(leaf.cast(pa.int64()), lambda value: self.seconds(value // units) * units).cast(leaf.type)

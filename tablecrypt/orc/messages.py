@@ -196,6 +196,7 @@ class Encryption:
 
 def _parse_key(message: Message, what: str) -> MasterKeyVersion:
     algorithm = message.integer(3)
+    # Without authentication the footer may say anything. It chooses between ORC's two ciphers and nothing else.
     if algorithm not in ALGORITHM_KEY_LENGTHS:
         raise FormatError(f"{what}: an unknown encryption algorithm {algorithm}; ORC knows 1 (AES_CTR_128) and 2 (AES_CTR_256)")
     names = message.texts(1)

@@ -15,7 +15,7 @@ within compressed streams:
     in the file    header | LZO        header | LZO     header | original
     in the view    header | original   header | original   header | original
 
-pyarrow has an LZO decoder of its own, which is never given a chunk: it reads literals past the end of a chunk that does not have
+pyarrow's own LZO decoder is never given a chunk: it reads literals past the end of a chunk that does not have
 them, and confuses two kinds of matches that Java's writer leaves out. Offsets in the view must be known before it is read, and the length
 of what a chunk holds is known only once it is decompressed. So an LZO stream is decompressed twice, when it gets its offset and when it is
 read; only where its chunks begin stays in memory.
@@ -153,7 +153,9 @@ class ViewLayout:
         compress = self._tail.compression.compress
         metadata = compress(self._metadata())
         footer = compress(self._footer(stripes, contents_length))
+        # Field 7, the length of the encrypted statistics, is left out: the view has none, and a decoder would look for them.
         postscript = encode([*self._tail.postscript.without(1, 5, 7), integer_field(1, len(footer)), integer_field(5, len(metadata))])
+        # One byte states its length, and the file's own postscript may have brought any number of unknown fields.
         if len(postscript) > _POSTSCRIPT_LIMIT:
             raise FormatError(f"{self._tail.location}: its postscript is too long")
         self._add_bytes(metadata + footer + postscript + bytes([len(postscript)]))
@@ -183,6 +185,8 @@ class ViewLayout:
 
     def _is_kept(self, located: LocatedStream) -> bool:
         column = located.stream.column
+        # Each column has one group: its variant if the key was granted, else the mask. A stream that a variant claims of a column outside
+        # its subtree has no owner, and goes.
         if self._owners.get(column, UNENCRYPTED) != located.group:
             return False
         return not self._expands or (column in self._columns and not located.stream.is_index)
@@ -201,6 +205,7 @@ class ViewLayout:
 
     def _encodings(self, footer: StripeFooter) -> tuple[bytes, ...]:
         encodings = list(footer.groups[0].encodings)
+        # Encodings are found by position: with one missing, the columns behind it would be decoded as another type.
         if len(encodings) != len(self._tail.schema):
             raise FormatError(f"{self._tail.location}: a stripe has {len(encodings)} encodings for {len(self._tail.schema)} columns")
         for column_id, number in self._owners.items():
@@ -225,8 +230,10 @@ class ViewLayout:
             for stream in variant.stripe_statistics:
                 raw = self._tail.statistics[position : position + stream.length]
                 position += stream.length
+                # A slice past the end would decrypt fewer bytes than the footer says, without an error.
                 if position > len(self._tail.statistics):
                     raise FormatError(f"{self._tail.location}: the encrypted stripe statistics take more space than they have")
+                # A column that is shown as its mask keeps the mask's statistics: filters have to agree with the values that the view has.
                 if self._owners.get(stream.column) == number:
                     self._place_statistics(stripes, stream.column, self._keys.stripe_statistics(number, stream, raw))
         encoded = [encode([blob_field(1, column) for column in columns]) for columns in stripes]
@@ -244,6 +251,7 @@ class ViewLayout:
             if column_id >= len(statistics):
                 raise FormatError(f"{self._tail.location}: the file statistics have no column {column_id}")
             statistics[column_id] = self._keys.file_statistics(number)[column_id - self._keys.encryption.variants[number].root]
+        # Without field 10, the encryption, a decoder takes the view for a plain file.
         fields = self._tail.footer.without(2, 3, 7, 10)
         fields.append(integer_field(2, contents_length))
         fields += [blob_field(3, stripe.encode()) for stripe in stripes]
@@ -306,6 +314,7 @@ class PlainView(io.RawIOBase):
             begin = position - segment.start
             taken = min(length, segment.length - begin)
             if taken > 0:
+                # Before the first byte reaches the decoder, which allocates what a length claims.
                 self._check_lengths(segment)
                 parts.append(segment.read(self._source, begin, taken))
             position += taken

@@ -146,6 +146,7 @@ def _parse_fields(data: bytes, what: str) -> list[Field]:
         elif wire in _FIXED_LENGTHS:
             fields.append((number, wire, reader.take(_FIXED_LENGTHS[wire])))
         else:
+            # Wire types 3 and 4 open groups, which state no length. Passed through unread they could hold anything.
             raise FormatError(f"{what}: field {number} has wire type {wire}, which ORC does not use")
     return fields
 

@@ -51,6 +51,7 @@ def read_table(
         name: the file's name in the manifest; by default the last part of its path.
     """
     with FileSource(source) as opened:
+        # The manifest comes first: with it, no byte of the file is parsed before it is checked.
         file = checked_source(opened, keys, manifest, name)
         return DecodedFile(read_tail(file), file, keys, columns, masked).read()
 
@@ -78,6 +79,7 @@ class DecodedFile:
         self._location = tail.location
         self._columns = None if columns is None else list(columns)
         self._stripes = len(tail.stripes)
+        # Outside `_translated`: an OSError of the key provider is an outage and must not pass for a damaged file.
         self._view = open_view(tail, source, keys, columns, masked)
         with self._translated():
             self._file = pyarrow_orc.ORCFile(pa.PythonFile(self._view, mode="r"))
@@ -121,6 +123,7 @@ def open_view(tail: Tail, source: Source, keys: KeyProvider | None, columns: Seq
         number, refusal = column_keys.choose(column_id)
         if number is not None:
             owners[column_id] = number
+        # Java's readers return masks here, and a report over masks looks like one over values: masks come only on request.
         elif refusal is not None and not masked:
             raise _no_rights(tail, column_id, refusal) from refusal
     return PlainView(tail, source, column_keys, frozenset(wanted), owners)
@@ -133,6 +136,7 @@ def _wanted(tail: Tail, columns: Sequence[str] | None) -> list[int]:
     below: set[int] = set()
     for name in columns:
         below.update(tail.schema.find_for_reading(name))
+    # Columns above are wanted too: their streams say which rows are null and how long the lists are.
     return [column.id for column in tail.schema if not below.isdisjoint(column.subtree)]
 
 

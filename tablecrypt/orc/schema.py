@@ -73,11 +73,13 @@ class Schema:
     def parse(cls, types: list[Message], what: str) -> Schema:
         columns: list[Column] = []
         last = list(range(len(types)))
+        # From the last column up: the subtrees of children have to be known before those of their parents.
         for column_id in range(len(types) - 1, -1, -1):
             message = types[column_id]
             children = tuple(message.integers(_SUBTYPES))
             expected = column_id + 1
             for child in children:
+                # This also rules out cycles and columns with two parents, on which every walk through the tree would hang.
                 if child != expected or child >= len(types):
                     raise FormatError(f"{what}: column {column_id} has a column {child} below it instead of {expected}")
                 expected = last[child] + 1
@@ -134,6 +136,7 @@ class Schema:
                 if column.kind == TypeKind.STRUCT:
                     name = prefixes[column.id] + child_name
                     prefixes[child] = name + "."
+                    # One name may mean several columns, and pyarrow reads them all: the rights to all of them are asked for.
                     names.setdefault(name, []).extend(self[child].subtree)
         return names
 

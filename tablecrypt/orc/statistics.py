@@ -47,6 +47,7 @@ def merge_statistics(parts: Sequence[bytes]) -> bytes:
     messages = [Message.parse(part, _WHAT) for part in parts]
     fields: list[Field] = [
         integer_field(_VALUES, sum(message.integer(_VALUES) for message in messages)),
+        # A part that does not say counts as having nulls: a filter IS NULL must not skip it.
         integer_field(_HAS_NULL, max(message.integer(_HAS_NULL, 1) for message in messages)),
     ]
     sizes = [message.optional_integer(_BYTES_ON_DISK) for message in messages]
@@ -79,6 +80,7 @@ def _merge_strings(parts: list[Message]) -> list[Field]:
         values = [exactly if exactly is not None else nearly for exactly, nearly in found]
         if any(value is None for value in values):
             continue
+        # One cut-off value makes the result a bound: as an exact minimum it would be returned for MIN().
         is_exact = all(exactly is not None for exactly, _ in found)
         fields.append(blob_field(exact if is_exact else bound, choose(value for value in values if value is not None)))
     return fields + _total(parts, 3, _zigzag_of, _zigzag_field)
@@ -93,6 +95,7 @@ def _merge_buckets(parts: list[Message]) -> list[Field]:
 
 def _merge_decimals(parts: list[Message]) -> list[Field]:
     with localcontext() as context:
+        # Python's default of 28 digits would round the sum of 38-digit numbers.
         context.prec = _DECIMAL_DIGITS
         fields = _bounds(parts, (1, 2), _decimal_of, _decimal_field)
         return fields + _total(parts, 3, _decimal_of, _decimal_field)
@@ -109,6 +112,7 @@ def _merge_binary(parts: list[Message]) -> list[Field]:
 def _merge_timestamps(parts: list[Message]) -> list[Field]:
     fields = _bounds(parts, (1, 2), _zigzag_of, _zigzag_field)
     for milliseconds, nanoseconds, choose, default in ((3, 5, min, 0), (4, 6, max, 999_999)):
+        # Missing digits widen the range: 0 for the minimum, 999,999 for the maximum.
         moments = [
             (_zigzag_of(message, milliseconds), message.integer(nanoseconds, default + 1))
             for message in parts
@@ -183,6 +187,7 @@ def _double_of(message: Message, number: int) -> float | None:
     for field_number, wire, value in message.fields:
         if field_number == number and wire == FIXED64 and isinstance(value, bytes):
             (double,) = _DOUBLE.unpack(value)
+            # NaN compares as false with everything: as a bound it would let filters skip rows.
             return None if math.isnan(double) else float(double)
     return None
 

@@ -27,6 +27,7 @@ def crypt_stream(key: Secret, column: int, kind: int, stripe_id: int, data: byte
     """Encrypt or decrypt (CTR is both) the part of a stream that begins at `offset`."""
     iv = stream_iv(column, kind, stripe_id, offset // _BLOCK)
     keystream = Cipher(algorithms.AES(key.reveal()), modes.CTR(iv)).encryptor()
+    # CTR makes its keystream in whole blocks: a range that begins inside one drops the start of the first.
     if skipped := offset % _BLOCK:
         keystream.update(bytes(skipped))
     return keystream.update(data)
@@ -34,6 +35,7 @@ def crypt_stream(key: Secret, column: int, kind: int, stripe_id: int, data: byte
 
 def stream_iv(column: int, kind: int, stripe_id: int, block: int = 0) -> bytes:
     """Return the 16-byte IV of a stream's block number `block`."""
+    # A number cut to three bytes would give two streams one IV, and with it the XOR of their contents to any reader of the storage.
     if not 0 <= column <= MAX_COLUMN or not 1 <= stripe_id <= MAX_STRIPE_ID:
         raise FormatError(f"ORC encryption has no IV for column {column} in stripe {stripe_id}")
     return column.to_bytes(3, "big") + kind.to_bytes(2, "big") + stripe_id.to_bytes(3, "big") + block.to_bytes(8, "big")

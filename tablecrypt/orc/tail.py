@@ -85,9 +85,11 @@ class Tail:
         what = f"{self.location}: the footer of the stripe at {at.offset}"
         raw = source.read_at(at.offset + at.streams_length, at.footer_length)
         footer = StripeFooter.parse(Message.parse(self.compression.decompress(raw, what), what))
+        # Groups and keys are matched by position: with one missing, streams would be decrypted under the key of another column.
         if len(footer.groups) != 1 + len(stripe.encrypted_keys):
             raise FormatError(f"{what} has {len(footer.groups) - 1} encrypted variants, the file has {len(stripe.encrypted_keys)}")
         highest = max((stream.column for group in footer.groups for stream in group.streams), default=0)
+        # Encodings and types are looked up by this number later, without another check.
         if highest >= len(self.schema):
             raise FormatError(f"{what} has a stream of column {highest}, the file has {len(self.schema)} columns")
         return footer
@@ -109,6 +111,7 @@ def read_tail(source: Source) -> Tail:
     compression = _compression(postscript, where)
     footer_length, metadata_length, statistics_length = (postscript.integer(number) for number in (1, 5, 7))
     tail_length = footer_length + metadata_length + statistics_length
+    # Lengths are varints of up to 64 bits: the sum is checked before that many bytes are asked for.
     if tail_length + len(MAGIC) > before_postscript:
         raise FormatError(f"{where} names a footer and statistics of {tail_length} bytes, more than the file has")
     statistics_offset = before_postscript - tail_length
@@ -163,6 +166,7 @@ def _read_postscript(source: Source) -> tuple[Message, int]:
         postscript = Message.parse(end[-1 - length : -1], f"{source.location}: the postscript")
     except FormatError as error:
         raise no_orc_file(source, "its postscript cannot be read") from error
+    # Any byte may end a file of another format and parse as a short message: only this field says that it is ORC.
     if postscript.optional_blob(8000) != MAGIC:
         raise no_orc_file(source, f"its postscript does not say {MAGIC!r}")
     return postscript, source.length - 1 - length
@@ -192,6 +196,7 @@ def _encryption(footer: Message, schema: Schema, what: str) -> Encryption | None
     for variant in encryption.variants:
         if variant.root >= len(schema) or variant.key >= len(encryption.keys):
             raise FormatError(f"{what} encrypts column {variant.root} with key number {variant.key}, which it does not have")
+    # An encryption message without variants encrypts nothing: such a file is refused as plaintext.
     return encryption if encryption.variants else None
 
 
@@ -202,15 +207,18 @@ def _stripes(footer: Message, encryption: Encryption | None, end_of_contents: in
     keys: tuple[bytes, ...] = ()
     end = len(MAGIC)
     for information in map(StripeInformation.parse, footer.messages(3)):
+        # In order and without overlap: otherwise one stretch of bytes would be decrypted under two IVs and counted twice.
         if information.offset < end or information.end > end_of_contents or information.rows > _MAX_ROWS:
             raise FormatError(f"{what} has a stripe at {information.offset} to {information.end}, outside the space that is left for it")
         end = information.end
         encrypt_id = encrypt_id + 1 if information.encrypt_stripe_id is None else information.encrypt_stripe_id
         keys = information.encrypted_local_keys or keys
+        # Without a key for each variant, or with an id that no IV has room for, a stripe cannot be decrypted as it was encrypted.
         if variants and (len(keys) != variants or not 1 <= encrypt_id <= MAX_STRIPE_ID):
             raise FormatError(f"{what} has {len(keys)} local keys for {variants} encrypted columns in the stripe at {information.offset}")
         stripes.append(Stripe(information, encrypt_id, keys if variants else ()))
     rows = sum(stripe.information.rows for stripe in stripes)
+    # Readers answer counts from the footer alone, so it has to agree with the stripes.
     if rows != footer.integer(6):
         raise FormatError(f"{what} says {footer.integer(6)} rows, its stripes have {rows}")
     return tuple(stripes)

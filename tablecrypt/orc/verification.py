@@ -39,7 +39,7 @@ class VerifiedFile:
         authenticated: whether every byte was checked against a manifest; otherwise only the structure was.
         opened: encrypted columns whose true values were decoded.
         unopened: encrypted columns without rights, of which only the masks were decoded.
-        exposed: encrypted columns that have an unencrypted bloom filter, with which anybody can test guesses of values. ORC's Java
+        exposed: encrypted columns that have an unencrypted bloom filter, which lets anyone test guesses of values. ORC's Java
             writer leaves them there; rewrite such files.
     """
 
@@ -65,7 +65,9 @@ def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | No
     with FileSource(source) as opened:
         file = checked_source(opened, keys, manifest, name)
         if manifest is not None:
+            # Reading is what checks: decoding would never fetch some bytes, those of denied columns for one.
             _read_all(file)
+        # ORC is read from its end, so no reader notices a header of another format.
         if file.read_at(0, min(len(MAGIC), file.length)) != MAGIC:
             raise no_orc_file(file, f"one begins with {MAGIC!r}")
         tail = read_tail(file)
@@ -110,6 +112,7 @@ def _check_layout(tail: Tail, source: Source) -> tuple[str, ...]:
         of_index = sum(one.stream.length for one in located if one.stream.is_index)
         of_data = sum(one.stream.length for one in located if not one.stream.is_index)
         at = stripe.information
+        # Offsets follow from the lengths before them, so a gap at the end of a section is invisible to readers.
         if (of_index, of_data) != (at.index_length, at.data_length):
             raise FormatError(f"{tail.location}: the streams of the stripe at {at.offset} leave bytes of it unaccounted for")
         filters = {one.stream.column for one in located if one.group == UNENCRYPTED and one.stream.kind in BLOOM_FILTER_KINDS}
@@ -122,6 +125,7 @@ def _check_layout(tail: Tail, source: Source) -> tuple[str, ...]:
 
 def _decode(tail: Tail, source: Source, keys: KeyProvider | None) -> int:
     rows = 0
+    # A missing right does not stop the check: `_rights` reports which columns were seen only as masks.
     decoded = DecodedFile(tail, source, keys, None, masked=True)
     for number, (stripe, batch) in enumerate(zip(tail.stripes, decoded.stripes(), strict=True)):
         if batch.num_rows != stripe.information.rows:

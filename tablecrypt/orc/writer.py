@@ -75,7 +75,7 @@ def write_table(
         encrypt: for each key name the columns under it, sub-columns by dotted names ("home.zip", "tags._elem", "attrs._value").
         keys: the newest version of each key is used.
         mask: what readers without the key see of a column: "nullify" (the default of encrypted columns), "sha256", "redact",
-            "redact,XxN,..." or a Mask. Of a masked column that is not encrypted nobody can read the true values.
+            "redact,XxN,..." or a Mask. A masked column that is not encrypted has no true values in the file.
         compression: "uncompressed", "zlib", "snappy", "lz4" or "zstd".
         stripe_size: about how many bytes of rows a stripe holds, as Arrow counts them.
         bloom_filter_columns: columns that get bloom filters; those of encrypted columns are encrypted.
@@ -92,6 +92,7 @@ def write_table(
     encrypt = {key_name: names_of(f"encrypt[{key_name!r}]", columns) for key_name, columns in encrypt.items()}
     if stripe_size < 1:
         raise ConfigurationError(f"a stripe size of {stripe_size} bytes")
+    # Comes before the sink is opened: a request that cannot be met must not overwrite a file.
     parts = _PartWriter(table.schema, encrypt, mask or {}, {"compression": compression, **options}, bloom_filter_columns)
     digest = FileHasher()
     with _opened(sink) as output:
@@ -100,6 +101,7 @@ def write_table(
             assembly.add(parts.write(rows))
         assembly.finish()
     if manifest is not None:
+        # Only a finished file gets an entry: readers would take a missing file for a tampered one.
         manifest.add(_name_of(sink) if name is None else name, digest.entry())
 
 
@@ -122,6 +124,7 @@ class _PartWriter:
         options: dict[str, Any],
         bloom_filter_columns: Sequence[str],
     ) -> None:
+        # Masks and shadows find their columns by name: with two of one name, the wrong one could stay in the clear.
         if len(set(schema.names)) != len(schema.names):
             raise ConfigurationError("an ORC file with encrypted columns needs a different name for every column")
         self._options = options
@@ -132,6 +135,7 @@ class _PartWriter:
         self.shadows = ShadowColumns(self.plan)
         self._shadowed = [self._orc_schema.name_of(top.id) for top in self.plan.shadowed]
         self._bloom_filters = {self._written_id(name) for name in bloom_filter_columns}
+        # Without a row this runs every cast, mask and option once, so that a bad request fails here.
         self.write(schema.empty_table())
 
     def write(self, rows: pa.Table) -> FileSource:
@@ -159,6 +163,7 @@ class _PartWriter:
 
 def _as_orc(table: pa.Table, options: dict[str, Any]) -> FileSource:
     sink = pa.BufferOutputStream()
+    # Large enough for pyarrow to keep a part in one stripe: `_stripe_sized` has cut the rows already.
     pyarrow_orc.write_table(table, sink, stripe_size=2 * max(DEFAULT_STRIPE_SIZE, table.nbytes), **options)
     return FileSource(sink.getvalue())
 
@@ -198,6 +203,7 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as error:
+        # ConfigurationError is a ValueError too, and names the request better than pyarrow.
         if isinstance(error, ConfigurationError):
             raise
         raise ConfigurationError(f"pyarrow cannot write these rows with these options as ORC: {error}") from error
@@ -217,6 +223,7 @@ def _opened(sink: Any) -> Iterator[Any]:
     with pa.OSFile(path, mode="wb") as output:
         try:
             yield output
+        # An interrupt too must leave no half file, which a reader would report as damaged.
         except BaseException:
             os.unlink(path)
             raise
@@ -228,6 +235,7 @@ def _orc_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _orc_field(field: pa.Field) -> pa.Field:
+    # A nullified copy has nulls in columns whose true values have none.
     return field.with_type(_orc_type(field.type)).with_nullable(True)
 
 

@@ -162,6 +162,7 @@ def checked(value: Any, kind: type) -> Any:
     Raises:
         FormatError: it is of another. A bool is an int to isinstance, and not here.
     """
+    # isinstance would take true for 1, and the hash would be that of another document.
     if type(value) is not kind:
         raise FormatError(f"not readable as table metadata: {str(value)[:80]!r} where {kind.__name__} is expected")
     return value
@@ -313,6 +314,7 @@ def _text_default(type_name: str, text: str) -> str:
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:
+    # Java refuses a table whose hash differs and reads one that has no hash: so a doubtful form gets none.
     if not pattern.fullmatch(text):
         raise _UncertainFormError
     return text

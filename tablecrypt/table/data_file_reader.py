@@ -173,6 +173,7 @@ class AvroDataFile:
             start += len(batch)
 
     def _refuse_part(self, part: Container[int] | None) -> None:
+        # Ignored, a part would return every row once for each part of the file.
         if part is not None:
             raise FormatError(f"{self.location}: a part of an Avro file was asked for, and only Parquet files are read in parts")
 
@@ -200,6 +201,7 @@ class AvroDataFile:
     def _decoding(self) -> Iterator[None]:
         try:
             yield
+        # A block that fails to authenticate is no fault of the format, and keeps its own error.
         except AuthenticationError:
             raise
         except FormatError as error:
@@ -218,6 +220,7 @@ def without_logical_types(avro: Any) -> Any:
 
 
 def _to_batch(records: list[dict[str, Any]], columns: list[Column]) -> pa.RecordBatch:
+    # A batch made of no arrays has no rows: a struct without fields keeps their number.
     if not columns:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(records), pa.struct([])))
     arrays = [column.array([record[column.field.name] for record in records]) for column in columns]
@@ -330,6 +333,7 @@ class _Types:
             avro = {"type": avro}
         if isinstance(avro.get("type"), dict):
             return self.column(name, field_id, ["null", avro["type"]] if nullable else avro["type"], depth + 1)
+        # A record may name itself inside: the limit on depth ends that.
         if "name" in avro:
             self._named[avro["name"]] = avro
         return self._column(name, field_id, avro, nullable, depth)

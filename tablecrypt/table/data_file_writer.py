@@ -131,6 +131,7 @@ class DataFileWriter:
         """Begin a file at a location that no other file has."""
         key_metadata = self.keys.new_key_metadata()
         protected = [] if self.protection is None else self.protection.fields(key_metadata)
+        # Noted before the file exists, so that whatever fails from here on leaves nothing behind.
         self.begun.append(location)
         return UnfinishedDataFile(self, partition_key, location, key_metadata, protected)
 
@@ -213,7 +214,7 @@ class UnfinishedDataFile:
             )
         groups = max(1, round(table.nbytes / self._writer.row_group_bytes))
         if self._protected:
-            # Alike in size, so that no few rows are left over for one of their own: its length would tell of each.
+            # Alike in size, so that no few rows are left over for a last group: its length would tell of each.
             groups = max(groups, -(-table.num_rows // self._writer.row_group_size))
         self._parquet.write(table, max(1, min(self._writer.row_group_size, -(-table.num_rows // groups))))
 
@@ -221,6 +222,7 @@ class UnfinishedDataFile:
         """Write the footer and return the file's entry. Rows were written before."""
         if self._parquet is None:
             raise ConfigurationError(f"{self._location}: a data file without rows is not written")
+        # Readers trust the length in the key metadata and not the store's: it is known only once the file is closed.
         footer, length = self._parquet.close()
         self._sink.close()
         return self._writer.data_file(self._partition_key, self._location, footer, self._key_metadata.with_file_length(length))

@@ -85,8 +85,10 @@ class DeleteReader:
                 positions = read_deletion_vector(self._io, EncryptedDataFile.of(file), task.file.record_count)
             elif file.content == DataFileContent.POSITION_DELETES:
                 parts.extend(self._once(file, self._read_position_deletes).get(task.file.file_path, ()))
+        # The writer of a vector took over what position deletes said (table spec, "Deletion Vectors"), so these do not count beside it.
         if positions is None and parts:
             positions = DeletedPositions.of_arrow(parts)
+        # Such deletes were made for another file: what else they name would take the wrong rows.
         if positions is not None and positions.last() >= task.file.record_count:
             raise FormatError(f"{task.file.file_path}: has {task.file.record_count} rows, but its deletes name position {positions.last()}")
         return positions
@@ -128,6 +130,7 @@ class DeleteReader:
             stored = pyarrow_to_schema(opened.schema, self._table_metadata.name_mapping(), format_version=FORMAT_VERSION)
             read = prune_columns(stored, wanted.field_ids, select_full_types=False)
             missing = wanted.field_ids - read.field_ids
+            # Compared by fewer columns, the file would delete rows that it does not mean.
             if missing:
                 raise FormatError(f"{file.file_path}: this equality delete file lacks the columns with field ids {sorted(missing)}")
             batches = [
@@ -167,6 +170,7 @@ def write_row_delta(
             gone.append(task.file)
             continue
         vectors.append(DeletionVector(task.file, every))
+        # Vectors alone: a position delete file may be about other data files too.
         replaced.extend(EncryptedDataFile.of(file) for file in task.delete_files if is_deletion_vector(file))
     added = write_deletion_vectors(io, puffin_location(metadata, write_uuid), vectors) if vectors else ()
     return RowDelta(gone, replaced, added)
@@ -239,6 +243,7 @@ def row_numbers(of: pa.Table, rows: pa.RecordBatch, names: Sequence[str]) -> pa.
     numbers, found = _numbered(of.column(names[0]), rows.column(names[0]))
     for name in names[1:]:
         next_numbers, next_found = _numbered(of.column(name), rows.column(name))
+        # The combined numbers are numbered anew at each column: a product over many columns would not fit into 64 bits.
         width = pa.scalar(of.num_rows, pa.int64())
         numbers, found = _numbered(
             pc.add(pc.multiply(numbers, width), next_numbers), pc.add(pc.multiply(found, width), next_found), match_null=False
@@ -254,6 +259,7 @@ def equality_fields(file: DataFile, schema: Schema) -> Schema:
     """
     ids = set(file.equality_ids or ())
     fields = [field for field in schema.fields if field.field_id in ids]
+    # A column that was dropped since, or that Arrow cannot compare, leaves the delete undecidable: rows must not come back.
     if not ids or len(fields) != len(ids) or not all(field.field_type.is_primitive for field in fields):
         raise FormatError(
             f"{file.file_path}: an equality delete file on the field ids {sorted(ids)}; "

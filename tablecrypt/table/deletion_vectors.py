@@ -87,6 +87,7 @@ class RowDelta:
         """
         about = {vector.referenced_data_file for vector in self.added}
         found = {file for file in live if is_deletion_vector(file) and file.referenced_data_file in about}
+        # A vector that came since the scan would be lost, and one that went was counted as if it still applied.
         if differing := sorted(str(file.referenced_data_file) for file in found.symmetric_difference(self.replaced)):
             raise ValidationException(
                 f"{differing[0]}: others changed its deletion vector while rows of it were deleted. Nothing was committed: delete again"
@@ -142,6 +143,7 @@ def read_deletion_vector(io: EncryptingFileIO, file: EncryptedDataFile, rows: in
     with io.decrypting_input(file.file_path, key_metadata_of(file)).open() as puffin:
         puffin.seek(offset)
         blob = bytes(puffin.read(size))
+    # The stream is authentic, and so are offset and size: a short read means that they do not belong together.
     if len(blob) != size:
         raise FormatError(f"{file.file_path}: ends inside the deletion vector at {offset}, of {size} bytes")
     return parse_deletion_vector(blob, file.file_path, file.record_count, rows)
@@ -162,6 +164,7 @@ def parse_deletion_vector(blob: bytes, location: str, cardinality: int | None = 
     framed = blob[_LENGTH.size : -_LENGTH.size]
     if not framed.startswith(MAGIC):
         raise FormatError(f"{location}: a deletion vector begins with {framed[: len(MAGIC)]!r}, not with {MAGIC!r}")
+    # AGS1 has authenticated the bytes: what a wrong CRC-32 shows is a fault of the writer.
     if zlib.crc32(framed) != _LENGTH.unpack(blob[-_LENGTH.size :])[0]:
         raise FormatError(f"{location}: a deletion vector's CRC-32 is not that of its bytes")
     return DeletedPositions(_positions(framed[len(MAGIC) :], location, cardinality, rows))
@@ -194,7 +197,7 @@ def write_deletion_vectors(io: TableFileIO, location: str, vectors: Sequence[Del
     """Write vectors into one Puffin file and return the delete files that a manifest lists, one for each vector.
 
     Args:
-        io: the table's FileIO; the Puffin file gets a DEK of its own.
+        io: the table's FileIO; the Puffin file gets its own DEK.
         location: where the Puffin file goes.
         vectors: at least one; none of them empty, and no two for one data file.
     """
@@ -217,6 +220,7 @@ def write_deletion_vectors(io: TableFileIO, location: str, vectors: Sequence[Del
 
 def encode_deletion_vector(positions: BitMap64) -> bytes:
     """Return a deletion-vector-v1 blob."""
+    # run_optimize changes the bitmap, which is the caller's.
     compact = positions.copy()
     compact.run_optimize()
     framed = MAGIC + compact.serialize()
@@ -270,6 +274,7 @@ def _footer_of(vectors: Sequence[DeletionVector], places: list[tuple[int, int]])
         {
             "type": BLOB_TYPE,
             "fields": [ROW_POSITION_FIELD_ID],
+            # Neither number is known before the commit: the Puffin specification has -1 for both.
             "snapshot-id": -1,
             "sequence-number": -1,
             "offset": offset,

@@ -99,6 +99,7 @@ class FileEntryCodec:
             entry = self._reader(spec_id).read(decoder)
             entry.data_file.spec_id = spec_id
             entries.append(entry)
+            # A wrong count must not go on making entries from the zeros behind the bytes.
             if decoder.tell() > length:
                 break
         return entries

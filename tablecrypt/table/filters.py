@@ -175,6 +175,7 @@ class DeleteFilter:
         bound = bind(schema, with_sql_null_semantics(row_filter, schema, case_sensitive), case_sensitive)
         matches = expression_to_pyarrow(bound, schema)
         check_evaluable(schema, matches)
+        # Null is false for a filter and for its negation: without this, such a row would neither stay nor go, and a rewrite would lose it.
         self._deleted = pc.coalesce(matches, pc.scalar(False))
         self.columns = prune_columns(schema, extract_field_ids(bound), select_full_types=False)
 

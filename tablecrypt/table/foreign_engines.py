@@ -90,9 +90,10 @@ def _is_for_an_engine(called: FrameType | None) -> bool:
     if caller is None:
         return False
     package = _module(caller).partition(".")[0]
+    # These go on to the table's FileIO, which refuses plaintext by itself.
     if package in _USES_THE_FILE_IO:
         return False
-    # A library that nobody has heard of is taken for an engine: what it would write cannot be taken back, and a person asks again.
+    # A library that is not known here is taken for an engine: what it would write cannot be taken back, and a person asks again.
     return package in _ENGINES or not _INSTALLED.isdisjoint(Path(caller.f_code.co_filename).parts)
 
 
@@ -159,6 +160,7 @@ class ScanForOthers:
 
     @io.setter
     def io(self, io: FileIO) -> None:
+        # Polars puts a cache of its own in the place of the FileIO: the scan keeps the one that can decrypt.
         if isinstance(io, EncryptingFileIO) or not hasattr(self, "_io"):
             self._io = io
         else:

@@ -154,6 +154,7 @@ class EncryptedSnapshot(Snapshot):
     def _read(self, io: FileIO, read: ListReader) -> ManifestList:
         if not isinstance(io, TableFileIO):
             raise PlaintextRefusedError(self.manifest_list, "an encrypted snapshot is read through its table's own FileIO only")
+        # PyIceberg would read the list as plaintext, and any writer of the storage could put one there.
         if self.key_id is None:
             raise PlaintextRefusedError(
                 self.manifest_list, f"snapshot {self.snapshot_id} has no key-id: its manifest list is not encrypted"
@@ -163,6 +164,7 @@ class EncryptedSnapshot(Snapshot):
             manifest_list = read(io, self.manifest_list, key_metadata)
         self._check_header(manifest_list.header)
         self._check_table_state(manifest_list)
+        # Kept only after both checks: `known_header` returns it without checking again.
         self._header = manifest_list.header
         return manifest_list
 
@@ -319,6 +321,7 @@ class MetadataFile:
             raise FormatError(f"{self.location}: not readable as table metadata: {error}") from error
         if is_encrypted_tables(metadata):
             check_keys(self.location, parsed, parsed.document)
+            # Kept only after the check, which a kept copy does not go through again.
             PARSED.put(self.digest, metadata, len(self.content))
         return metadata
 
@@ -344,7 +347,7 @@ def read_metadata_file(file: InputFile) -> MetadataFile:
 
 
 def read_named_metadata_file(io: FileIO, location: str, own_folders: DeletionScope) -> MetadataFile:
-    """Read a metadata file that other metadata names, or that lies in a table's folder: somebody may have made up the name, or the file.
+    """Read a metadata file that other metadata names, or that lies in a table's folder: the name, or the file, may be made up.
 
     Args:
         io: the store's own.
@@ -368,7 +371,7 @@ def read_named_metadata_file(io: FileIO, location: str, own_folders: DeletionSco
 def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> bytes:
     """Return the JSON of a metadata file's bytes: those of a gzip stream where its name says so, else as they are.
 
-    What it may come to is bounded: 32 MiB, or 64 times the bytes that are stored where that is more.
+    The result is bounded: 32 MiB, or 64 times the bytes that are stored where that is more.
 
     Args:
         location: names the compression.
@@ -390,6 +393,7 @@ def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> byte
                 raise FormatError(f"{location}: {len(stored)} bytes of gzip decompress to more than {limit}, which no metadata file does")
             if not stream.eof:
                 raise EOFError("the stream ends before its end")
+            # gzip allows several members, with zeros behind them: other readers take them all, and the hash has to cover the same JSON.
             rest = stream.unused_data.lstrip(b"\0")
     except (zlib.error, EOFError) as error:
         if may_be_cut:
@@ -477,6 +481,7 @@ def _check_ids(location: str, metadata: EncryptedTableMetadata) -> None:
     for what, found in ids.items():
         seen: set[int | str] = set()
         for each in found:
+            # Readers differ in which of two equal ids they take, so two clients would see two tables.
             if each in seen:
                 raise TamperedFileError(location, f"two {what} {str(each)[:_SHOWN]}: no writer of Iceberg does that")
             seen.add(each)

@@ -1,7 +1,7 @@
 """Metadata files of encrypted tables as they were parsed, kept in the process: a commit need not parse again what was loaded just before.
 
 Loading a table reads its metadata.json and hashes it, always; what was parsed is kept under that hash, SHA-256 of the JSON. So a file that
-somebody edited, or put back, is parsed and checked like any other, and what the pins say of a hash is asked in either case. Nothing of it
+was edited, or put back, is parsed and checked like any other, and what the pins say of a hash is asked in either case. Nothing of it
 is secret: metadata.json is plaintext, and the keys in it are wrapped.
 
 Commits keep what they have written, which the next commit would read. The longest unused goes first. A forked child starts with an empty
@@ -23,7 +23,7 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 
 
 class Unchanging(dict[str, str]):
-    """The counts and notes of a snapshot's summary. PyIceberg's lets anybody set them, and the next commit would write what was set."""
+    """The counts and notes of a snapshot's summary. PyIceberg's can be set, and the next commit would write what was set."""
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("the summary of a snapshot that is committed does not change")

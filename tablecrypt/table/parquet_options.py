@@ -281,6 +281,7 @@ def _integer_bounds(footer: pq.FileMetaData, columns: dict[int, StatisticsCollec
     for field_id, chunk in _chunks(footer, columns, paths):
         statistics = chunk.statistics
         if statistics is None or not (statistics.has_min_max or statistics.null_count == chunk.num_values):
+            # Bounds of the other row groups would rule the file out although the rows of this one may match.
             unknown.add(field_id)
         elif statistics.has_min_max:
             lower, upper = bounds.get(field_id, (statistics.min_raw, statistics.max_raw))

@@ -128,6 +128,7 @@ def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> 
 
 def _source(rows: pa.Table, name: str, field: NestedField) -> pa.ChunkedArray:
     """Return a source column; where the rows come without it, what is stored for them: its write-default, or null."""
+    # The file stores the write-default for these rows, so the partition has to be that of the default too.
     if {name, name.partition(".")[0]}.isdisjoint(rows.column_names):
         value = pa.scalar(field.write_default, schema_to_pyarrow(field.field_type))
         return pa.chunked_array([pa.repeat(value, rows.num_rows)])

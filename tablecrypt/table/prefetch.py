@@ -4,7 +4,7 @@
     file 1 ──▶ [queue of a few batches] ──┼──▶ the consumer takes all of file 0, then all of file 1, ...
     file 2 ──▶ [queue of a few batches] ──┘         and file 3 starts once file 0 is used up
 
-Each is read in a thread of its own that waits when its queue is full. The threads are not from a shared pool, where waiting would keep
+Each is read in its own thread, which waits when its queue is full. The threads are not from a shared pool, where waiting would keep
 other work from running, and are daemons, so that a consumer that is never finished does not keep the process from ending.
 
 A store takes its time for each request, however small the file is. So small files are read many at a time: more than `workers` run
@@ -80,6 +80,7 @@ class _Lanes(Generic[T]):
                 taken = [first.items.popleft()] if first.items else []
                 ended = first.finished and not taken
                 self._changed.notify_all()
+            # Outside the lock: the consumer may take its time with a batch while the threads go on.
             yield from taken
             if ended:
                 self._running.popleft()

@@ -241,8 +241,10 @@ class TaskReader:
                     continue
                 rows = self._projected_rows(task, wanted, projection, stored_positions, batch)
                 positions, rows = _without_equal(stored_positions, rows, deletes)
+                # Columns that only the equality deletes compare are not part of the result.
                 rows = rows.select(list(range(len(projected.fields))))
                 if restricted is not None and rows.num_rows:
+                    # The restrictions drop rows, so the positions fit no longer. Changing rows by position was refused before.
                     positions, rows = None, restricted.applied(rows)
                 if rows.num_rows:
                     yield positions, rows
@@ -289,6 +291,7 @@ class TaskReader:
             return projected
         known = {field.field_id for field in projected.fields}
         if self._visible is not None:
+            # Compared by its mask, a protected column would let the delete take other rows than it means.
             self._visible.check_compared(task.file.file_path, {field.field_id for field in compared}, self._table_metadata.schema())
         return Schema(*projected.fields, *(field for field in compared if field.field_id not in known))
 
@@ -297,9 +300,11 @@ class TaskReader:
         missing = column_projection_values(
             file, wanted, self._table_metadata.schema(), self._table_metadata.specs().get(file.spec_id), stored.field_ids
         )
+        # Values of partitions differ from file to file, so such a projection is not shared.
         if missing:
             return self._made_projection(stored, wanted, missing)
         # What a scan's files have in common is worked out once.
+        # The reader keeps its stored schemas, so no other object can get this id.
         key = (id(stored), tuple(column.field_id for column in wanted.fields))
         known = self._projections.get(key)
         if known is None:

@@ -130,7 +130,7 @@ class EncryptedRewrite(EncryptedOverwrite):
             raise ValidationException(f"data files were removed while they were rewritten: {', '.join(sorted(gone))}")
         for task in live:
             if task.file.file_path not in planned:
-                # Deletes that were nobody's at the plan apply again, where the branch was moved to another snapshot.
+                # Deletes that applied to no file at the plan apply again, where the branch was moved to another snapshot.
                 if not self._rewritten.dangling_deletes.isdisjoint(map(EncryptedDataFile.of, task.delete_files)):
                     raise ValidationException(f"{task.file.file_path} came back while others were rewritten, with deletes that were to go")
             elif _positional(task) - _positional(planned[task.file.file_path]):
@@ -192,6 +192,7 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
 
     def collect_manifests(self) -> list[ManifestFile]:
         """Write the manifests that change, and return them with those that stay."""
+        # An earlier attempt may have filled them, on a base that is not this one.
         self.swapped, self._new_deletes = set(), []
         self.added_data_files.clear()
         self.deleted_data_files.clear()
@@ -247,6 +248,7 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
                 if new is None:
                     writer.existing(entry)
                     continue
+                # The rows only changed their key, so they keep their ids.
                 new[FIRST_ROW_ID] = EncryptedDataFile.of(entry.data_file).first_row_id
                 if self.records_dropped:
                     writer.delete(entry)

@@ -8,7 +8,7 @@
     main         … ─▶ snapshot 7                   snapshot 8, which has no parent
     branches, tags, snapshots, encryption keys     as before
 
-Files are written for the new schema before the commit. So the commit requires that nobody else has given out a field id or changed schema,
+Files are written for the new schema before the commit. So the commit requires that no other one has given out a field id or changed schema,
 partitioning or order meanwhile; rows that others have committed are replaced like those that were there.
 
 Iceberg Java: TableMetadata.buildReplacement.
@@ -63,6 +63,7 @@ def stage_replacement(transaction: EncryptedTransaction, schema: Schema, spec: P
     if metadata.sort_order_by_id(UNSORTED_SORT_ORDER.order_id) is None:
         updates.append(AddSortOrderUpdate(sort_order=UNSORTED_SORT_ORDER))
     updates.append(SetDefaultSortOrderUpdate(sort_order_id=UNSORTED_SORT_ORDER.order_id))
+    # The new files are written for these ids: if others gave out one of them meanwhile, the files would mean another column.
     transaction.apply(tuple(updates), _requirements(metadata))
     mapping = {TableProperties.DEFAULT_NAME_MAPPING: replaced.name_mapping.model_dump_json()} if metadata.name_mapping() else {}
     if wanted := {**mapping, **properties}:

@@ -107,6 +107,7 @@ def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Repl
     for task in scan.plan_files():
         rows = scan.rows_with_lineage(task)
         kept = delete.remaining(rows)
+        # Statistics only say that rows may match: a file without one stays, with its key and its place.
         if kept.num_rows == rows.num_rows:
             continue
         new = write_data_files(metadata, kept, io, io.manager, write_uuid, counter) if kept.num_rows else []

@@ -67,11 +67,11 @@ _READ_AHEAD: Final = 64 * 1024 * 1024
 
 
 class _ReadByEngines(ScanForOthers, BaseScan):
-    """A scan whose rows engines read with columns and filters of their own.
+    """A scan whose rows engines read with their own columns and filters.
 
     Attributes:
         masked: what the caller or the catalog wants done about protected columns whose keys the reader may not use: `mask` or `error`.
-            None: nobody has said so.
+            None: neither has said so.
     """
 
     masked: str | None = None
@@ -87,8 +87,9 @@ class _ReadByEngines(ScanForOthers, BaseScan):
         """Return the scan as an engine reads all its columns.
 
         Raises:
-            ColumnKeyDeniedError: one of them would be masked, and nobody has asked for masks.
+            ColumnKeyDeniedError: one of them would be masked, and masks were not asked for.
         """
+        # Masks were asked for by name: an engine that joins on them does what the caller wanted.
         if self.masked == MASK:
             return self
         refuse_masks_to_engine(self.table_metadata, encrypting_io(self.io), cast("DatasetScan", self).projection())
@@ -166,6 +167,7 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         Raises:
             ReadRestrictionError: the table's reader is restricted: these rows are for writing them again.
         """
+        # Rows that the server hides would be gone from the new file, and masks would become values.
         refuse_restricted(self.io, "writing rows of the table again")
         projected = with_lineage(self.table_metadata.schema())
         reader = _reader(self.update(row_filter=ALWAYS_TRUE, masked=ERROR), projected, (), None)
@@ -237,6 +239,7 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapte
             return manifest.content == ManifestContent.DATA and manifest.added_snapshot_id in snapshots
 
         def added_entry(entries: Entries) -> Mask:
+            # A later rewrite of manifests lists the same files as existing: only the snapshot that added a file counts.
             added: Mask = entries.numbers[Column.STATUS] == ManifestEntryStatus.ADDED
             return added & np.isin(entries.numbers[Column.SNAPSHOT_ID], list(snapshots))
 
@@ -303,6 +306,7 @@ def _workers_for(tasks: Sequence[FileScanTask]) -> int:
 
 def counts_whole(scan: Scan, task: FileScanTask) -> bool:
     """Whether every row of a task's file is among those of its scan, so that none has to be read to count them."""
+    # The entry counts rows that restrictions or deletes take away: such a file has to be read.
     if restrictions_of(scan.io) is not None or task.delete_files or not isinstance(task.residual, AlwaysTrue):
         return False
     # Of a partition that is null, PyIceberg's residual says that it differs from any value; reading says that this is not known.

@@ -102,10 +102,11 @@ class EncryptedProducer(ProducerAdapter):
         """Write one attempt's manifests and manifest list; return the updates that commit them, keys included.
 
         Raises:
-            ReadRestrictionError: rows would go or be replaced by somebody whom the catalog's server does not let see them all.
+            ReadRestrictionError: rows would go or be replaced by a user whom the catalog's server does not let see them all.
             KeyIdChangedError: the protection of a column was removed from the metadata, and not through tablecrypt.
             StaleWriteError: columns are protected otherwise now than when the added files were written.
         """
+        # A restricted reader would write masks back as values, and drop the rows that it does not see.
         if self.operation != Operation.APPEND or self.deleted_data_files:
             refuse_restricted(self.io, "a commit that removes or replaces rows")
         self._dropped_delete_files = []
@@ -113,7 +114,7 @@ class EncryptedProducer(ProducerAdapter):
         if self.added_data_files:
             self.written_under.check(metadata, metadata.next_sequence_number())
         manifests = self._with_copied_files(self.collect_manifests())
-        # No key of a file that was written so far is in the metadata: whatever they hold, nobody can open them where this refuses.
+        # No key of a file that was written so far is in the metadata: whatever they hold, they cannot be opened where this refuses.
         self._check_protection(metadata)
         columns = self._column_entries(metadata)
         named = named_column_keys(metadata, self._followed(metadata), self.io)
@@ -136,6 +137,7 @@ class EncryptedProducer(ProducerAdapter):
         ) as writer:
             writer.add_manifests(manifests)
         parent_key_id = metadata.key_id_of(self.parent_snapshot_id) or metadata.key_id_of(metadata.current_snapshot_id)
+        # Under the KEK of the snapshot that is followed: a retired one that an edit put back among the keys wraps nothing.
         new_key = self.table_io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, metadata.key_ring, parent_key_id)
 
         snapshot = EncryptedSnapshot(
@@ -146,6 +148,7 @@ class EncryptedProducer(ProducerAdapter):
             summary=self._encrypted_summary(metadata),
             schema_id=metadata.current_schema_id,
             first_row_id=first_row_id,
+            # All ids that were assigned: existing files from before version 3 take some too.
             added_rows=writer.next_row_id - first_row_id,
             key_id=new_key.key_id,
         )
@@ -368,6 +371,7 @@ class EncryptedProducer(ProducerAdapter):
         limits = {name: getattr(moved, name) for name in RETENTION}
         set_branch = SetSnapshotRefUpdate(snapshot_id=moved.snapshot_id, ref_name=self.target_branch, type=SnapshotRefType.BRANCH, **limits)
         head = self.table_metadata.refs.get(self.target_branch)
+        # The list names the manifests of this head: on another one it would drop what others committed.
         unchanged = AssertHead(snapshot_id=head.snapshot_id if head is not None else None, ref=self.target_branch)
         return (*updates, set_branch), (unchanged,)
 

@@ -108,6 +108,7 @@ class EncryptedTable(TableAdapter):
         io, metadata = self.io, self.metadata
         super().refresh()
         if isinstance(io, TableFileIO) and isinstance(self.io, TableFileIO) and isinstance(metadata, EncryptedTableMetadata):
+            # The keys of columns that were made for files still to be committed belong to the old manager.
             self.io.manager.columns.take_over(io.manager.columns, metadata.key_ring)
         return self
 
@@ -392,6 +393,7 @@ class RedactedInspectTable(InspectAdapter):
 def _redacted(table: pa.Table) -> pa.Table:
     position = table.schema.get_field_index(_KEY_METADATA)
     field = table.schema.field(position)
+    # The column stays, so that programs which expect PyIceberg's table find it.
     return table.set_column(position, field, pa.nulls(table.num_rows, field.type))
 
 
@@ -416,6 +418,7 @@ class EncryptedExpireSnapshots(ExpireSnapshotsAdapter):
         if not expired:
             return (), ()
         remaining = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in expired]
+        # Tags and other branches count too: their snapshots are among the remaining ones.
         needed = metadata.key_ring.needed_by(snapshot.key_id for snapshot in remaining if snapshot.key_id is not None)
         unneeded = [key.key_id for key in metadata.encryption_keys if key.key_id not in needed]
         removals = tuple(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in unneeded)

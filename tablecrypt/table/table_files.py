@@ -205,7 +205,7 @@ class DataKeySource(Protocol):
 
 @dataclass(frozen=True)
 class FreshKeys:
-    """Gives each file a DEK of `data_key_length` bytes and an AAD prefix of its own. A worker process needs no KMS for that."""
+    """Gives each file its own DEK of `data_key_length` bytes and its own AAD prefix. A worker process needs no KMS for that."""
 
     data_key_length: int
 
@@ -233,6 +233,7 @@ def deleting_on_error(io: EncryptingFileIO, locations: Iterable[str]) -> Iterato
     """If the block fails, delete these files, which no metadata names yet. They are looked up only then."""
     try:
         yield
+    # An interrupt too: no metadata will ever name these files.
     except BaseException:
         delete_written(io, locations)
         raise

@@ -237,6 +237,7 @@ class EncryptedTransaction(TransactionAdapter):
             replacing = update.row_delta(plan.row_delta) if plan.row_delta else update.overwrite(commit_uuid, operation)
             producer = _replacing(replacing, plan.replaced)
             producer.isolate_as(Operation.OVERWRITE)
+            # The overwrite may drop manifests that remember copied files: the rows that are appended next take that over.
             copied = self._copied_files(branch)
             with producer:
                 producer.delete_by_predicate(plan.updated_filter, case_sensitive)
@@ -264,10 +265,12 @@ class EncryptedTransaction(TransactionAdapter):
             PlaintextRefusedError: a file has no key metadata, or is plaintext.
             TamperedFileError: a file does not open with the key given for it.
         """
+        # Files from elsewhere hold protected columns under their file's key, which every reader of the table has.
         refuse_protected(self.table_metadata, "add_files")
         if len(file_paths) != len(set(file_paths)):
             raise ValueError("File paths must be unique")
         if check_duplicate_files:
+            # Checked on each base of the commit: another process may add the same file while this one retries.
             self.check_each_base(lambda metadata: self._check_not_referenced(metadata, file_paths, branch))
         data_files = list(encrypted_files_to_data_files(self.encrypted_metadata, self.table_io, file_paths, key_metadata))
         if self.table_metadata.name_mapping() is None:
@@ -451,6 +454,7 @@ class EncryptedTransaction(TransactionAdapter):
     def _write(self, df: pa.Table | pa.RecordBatchReader, write_uuid: uuid.UUID, branch: str | None) -> list[DataFile]:
         io = self.table_io
         metadata = self.encrypted_metadata
+        # Before a file is written: a table key that the KMS denies would otherwise show only at the commit.
         io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
         return write_data_files(metadata, df, io, io.manager, write_uuid, itertools.count(0))
 

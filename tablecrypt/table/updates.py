@@ -170,7 +170,7 @@ def _add_encrypted_snapshot(
     if snapshot.sequence_number is None or snapshot.first_row_id is None or snapshot.added_rows is None:
         raise FormatError(f"snapshot {snapshot.snapshot_id} lacks sequence-number, first-row-id or added-rows, which version 3 requires")
     if update.written_under is not None:
-        # The base is what the catalog has, with what this commit changes before the snapshot: nobody's change of keys goes unnoticed.
+        # The base is what the catalog has, with what this commit changes before the snapshot: a change of keys by others is noticed.
         update.written_under.check(base, snapshot.sequence_number)
     has_moved = snapshot.first_row_id < (base.next_row_id or 0) or (
         snapshot.parent_snapshot_id is not None and snapshot.sequence_number <= base.last_sequence_number
@@ -233,6 +233,7 @@ def check_table_properties(before: Mapping[str, str], after: Mapping[str, object
             off.
     """
     check_properties_keep_key_id(before, after)
+    # Only what changes: a value that another engine set wrongly must not block commits about something else.
     check_of_tables({name: value for name, value in after.items() if before.get(name) != value})
     KeySettings.of(after)
     check_name_mapping(after)
@@ -273,6 +274,7 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
     check_table_properties(before.properties, after.properties)
     if not isinstance(after, EncryptedTableMetadata):
         raise ConfigurationError(f"an encrypted table has format version 3, the commit would make it {after.format_version}")
+    # All snapshots and not the new one alone: a commit that drops a key must not destroy an older snapshot by accident.
     check_snapshots_have_keys(after)
     check_policy(before, after)
     added = [each for each in after.statistics if each not in before.statistics]

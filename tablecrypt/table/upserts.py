@@ -189,6 +189,7 @@ class Upsert:
         yield from prefetched(sources, _WORKERS, 1)
 
     def _changes(self, matched: list[_Matched], numbers: pa.ChunkedArray) -> list[_Change]:
+        # Two rows of the table have the key: which one the update replaces would depend on the order of files.
         if len(pc.unique(numbers)) < len(numbers):
             raise ValueError("Target table has duplicate rows, aborting upsert")
         missing = [each.name for each in self._schema.fields if each.name not in self.rows.column_names]

@@ -15,7 +15,7 @@ In memory are, at most: the chunk that is being collected, the rows that wait fo
 being encoded, each of about ROW_GROUP_BYTES. Of a partitioned table OPEN_FILES are written at a time: rows that come ordered by partition
 fill theirs one after another; rows of more partitions than that, mixed, end in more and smaller files.
 
-Transforms, statistics and locations are PyIceberg's. Each file has a DEK of its own (see data_file_writer.py). Nothing is registered
+Transforms, statistics and locations are PyIceberg's. Each file has its own DEK (see data_file_writer.py). Nothing is registered
 here: the caller commits the entries. If any file fails, those already written are deleted and the error is raised.
 """
 
@@ -121,6 +121,7 @@ def _run_all(writes: Iterable[Callable[[], DataFile]]) -> list[DataFile]:
         return [future.result() for future in futures]
     finally:
         for future in futures:
+            # Nothing may still be writing when the caller deletes what was begun.
             future.cancel()
         wait(futures)
 
@@ -175,6 +176,7 @@ def write_stream(
             encoder.wait()
             return files.finish()
         except BaseException:
+            # A file must not be closed while the thread writes to it.
             encoder.stop()
             files.abandon()
             raise
@@ -284,6 +286,7 @@ class _RollingFiles:
         file = self._open.pop(key, None)
         if file is None:
             if len(self._open) >= self._open_files:
+                # Files are kept in the order of their last use: the one that has waited longest ends.
                 self._finish(next(iter(self._open)))
             file = self._writer.begin(next(self._writer.counter), rows.partition_key)
         self._open[key] = file

@@ -8,7 +8,7 @@
         @pytest.fixture
         def other_key_id(self): ...                                            # another one
 
-Each test makes a namespace of its own. Where your catalog cannot make one by its name alone, give the fixture `namespace` as well. Where it
+Each test makes its own namespace. Where your catalog cannot make one by its name alone, give the fixture `namespace` as well. Where it
 keeps no pins, give its clients a file for them (`encryption.pins`): without any, `purge_table` deletes nothing. The tests are about thirty,
 and make a few hundred small files.
 """
@@ -47,7 +47,7 @@ NewCatalog = Callable[[], Catalog]
 
 
 def rows_of(table: Table) -> list[tuple[object, ...]]:
-    """Return the rows of a table in an order of their own, with the names of the columns before them."""
+    """Return the rows of a table in a fixed order, with the names of the columns before them."""
     read = table.scan().to_arrow()
     return [tuple(read.column_names), *sorted((tuple(row.values()) for row in read.to_pylist()), key=repr)]
 

@@ -101,6 +101,7 @@ class KeyManagementClientContract:
         wrapped = client.wrap_key(secrets.token_bytes(16), other_wrapping_key_id)
         with pytest.raises(REFUSED) as refusal:
             client.unwrap_key(wrapped, wrapping_key_id)
+        # A retry would ask a service that has refused until its budget is spent.
         assert not getattr(refusal.value, "retryable", False)
 
     def test_a_master_key_that_is_not_there_is_refused(
@@ -121,6 +122,7 @@ class KeyManagementClientContract:
         wrapped = client.wrap_key(key, wrapping_key_id)
         for position in sorted({0, 1, len(wrapped) // 4, len(wrapped) // 2, 3 * len(wrapped) // 4, len(wrapped) - 1}):
             changed = bytearray(wrapped)
+            # A bit that changes the value of a letter in base64 too, where a blob is text.
             changed[position] ^= 0x04
             try:
                 unwrapped = client.unwrap_key(bytes(changed), wrapping_key_id)

@@ -57,7 +57,7 @@ class ModelledTable(RuleBasedStateMachine):
         new_catalog: returns a client of the catalog, a new one with each call where the catalog can have several.
         key_id: the master key of the tables.
         namespace: where the tables go; it is created if it is not there.
-        counts: is told how often each operation ran.
+        counts: takes how often each operation ran.
     """
 
     def __init__(self, new_catalog: Callable[[], Catalog], key_id: str, namespace: str, counts: Counter[str]) -> None:
@@ -157,6 +157,7 @@ class ModelledTable(RuleBasedStateMachine):
             return
         assert head in new or head == self.model.branches.get(branch), f"a commit makes the head of its branch: {branch} has {head}"
         if not new:
+            # Only which rows there are is compared: without a new snapshot their values may read otherwise, by a changed schema.
             found, wanted = (Counter((each.born,) for each in some) for some in (self.model.rows(branch), rows))
             assert found == wanted, f"a change of rows makes a snapshot on branch {branch}: {difference(found, wanted)}"
         self.model.branches[branch] = head

@@ -32,6 +32,7 @@ _PROBE: Final = CANARY[:12].encode()
 
 def _in_base64(probe: bytes, shift: int) -> bytes:
     """The characters that `probe` alone decides when it begins `shift` bytes into a group of three."""
+    # Base64 spells a text in three ways, depending on where in a group of three it begins.
     encoded = base64.b64encode(b"\0" * shift + probe)
     first = -(-shift * 8 // 6)
     last = (shift + len(probe)) * 8 // 6
@@ -62,6 +63,7 @@ def findings(location: str, content: bytes) -> Iterator[Finding]:
     for magic, format_name in MAGICS.items():
         if content.startswith(magic):
             yield Finding(location, f"begins as plaintext {format_name}")
+    # Compressed metadata would hide a canary from a search of its bytes.
     text = unzipped(content) if location.endswith(TABLE_METADATA_SUFFIXES) else content
     for what, needle in _NEEDLES.items():
         if needle in text:

@@ -175,7 +175,7 @@ def iceberg_types(primitives: Sequence[PrimitiveType] = PRIMITIVES, max_leaves: 
 def schemas(
     types: st.SearchStrategy[IcebergType] | None = None, names: st.SearchStrategy[str] | None = None, max_columns: int = 5
 ) -> st.SearchStrategy[Schema]:
-    """Schemas of optional columns, each field with an id of its own.
+    """Schemas of optional columns, each field with its own id.
 
     Args:
         types: of the columns; any of `iceberg_types` if None.
@@ -260,6 +260,7 @@ def _present(kind: IcebergType, allow_nan: bool) -> st.SearchStrategy[Any]:
     """Values of a primitive type, none of them None."""
     if isinstance(kind, DecimalType):
         limit, scale = 10**kind.precision - 1, kind.scale
+        # Made from whole numbers: every value then has exactly the scale of its type.
         return st.integers(-limit, limit).map(lambda number: Decimal(number).scaleb(-scale, _EXACT))
     if isinstance(kind, FixedType):
         return st.binary(min_size=len(kind), max_size=len(kind))
@@ -269,7 +270,7 @@ def _present(kind: IcebergType, allow_nan: bool) -> st.SearchStrategy[Any]:
 
 
 def _numbered(columns: list[tuple[str, IcebergType]]) -> Schema:
-    """A schema whose fields have ids of their own, at every depth."""
+    """A schema whose fields have distinct ids, at every depth."""
     following = iter(range(1, 10_000))
 
     def renumbered(kind: IcebergType) -> IcebergType:

@@ -47,7 +47,7 @@ CLIENT: Final = st.sampled_from([0, 0, 0, 1])
 
 
 class TableStateMachine(ModelledTable):
-    """Every operation on an encrypted table. `check` runs it; a subclass may add rules and invariants of its own."""
+    """Every operation on an encrypted table. `check` runs it; a subclass may add its own rules and invariants."""
 
     @initialize(fields=SPECS, merge=st.booleans(), on_read=st.booleans(), small_files=st.booleans(), values=MANY)
     def create(self, fields: frozenset[str], merge: bool, on_read: bool, small_files: bool, values: list[dict[int, Any]]) -> None:
@@ -120,6 +120,7 @@ class TableStateMachine(ModelledTable):
     def upsert(self, values: list[dict[int, Any]], branch: str, update: bool, insert: bool) -> None:
         branch = self._there(branch)
         present = Counter(row.values[ID] for row in self.model.rows(branch))
+        # An upsert refuses keys that occur twice, in the rows or in the table.
         source = list({each[ID]: each for each in values if present[each[ID]] < 2}.values())
         if not source or not (update or insert):
             return
@@ -133,6 +134,7 @@ class TableStateMachine(ModelledTable):
         updated = {row.values[ID]: row.born for row in self.model.rows(branch) if update and row.values[ID] in matched}
         for row in written:
             if row.values[ID] in updated:
+                # An updated row keeps the id of the row that it replaces.
                 self.row_ids[row.born] = self._row_id(updated[row.values[ID]], branch)
         self._take(branch, [*kept, *written])
 
@@ -291,6 +293,7 @@ class TableStateMachine(ModelledTable):
     @rule()
     def orphans_removed(self) -> None:
         self._step("remove_orphan_files")
+        # An hour ahead, so that files of this run count as old.
         found = remove_orphan_files(self.table, older_than=dt.datetime.now(dt.UTC) + dt.timedelta(hours=1), dry_run=False)
         self.orphans_went = True
         assert not found.failed and not found.refused, f"orphan files can be deleted: {found.summary()}"

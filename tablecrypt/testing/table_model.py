@@ -173,6 +173,7 @@ def comparison(field_id: int, operator: str, literal: Any) -> Condition:
 
     def truth(row: Row, negate: bool, scanned: bool) -> Truth:
         value, meant = row.values.get(field_id), _OPPOSITES[operator] if negate else operator
+        # As PyIceberg's scans have it: null is in no list, and so `not in` every one.
         if value is None:
             return True if scanned and meant == "not in" else None
         return _COMPARE[meant](value, literal)

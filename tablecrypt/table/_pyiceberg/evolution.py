@@ -29,6 +29,7 @@ class UpdateSpecInVersion3(UpdateSpecAdapter):
     def earlier_field(self, source_id: int, transform: Transform[Any, Any], name: str | None) -> PartitionField | None:
         """Return the same field of an earlier spec. A field that is asked for by name is the same only under that name."""
         for field in (field for spec in self.specs for field in spec.fields):
+            # Under its old id, the files of both specs have one partition field (table spec, "Partition Evolution").
             if field.source_id == source_id and field.transform == transform and name in (None, field.name):
                 return field
         return None

@@ -63,6 +63,7 @@ class ProducerAdapter(_SnapshotProducer[Any]):
         return manifests
 
     def _commit(self) -> UpdatesAndRequirements:
+        # As in PyIceberg: a delete that finds no file makes no snapshot.
         if isinstance(self, DeleteFilesAdapter) and not self.files_affected:
             return (), ()
         return self.produce()
@@ -185,6 +186,7 @@ class DeleteFilesAdapter(_DeleteFiles):
     def _compute_deletes(self) -> tuple[list[ManifestFile], list[ManifestEntry], bool]:
         if self._planned_delete_files is None:
             whole, rest = self._split()
+            # Decided once, on the first base: a retry must not drop whole files that others added since.
             self._planned_delete_files, self.rewrites_needed = set(whole), bool(rest)
         return super()._compute_deletes
 

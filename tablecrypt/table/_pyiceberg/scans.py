@@ -51,6 +51,7 @@ class InspectAdapter(InspectTable):
         super().__init__(shown)
 
     def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
+        # PyIceberg raises an error for a table to which nothing was written yet.
         if snapshot_id is None and self.tbl.metadata.current_snapshot() is None:
             return _NoSnapshot()
         return super()._get_snapshot(snapshot_id)
@@ -127,6 +128,7 @@ def _with_sizes(entry: ManifestEntry) -> ManifestEntry:
     values = EncryptedDataFile.of(entry.data_file).values()
     if values[DATA_FILE_POSITIONS["column_sizes"]] is not None:
         return entry
+    # PyIceberg reads the sizes without a check, and the entry of a deletion vector has none.
     values[DATA_FILE_POSITIONS["column_sizes"]] = {}
     file = EncryptedDataFile(*values)
     file.spec_id = entry.data_file.spec_id

@@ -75,6 +75,7 @@ class TransactionAdapter(Transaction):
         try:
             return super().commit_transaction()
         except CommitFailedException as error:
+            # Without a producer of snapshots PyIceberg does not try again, so a message about retries would be wrong.
             if not self._snapshot_producers or (self.gives_up_on is not None and isinstance(error, self.gives_up_on)):
                 raise
             raise CommitFailedException(
@@ -96,6 +97,7 @@ class TransactionAdapter(Transaction):
         self._checks = (*self._checks, check)
 
     def _rebuild_snapshot_updates(self) -> None:
+        # Checked on the new base before the attempt writes a manifest for it.
         for check in self._checks:
             check(self._table.metadata)
         self._updates = tuple(update for update in self._updates if not self.belongs_to_attempt(update))
@@ -147,7 +149,7 @@ class CreateTransactionAdapter(CreateTableTransaction):
 
 
 class TableAdapter(Table):
-    """A table that looks at every metadata which is to take the place of its own, after a refresh and after a commit."""
+    """A table that checks every metadata that is to replace its current one, after a refresh and after a commit."""
 
     @classmethod
     @abstractmethod

@@ -63,6 +63,7 @@ class _Proof(_StrictMetricsEvaluationVisitor):
         return self._schema.find_field(field_id)
 
     def _can_contain_nulls(self, field_id: int) -> bool:
+        # A count that is missing may be any number: only a counted 0 proves that there is no null.
         return self.null_counts.get(field_id) != 0
 
     def _can_contain_nans(self, field_id: int) -> bool:

@@ -1,1 +1,1 @@
-"""Scans as Arrow datasets, which engines such as DuckDB, Polars and DataFusion read from with projections and filters of their own."""
+"""Scans as Arrow datasets, which engines such as DuckDB, Polars and DataFusion read from with their own projections and filters."""

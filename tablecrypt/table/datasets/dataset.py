@@ -42,10 +42,11 @@ class DatasetScanner:
         projected_schema: of the rows.
 
     Raises:
-        ColumnKeyDeniedError: one of the columns would be masked, and nobody has asked for masks.
+        ColumnKeyDeniedError: one of the columns would be masked, and masks were not asked for.
     """
 
     def __init__(self, read: EngineRead, dataset_schema: pa.Schema) -> None:
+        # At each read and not once: the right to a column's key may be withdrawn while the dataset is open.
         read.refuse_masks()
         self._read = read
         self.dataset_schema = dataset_schema
@@ -56,7 +57,7 @@ class DatasetScanner:
         return self._read.batches()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return a reader of the rows. An engine that takes it puts the text of an error into one of its own."""
+        """Return a reader of the rows. An engine that takes it puts the text of an error into its own error."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, _without_causes(self.to_batches()))
 
     def to_table(self) -> pa.Table:
@@ -139,6 +140,7 @@ class EncryptedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
 
     def __init__(self, scan: DatasetScan, expression: pc.Expression | None = None) -> None:
         schema = schema_to_pyarrow(scan.projection(), include_field_ids=False)
+        # What Arrow's C++ scans by itself, past these methods, ends in this file system's error and not in a table without rows.
         nothing = fs.PyFileSystem(RefusingFileSystem(f"an encrypted dataset is not read by Arrow's own plans: {_INSTEAD}"))
         file_format = ds.ParquetFileFormat()
         super().__init__([file_format.make_fragment(RefusingFileSystem.PATH, nothing)], schema, file_format, nothing)
@@ -168,7 +170,7 @@ class EncryptedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
 
         Raises:
             ConfigurationError: these do not fit the columns of the scan.
-            ColumnKeyDeniedError: one of the columns would be masked, and nobody has asked for masks; the filter looks at one.
+            ColumnKeyDeniedError: one of the columns would be masked, and masks were not asked for; the filter looks at one.
         """
         read = EngineRead(self._scan, columns, _both(self._expression, filter), None, options.get("batch_size"))
         return DatasetScanner(read, self.schema)
@@ -178,6 +180,7 @@ class EncryptedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         filter: pc.Expression | None = None,  # noqa: A002  pyarrow's name
     ) -> Iterator[DatasetFragment]:
         """Yield a fragment for each data file that may have matching rows; all rows in one, where the scan has a limit."""
+        # Each fragment would apply the limit by itself, and together they would return more rows.
         if self._scan.limit is not None:
             raise ConfigurationError(
                 "a scan with a limit has no fragments: its rows are counted over all files. Leave the limit to the engine"

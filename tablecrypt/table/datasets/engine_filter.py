@@ -139,6 +139,7 @@ class EngineFilter:
 
     def _is_safe(self, node: _Node) -> bool:
         types = [self._type_of(column) for column in _columns(node)]
+        # Only floats have NaN, which the statistics of row groups leave out. An unknown type may be one.
         if not any(kind is None or isinstance(kind, _FLOATS) for kind in types):
             return True
         return isinstance(node, _Call) and node.name in _COMPARISONS and node.name != "not_equal"
@@ -164,6 +165,7 @@ class _Translation:
             return And(*(self.of(each) for each in node.arguments))
         if node.name in _OR:
             return Or(*(self.of(each) for each in node.arguments))
+        # A part that is not understood may keep any row: taken for true, it rules out no file.
         return self._predicate(node) or ALWAYS_TRUE
 
     def _predicate(self, node: _Call) -> BooleanExpression | None:
@@ -201,9 +203,11 @@ class _Translation:
         if found is None or options is None or isinstance(found[1], _FLOATS):
             return None
         scalars = options["value_set"].values
+        # PyIceberg's evaluators read every file for a longer list, so the filter would only cost time.
         if not 0 < len(scalars) <= _FEW_VALUES:
             return None
         values = [_value(each, found[1]) for each in scalars]
+        # A value without a literal may match rows too, as null does in Arrow: the others alone would rule out their files.
         if any(value is None for value in values):
             return None
         # PyIceberg's predicates take positional arguments, which their annotations do not show.
@@ -216,6 +220,7 @@ class _Translation:
             return None
         shown = self._schema.find_field(column.name)
         name = self._table.find_column_name(shown.field_id)
+        # A column that was dropped or promoted since the snapshot: a literal of one type must not meet bounds of the other.
         if name is None or self._table.find_type(shown.field_id) != shown.field_type:
             return None
         return Reference(name), shown.field_type
@@ -234,6 +239,7 @@ def _value(scalar: pa.Scalar, kind: IcebergType) -> Any:
     if isinstance(kind, _NANOSECONDS):
         return NanosecondLiteral(cast.value)
     value = cast.as_py()
+    # Iceberg's statistics know nothing of NaN: no file may be ruled out by a comparison with it.
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -153,6 +153,7 @@ class EngineRead:
         self._needed = self._needed_columns()
         self._arrow = schema_to_pyarrow(self._needed, include_field_ids=False)
         try:
+            # Arrow binds names and types here, so a query that does not fit fails before a file is opened.
             empty = ds.dataset(schema_to_pyarrow(self._all, include_field_ids=False).empty_table())
             self.schema: pa.Schema = empty.scanner(columns=columns, filter=expression).projected_schema
         except (pa.ArrowException, KeyError) as error:
@@ -198,6 +199,7 @@ class EngineRead:
 
     @property
     def _is_never_native(self) -> bool:
+        # Arrow's own scan knows neither the server's restrictions nor row lineage.
         return restrictions_of(self._scan.io) is not None or not LINEAGE_FIELD_IDS.isdisjoint(self._needed.field_ids)
 
     def _needed_columns(self) -> Schema:
@@ -278,6 +280,7 @@ class _NativeFiles:
 
     def open(self, task: FileScanTask) -> _Opened:
         """Open a task's file, and close it again where Arrow cannot read it by itself."""
+        # Arrow knows nothing of Iceberg's deletes: its scan would return the deleted rows.
         if task.delete_files or task.file.file_format != FileFormat.PARQUET:
             return _Opened(task, None, ExitStack())
         with ExitStack() as stack:
@@ -337,6 +340,7 @@ def _diagnosing(batches: Iterator[pa.RecordBatch], files: list[UniformParquetFil
     try:
         yield from batches
     except (OSError, pa.ArrowException, RuntimeError) as error:
+        # An outage is not tampering: reading every file again would only meet it again.
         if isinstance(error, TablecryptError) or is_store_error(error):
             raise
         for file in files:

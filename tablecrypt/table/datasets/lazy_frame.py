@@ -46,6 +46,7 @@ def scan_lazily(scan: DatasetScan) -> pl.LazyFrame:
     def batches(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
+        # A filter tells about values even where its column is not selected.
         if predicate is not None:
             check_filtered(scan, set(predicate.meta.root_names()))
         # The first rows are those before the filter.
@@ -64,6 +65,7 @@ def scan_lazily(scan: DatasetScan) -> pl.LazyFrame:
 def _narrowed(scan: DatasetScan, predicate: pl.Expr, empty: pa.Table) -> DatasetScan:
     """The scan, with what of Polars' filter can rule out files and row groups."""
     pushed = _arrow_filter(predicate, empty)
+    # The limit counts rows before Polars' filter: pushed down, the filter would let other rows into it.
     if pushed is None or scan.limit is not None:
         return scan
     understood = EngineFilter(pushed, scan.projection()).row_filter(scan.table_metadata.schema(), nan_is_greatest=True)
@@ -77,6 +79,7 @@ def _arrow_filter(predicate: pl.Expr, empty: pa.Table) -> pc.Expression | None:
     asked = _Asked(empty)
     try:
         pl.scan_pyarrow_dataset(asked).filter(predicate).collect()
+    # Not every filter of Polars has a form in Arrow. Polars applies all of them to the rows anyway.
     except pl.exceptions.PolarsError:
         return None
     return asked.filter_of_polars

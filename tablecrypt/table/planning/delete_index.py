@@ -88,6 +88,7 @@ class DeleteIndex:
         target = file.referenced_data_file
         if target is None:
             raise FormatError(f"{file.file_path}: a deletion vector names no data file")
+        # Whichever of the two was taken, rows that the other one deletes would come back.
         if target in self._vectors:
             other = self._vectors[target][1].file_path
             raise FormatError(f"{target}: two deletion vectors apply to it, in {other} and {file.file_path}; one is allowed")

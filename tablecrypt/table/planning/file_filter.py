@@ -4,7 +4,7 @@
     statistics    the filter is evaluated over the columns of all entries at once, each comparison as PyIceberg makes it for one file
 
 A file whose bounds are NaN, or not what their type is stored as, is given to PyIceberg's evaluator by itself: it knows what such bounds
-say, and raises what it raises for those that nobody can read.
+say, and raises what it raises for unreadable ones.
 
 Iceberg table spec, "Scan Planning", "Column Metrics", appendix D "Single-value serialization".
 """
@@ -145,6 +145,7 @@ class FileFilter:
 
     def _by_statistics(self, entries: Entries) -> Mask:
         visitor = _Statistics(entries.records, entries.statistics(frozenset(extract_field_ids(self._bound))), len(entries))
+        # Imported Avro files have a record count of -1: nothing is known of them, so nothing rules them out.
         matches: Mask = visit(self._bound, visitor) | (entries.numbers[Column.RECORD_COUNT] < 0)
         for odd in np.flatnonzero(visitor.odd).tolist():
             matches[odd] = self._of_one_file(entries.file(odd))

@@ -1,6 +1,6 @@
 """Tables that have snapshots and no current one: they read as empty, and an append begins a new history.
 
-Legal metadata is like that, and so is metadata of a full table from which somebody has cut its main branch:
+Legal metadata is like that, and so is metadata of a full table whose main branch was cut off:
 
     branches and tags alone      nothing was ever written to main       every snapshot is reached from a branch or tag; empty log
     staged snapshots alone       write, audit, publish                  each has a wap.id in its summary; empty log
@@ -10,7 +10,7 @@ Legal metadata is like that, and so is metadata of a full table from which someb
                                                                         whose branch was dropped
 
 No authenticated file says which branch a snapshot was made for, so nothing in the metadata tells the last two apart. Pins do: main never
-vanishes without somebody's word. For a client without a pin the table opens, with a warning and a finding of the audit.
+vanishes unless a user says so. For a client without a pin the table opens, with a warning and a finding of the audit.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def _reached(metadata: TableMetadata) -> set[int]:
     found: set[int] = set()
     for ref in metadata.refs.values():
         snapshot = metadata.snapshot_by_id(ref.snapshot_id)
+        # Parents are plaintext metadata: an edit may have made a circle of them.
         while snapshot is not None and snapshot.snapshot_id not in found:
             found.add(snapshot.snapshot_id)
             parent = snapshot.parent_snapshot_id

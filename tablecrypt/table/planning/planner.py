@@ -107,12 +107,13 @@ class ScanPlanner:
         try:
             return self._planned(listed, entry_filter, counts or PlanCounts())
         except (ValueError, TypeError):
-            # Maybe the filter is wrong, and maybe somebody edited the schema that it is to fit.
+            # Maybe the filter is wrong, and maybe the schema that it is to fit was edited.
             self._check_newest_headers(listed, set())
             raise
 
     def may_match(self, tasks: Sequence[EncryptedFileScanTask]) -> list[bool]:
         """Say of each task that was planned, with whatever filter, whether its file may hold matching rows."""
+        # Tasks of one batch of manifests share their columns: the filter is evaluated once for all of them.
         rows: dict[int, tuple[Entries, list[tuple[int, int]]]] = {}
         for number, task in enumerate(tasks):
             entries, row = task.planned_entry
@@ -146,6 +147,7 @@ class ScanPlanner:
 
     def _matching_manifests(self, listed: list[ManifestFile]) -> list[EncryptedManifestFile]:
         evaluators: Mapping[int, Callable[[ManifestFile], bool]] = KeyDefaultDict(self._manifest_evaluator)
+        # Comes first: an edit that removes a spec must be refused and not leave the files of that spec out.
         self._check_specs_exist(listed)
         matching = [manifest for manifest in listed if self._may_match(manifest, evaluators)]
         if len(matching) < len(listed):

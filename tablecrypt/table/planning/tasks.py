@@ -92,6 +92,7 @@ class EncryptedFileScanTask(FileScanTask):
     def split(self, size: int) -> list[EncryptedFileScanTask]:
         """Return tasks for parts of the file, of about `size` bytes; this task alone where the file is not longer or cannot be cut."""
         parts = parts_of(self.file, size)
+        # The planned task stays as it is, with its entry in the columns and no object of its file.
         if len(parts) == 1:
             return [self]
         return [EncryptedFileScanTask(self.file, self.delete_files, self.residual, self.data_sequence_number, part) for part in parts]
@@ -137,6 +138,7 @@ def _cuts(offsets: Sequence[int], length: int, size: int) -> list[int]:
     cuts: list[int] = []
     begun = 0
     for offset in sorted(offsets)[1:]:
+        # Offsets come from the manifest's writer: one beyond the file would make a part of no rows.
         if begun + size <= offset < length:
             cuts.append(offset)
             begun = offset

@@ -122,6 +122,7 @@ def mask_column(column: pa.Array, action: MaskAction, salt: bytes = b"") -> pa.A
     if action == MaskAction.SHA_256_GLOBAL:
         return _hashed(column, b"")
     if action == MaskAction.SHA_256_QUERY_LOCAL:
+        # Without a secret salt this would be sha-256-global: equal in every query, and open to anyone who guesses values.
         if len(salt) < LEAST_SALT:
             raise ReadRestrictionError(f"{action.value} needs a salt of {LEAST_SALT} bytes at least, and has {len(salt)}")
         return _hashed(column, salt)
@@ -158,6 +159,7 @@ def _truncated(column: pa.Array, unit: str) -> pa.Array:
     # Without its time zone a timestamp is the UTC one, in which the specification truncates.
     values = column.view(pa.timestamp(kind.unit)) if pt.is_timestamp(kind) else column
     truncated = pc.floor_temporal(values, unit=unit)
+    # Arrow wraps around below the first value of the type, and would show a time far in the future.
     if pc.any(pc.greater(truncated, values)).as_py():
         raise ReadRestrictionError(f"a value of the first {unit} that its type holds cannot be truncated to the beginning of that {unit}")
     return truncated.view(kind)

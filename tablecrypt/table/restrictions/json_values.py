@@ -97,6 +97,7 @@ def _value(value: object, kind: IcebergType) -> Any:
 
 def _number(value: float, kind: IcebergType) -> float:
     if isinstance(kind, (IntegerType, LongType)):
+        # JSON has one kind of number: 1.0 is the long 1, and 1.5 must not be cut to it.
         if not math.isfinite(value) or value != int(value) or int(value) not in _LONGS:
             raise ValueError("not a whole number of 64 bits")
         return int(value)
@@ -140,6 +141,7 @@ def _nanoseconds(value: str) -> int:
 
 def _decimal(value: str, kind: DecimalType) -> Decimal:
     with localcontext() as exact:
+        # Python's default of 28 digits would round a 38-digit literal without a word, and the filter would keep other rows.
         exact.prec = 100
         given = Decimal(value)
         scaled = given.quantize(Decimal(1).scaleb(-kind.scale))

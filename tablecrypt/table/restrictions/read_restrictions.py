@@ -111,6 +111,7 @@ def check_restrictions(carried: ReadRestrictions, metadata: TableMetadata) -> No
     if restrictions.row_filter is not None:
         RestrictingFilter(restrictions.row_filter, metadata.schema())
     for field_id, action in restrictions.masks.items():
+        # All schemas and not the current one alone: time travel reads by older ones.
         found = [masked for schema in metadata.schemas if (masked := _fields_by_id(schema).get(field_id)) is not None]
         if not found:
             raise ReadRestrictionError(f"{action.value} is required of field id {field_id}, which no column of the table has or had")
@@ -153,6 +154,7 @@ def _of_text(text: str) -> Restrictions:
 def _parsed(answered: object) -> Restrictions:
     if not isinstance(answered, dict):
         raise ReadRestrictionError(f"the server's read-restrictions are {type(answered).__name__}, not an object")
+    # A restriction of a newer specification is refused: to skip it would show what the server wants hidden.
     unknown = answered.keys() - {_ROW_FILTER, _PROJECTIONS}
     if unknown:
         raise ReadRestrictionError(f"the server restricts reading by {', '.join(sorted(unknown))}, which is not known here")
@@ -162,6 +164,7 @@ def _parsed(answered: object) -> Restrictions:
     masks: dict[int, MaskAction] = {}
     for each in projections or ():
         field_id, action = _action(each)
+        # Two actions on one column contradict each other, and the later one would win although it may show more.
         if field_id in masks:
             raise ReadRestrictionError(f"{_PROJECTIONS} names field id {field_id} twice")
         masks[field_id] = action
@@ -190,6 +193,7 @@ def _check_mask(field: NestedField, action: MaskAction) -> None:
 
 def _check_nesting(fields: Iterable[NestedField], masks: Mapping[int, MaskAction], inside: int | None) -> None:
     for field in fields:
+        # The outer mask would replace what the inner one made, and a mask that the server asked for would not be applied.
         if field.field_id in masks and inside is not None:
             raise ReadRestrictionError(f"actions are required of field id {inside} and of {field.field_id}, which is inside of it")
         outer = field.field_id if field.field_id in masks else inside
@@ -247,6 +251,7 @@ class RestrictedRows:
         filtered = extract_field_ids(bound_filter)
         self.filters_masks = sees_masked(restrictions, filtered, table)
         tops = top_level(table)
+        # Columns that only a filter looks at are read too, and left out of the result at the end.
         looked_at = filtered_columns(restrictions, table) | ({tops[each] for each in filtered} if self.filters_masks else set())
         self.columns = _widened(projected, table, looked_at)
         self.filtered = set(referenced_ids(restrictions.row_filter))
@@ -256,6 +261,7 @@ class RestrictedRows:
     def applied(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return what may be seen of rows in `columns`, in the columns that were asked for."""
         if self._row_filter is not None:
+            # Before the masks: the server's filter is about true values.
             rows = self._row_filter.kept(rows)
         if not rows.num_rows:
             return rows.select(list(range(len(self._projected.fields))))
@@ -265,6 +271,7 @@ class RestrictedRows:
             if masked is not column:
                 rows = rows.set_column(at, rows.schema.field(at), masked)
         if self._own_filter is not None:
+            # After the masks: a reader who filters by true values could find them out one comparison at a time.
             rows = rows.filter(self._own_filter)
         return self._narrowed(rows)
 

@@ -111,6 +111,7 @@ class RestrictingFilter:
             return self._prefix(node, kind)
         if kind in _SETS:
             return self._membership(node, kind)
+        # Taken for true, an unknown part would show hidden rows; taken for false, it would lose rows without a word.
         raise ReadRestrictionError(f"the row filter has an expression of type {kind!r}, which is not known here")
 
     def _unary(self, node: Mapping[str, Any], kind: str) -> Rows:
@@ -289,6 +290,7 @@ def _as_told(value: object, told: PrimitiveType, needed: IcebergType) -> Any:
         integers = isinstance(told, LongType) and isinstance(needed, IntegerType)
         if not integers:
             raise ReadRestrictionError(f"a literal of type {told} is compared with a value of type {needed}")
+    # The literal has to be of the type that it names before it is read as the type of the other side.
     json_value(value, told)
     return json_value(value, needed)
 
@@ -376,6 +378,7 @@ def _object(value: object, what: str) -> dict[str, Any]:
 
 
 def _check_keys(node: Mapping[str, Any], needed: set[str], optional: frozenset[str] | set[str] = frozenset()) -> None:
+    # A key that is not known here may narrow the filter: ignoring it would show rows that the server hides.
     if needed <= node.keys() <= needed | set(optional):
         return
     raise ReadRestrictionError(
