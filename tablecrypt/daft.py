@@ -1,7 +1,7 @@
 """Encrypted tables as DataFrames of Daft, through its own data sources and sinks, on one machine or on Ray.
 
     read_table    driver plans ──encrypted tasks──▶ tasks decrypt, filter and project ──record batches──▶ DataFrame
-    datasink      DataFrame ──micropartitions──▶ tasks encrypt under DEKs of their own ──encrypted file entries──▶ driver commits once
+    datasink      DataFrame ──micropartitions──▶ tasks encrypt under fresh DEKs ──encrypted file entries──▶ driver commits once
 
 The process that runs a task needs this package, access to the table's storage, and the right to decrypt with the table's master key in the
 KMS (tablecrypt/engines/jobs.py says why). Daft applies a DataFrame's own filters after a read; those of a scan prune files and row groups.
@@ -59,7 +59,7 @@ def read_table(table_or_scan: Table | DataScan | IncrementalAppendScan) -> DataF
 
     Raises:
         ColumnKeyDeniedError: the columns include a protected one that this user may not see, and the scan does not ask for masks.
-        ConfigurationError: not an encrypted table, or tasks cannot be told how to reach the KMS or the table's storage.
+        ConfigurationError: not an encrypted table, or tasks cannot be sent the way to the KMS or the table's storage.
         KmsError: the KMS refused the table's key.
 
     What goes wrong in a task ends the query with Daft's own error, whose text has the class and the message of this package's.
@@ -83,8 +83,8 @@ def datasink(
         snapshot_properties: for the summary of the new snapshot.
 
     Raises:
-        ConfigurationError: not an encrypted table, an unknown mode, a property or branch that cannot be used, or tasks cannot be told how
-            to reach the KMS or the table's storage.
+        ConfigurationError: not an encrypted table, an unknown mode, a property or branch that cannot be used, or tasks cannot be sent
+            the way to the KMS or the table's storage.
         ColumnKeyDeniedError: the KMS refuses the key of a protected column.
         KmsError: the KMS refused the table's key.
         ReadRestrictionError: rows would be replaced, and the catalog's server restricts which of them may be read.
@@ -123,7 +123,7 @@ class _Source(DataSource):  # type: ignore[misc]
         return Schema.from_pyarrow_schema(self._plan.schema)
 
     async def get_tasks(self, pushdowns: Pushdowns) -> AsyncIterator[DataSourceTask]:
-        """Yield a task for each file, or part of a long one, with the columns that somebody uses."""
+        """Yield a task for each file, or part of a long one, with the columns that are used."""
         plan = replace(self._plan, columns=_used(self._plan.schema, pushdowns))
         for file in plan.files:
             yield _Task(replace(plan, files=(file,)))
@@ -163,6 +163,7 @@ class EncryptedSink(DataSink[bytes]):  # type: ignore[misc]
         self._shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(access))
 
     def __getstate__(self) -> dict[str, Any]:
+        # The job key and the table stay in the program that commits.
         return {**self.__dict__, "_target": None, "_job": None}
 
     def name(self) -> str:
@@ -179,6 +180,7 @@ class EncryptedSink(DataSink[bytes]):  # type: ignore[misc]
         first = next(tables, None)
         if first is None:
             return
+        # Random: two tasks with one number would be refused as one that sent two results.
         number = secrets.randbits(_NUMBER_BITS)
         task = WritingTask.open(self._ticket, self._shared, number, 0)
         files = task.write(stored_reader(chain([first], tables), task.metadata.schema()))

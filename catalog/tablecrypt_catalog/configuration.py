@@ -126,6 +126,7 @@ def _class_path(name: str, merged: RecursiveDict) -> str:
         ConfigurationError: as `load_catalog`.
     """
     kind, class_path = merged.get(TYPE), merged.get(PY_CATALOG_IMPL)
+    # An explicit type of PyIceberg's means a catalog that does not encrypt: neither reading may be guessed.
     if kind is not None and str(kind).lower() != TABLECRYPT:
         raise ConfigurationError(
             f"catalog {name!r} has 'type: {kind}', which does not encrypt: write 'type: {TABLECRYPT}' and keep its other properties, "
@@ -170,6 +171,7 @@ def _catalog_class(path: str) -> type[Catalog]:
         raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} cannot be imported: {error}{near}") from error
     if not isinstance(found, type) or not issubclass(found, Catalog):
         raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} is not a catalog class")
+    # Checked on the class, before it is made: a plain catalog's __init__ may create tables in its database.
     if not hasattr(found, "as_encrypted"):
         raise ConfigurationError(
             f"{PY_CATALOG_IMPL} {path!r} does not encrypt: "

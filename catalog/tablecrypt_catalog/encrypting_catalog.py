@@ -83,6 +83,7 @@ class EncryptingCatalog(Catalog):
             """What this client configured of the catalog, without what a server answered."""
 
     def __init__(self, name: str, **properties: str) -> None:
+        # Before PyIceberg's __init__, which connects: a misspelt property must not lead to a catalog that encrypts nothing.
         check_catalog_properties(properties)
         super().__init__(name, **properties)
 
@@ -153,6 +154,7 @@ class EncryptingCatalog(Catalog):
         except NoSuchTableError:
             try:
                 return self.create_table(identifier, schema, location, partition_spec, sort_order, properties)
+            # Another client created it in between, perhaps without encryption: it gets the same check as one that was there.
             except TableAlreadyExistsError:
                 return checked_existing(self.load_table(identifier), properties)
 
@@ -185,7 +187,7 @@ class EncryptingCatalog(Catalog):
         self.purge_files(identifier)
 
     def purge_files(self, identifier: str | Identifier, delete_below: Sequence[str] = (), skip_unreadable: bool = False) -> Purged:
-        """Drop a table and delete its files, as `purge_table`, and tell what stays.
+        """Drop a table and delete its files, as `purge_table`, and report what stays.
 
         Args:
             identifier: the table.
@@ -319,6 +321,7 @@ class EncryptingCatalog(Catalog):
             properties[names.KEY_ID.name] = default
         new = self._with_columns(asked._replace(properties=creation_properties(self.client_properties, properties)))
         pin_check = self.client_pins.begin_check(new.identifier)
+        # A new plain table where an encrypted one is pinned is what an attacker who dropped that would want.
         if not new.is_encrypted:
             pin_check.refuse_plaintext()
         return new, pin_check
@@ -349,6 +352,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         check_text("the name or the metadata location of a table", identifier, metadata_location)
         pin_check = self.client_pins.begin_check(identifier)
         with refusing_unreadable(identifier):
+            # With the client's own properties: those in the metadata may name a FileIO or an endpoint.
             file = read_metadata_file(self.load_file_io({}, metadata_location).new_input(metadata_location))
             check_metadata(self.client_properties, Catalog.identifier_to_tuple(identifier), file.parse(), metadata_location)
         return opened_table(self, super().register_table(identifier, metadata_location, overwrite), pin_check.verify)  # type: ignore[safe-super]
@@ -392,7 +396,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         return response
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
-        """Load a table that somebody you trust rolled back, and move the pin to it: what is older is no rollback this once.
+        """Load a table that somebody you trust rolled back, and move the pin to it: older metadata is accepted this once.
 
         That is: older metadata, as after a backup was restored; branches or tags that point to older snapshots; or a table that is newer
         under another catalog's name. The other rules of the pins hold.
@@ -412,6 +416,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         if current is None and any(isinstance(update, UpgradeToVersion3Update) for update in updates):
             return self._stage_creation(identifier, requirements, updates)
         if current is not None:
+            # The base of a commit is checked like a load: a commit on edited metadata would make the edit authentic.
             current = opened_table(self, current, self.client_pins.begin_check(identifier).verify_base)
         staged = self.stage_as_pyiceberg(current, identifier, requirements, with_copies(current.metadata if current else None, updates))
         if isinstance(current, EncryptedTable):
@@ -447,6 +452,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
             "encryption_keys": [],
         }
         built = update_table_metadata(EncryptedTableMetadata.model_construct(**nothing), with_copies(None, updates))
+        # model_construct above validates nothing: this reads the metadata as every other client will.
         metadata = EncryptedTableMetadata.model_validate_json(built.model_dump_json())
         check_commit(metadata, metadata)
         location = location_provider(metadata).new_table_metadata_file_location(0)

@@ -51,11 +51,13 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         parameters = entry.get("Parameters", {})
         location = parameters.get(METADATA_LOCATION)
         if location is None or parameters.get("table_type", "").lower() != "iceberg":
+            # An entry that is no Iceberg table has PyIceberg's own error.
             return self.entry_as_pyiceberg_opens_it(entry)
         file = self._metadata_file(location)
         metadata = file.parse()
         identifier = (entry["DatabaseName"], entry["Name"])
         name = ".".join(identifier)
+        # Before anything that the metadata names is opened: an attacker who writes the storage chooses what it says.
         check_against_entry(name, metadata, file, parameters)
         io = self.load_file_io(metadata.properties, location)
         is_vouched, columns = unpinned_metadata(parameters) is None, pinned_columns(name, parameters)
@@ -74,6 +76,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         staged = self.stage_new_table(*new)
         staged.metadata = metadata = new_metadata(self.properties, staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
+        # The entry is made with its pins in one call: between two calls other clients would load the table unpinned.
         self.create_entry(staged, {**metadata.properties, **pinning_parameters(metadata, file)})
         seen = table_version(metadata, file.location, file.digest)
         pin_check.verify(seen, moved=creation(new.properties))

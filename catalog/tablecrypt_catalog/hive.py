@@ -108,6 +108,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
         file = read_metadata_file(self.load_file_io({}, location).new_input(location))
         metadata = file.parse()
         name = f"{entry.dbName}.{entry.tableName}"
+        # Before anything that the metadata names is opened: an attacker who writes the storage chooses what it says.
         check_against_entry(name, metadata, file, parameters)
         io = self.load_file_io(metadata.properties, location)
         is_vouched, columns = unpinned_metadata(parameters) is None, pinned_columns(name, parameters)
@@ -182,6 +183,7 @@ class SwappingClient:
             CommitStateUnknownException: the connection broke before the answer came.
         """
         read = self._read.get((dbname, tbl_name))
+        # Of the entry as this connection read it: the caller may have changed the object that it got.
         base = (read.parameters or {}).get(METADATA_LOCATION) if read is not None else None
         if read is None or base is None:
             self._client.alter_table_with_environment_context(dbname, tbl_name, new_tbl, environment_context)
@@ -192,6 +194,7 @@ class SwappingClient:
             self._client.alter_table_with_environment_context(dbname, tbl_name, new_tbl, _expecting(base, environment_context))
         except MetaException as error:
             self._explain(error, new_tbl, base)
+        # The server may have swapped before the connection broke, and metadata may name the files of this commit.
         except (TTransportException, OSError) as error:
             raise CommitStateUnknownException(
                 f"{dbname}.{tbl_name}: the metastore was asked to swap in {new_tbl.parameters.get(METADATA_LOCATION)}, "
@@ -229,11 +232,13 @@ class SwappingClient:
                 f"{new_tbl.dbName}.{new_tbl.tableName}: another writer replaced {base} meanwhile ({error.message})"
             ) from error
         wanted = new_tbl.parameters.get(METADATA_LOCATION)
+        # An alteration that swaps nothing: the entry does not show whether it is in force.
         if wanted == base:
             raise error
         try:
             found = self._client.get_table(dbname=new_tbl.dbName, tbl_name=new_tbl.tableName).parameters.get(METADATA_LOCATION)
         except (TException, OSError):
+            # What cannot be looked up is not known: neither success nor failure may be reported.
             found = None
         if found == wanted:
             return
@@ -245,7 +250,7 @@ class SwappingClient:
 
 
 def wait_for_lock(client: Client, lock_id: int, table: str, pauses: Iterator[float]) -> LockResponse:
-    """Look at a lock that waits for others until it is ours, pausing as told between two looks.
+    """Check a lock that waits for others until it is ours, with the given pauses between two checks.
 
     Raises:
         WaitingForLockException: it still waits after the last pause.
@@ -256,6 +261,7 @@ def wait_for_lock(client: Client, lock_id: int, table: str, pauses: Iterator[flo
         response = client.check_lock(CheckLockRequest(lockid=lock_id))
         if response.state == LockState.ACQUIRED:
             return response
+        # Aborted, or not acquired: to wait on would end in a time-out that hides the reason.
         if response.state != LockState.WAITING:
             raise CommitFailedException(f"{table}: Hive lock {lock_id} came to the state {response.state}")
     raise WaitingForLockException(f"{table}: other writers held the Hive lock for too long")

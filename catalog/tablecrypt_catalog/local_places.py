@@ -31,6 +31,7 @@ def relative_places(name: str, properties: Mapping[str, Any]) -> str | None:
     if database is not None and not os.path.isabs(database):
         places.append(f"{properties[URI]} is {os.path.abspath(database)}")
     warehouse = str(properties.get(WAREHOUSE_LOCATION) or "")
+    # Only beside a local database: to a server a warehouse without a scheme may be a name.
     if database is not None and warehouse and is_relative(warehouse):
         places.append(f"warehouse {warehouse!r} is {os.path.abspath(warehouse)}")
     return f"catalog {name}: {' and '.join(places)} (relative to the current folder)" if places else None

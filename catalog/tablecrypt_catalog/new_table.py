@@ -44,6 +44,7 @@ class NewTable(NamedTuple):
         """Raise TamperedFileError where a catalog's server has not made a table whose protected columns are those that were asked for."""
         asked, found = (ColumnPolicy.from_properties(each) for each in (self.properties, made.properties))
         names_of = {field_id: self.fresh_schema.find_column_name(field_id) for field_id in asked.columns}
+        # By name as well as by field id: a server could give a protected column's id to another column.
         if found != asked or any(made.schema().find_column_name(field_id) != name for field_id, name in names_of.items()):
             raise TamperedFileError(made.location, "the catalog made the table without the protected columns that were asked for")
 
@@ -51,6 +52,7 @@ class NewTable(NamedTuple):
 def checked_existing(table: Table, asked: Properties) -> Table:
     """Return a table that was there, if it is encrypted with the key that was asked for, or none was."""
     wanted, found = asked.get(names.KEY_ID.name), table.metadata.properties.get(names.KEY_ID.name)
+    # A plain table of that name, or one under another key, would take the caller's rows.
     if wanted is not None and wanted != found:
         raise ConfigurationError(
             f"{'.'.join(table.name())} is there already, with {names.KEY_ID.name} {found or 'missing'} and not {wanted}: it is not "

@@ -91,6 +91,7 @@ def purge(table: EncryptedTable, drop: Callable[[], None], delete_below: Sequenc
     deletion = _Deletion(name, io)
     named = _Named()
     named.look_into(_snapshots([table.metadata]), io)
+    # Older metadata repeats most snapshots of the current one, whose lists are read already.
     expired = [each for each in _snapshots(older.values()) if each.manifest_list not in named.lists]
     with _naming_the_way_around(table):
         named.look_into(expired, io, skipped if skip_unreadable else None)
@@ -98,6 +99,7 @@ def purge(table: EncryptedTable, drop: Callable[[], None], delete_below: Sequenc
     deletion.delete(named.manifests)
     deletion.delete({*named.lists, *statistics_locations(table.metadata)})
     deletion.delete_in_order(older)
+    # The last look before the catalog's pointer leads nowhere: files of a commit since would never be found again.
     _check_unchanged(table)
     deletion.delete_in_order([table.metadata_location])
     drop()
@@ -109,7 +111,7 @@ def purge(table: EncryptedTable, drop: Callable[[], None], delete_below: Sequenc
 def _older_metadata(table: EncryptedTable, skip_unreadable: bool) -> tuple[dict[str, TableMetadata], dict[str, str]]:
     """Every older metadata file that is still there, oldest first; and those that were skipped, with the problem.
 
-    Each names only so many before it, so their logs are followed.
+    Each file names a limited number of those before it, so their logs are followed.
     """
     found: dict[str, TableMetadata] = {}
     skipped: dict[str, str] = {}
@@ -123,6 +125,7 @@ def _older_metadata(table: EncryptedTable, skip_unreadable: bool) -> tuple[dict[
         seen.add(location)
         try:
             metadata = read_named_metadata_file(io.inner, location, io.own_folders).parse()
+            # The log is plaintext: an edited one must not have another table's files deleted.
             if metadata.table_uuid != table.metadata.table_uuid:
                 name = ".".join(table.name())
                 raise TamperedFileError(location, f"the metadata log of {name} names it, but it is another table's metadata")
@@ -136,6 +139,7 @@ def _older_metadata(table: EncryptedTable, skip_unreadable: bool) -> tuple[dict[
             continue
         found[location] = metadata
         waiting += [entry.metadata_file for entry in metadata.metadata_log]
+    # Oldest first, as they are deleted: the log of a newer file leads a second purge to the older ones that are left.
     return dict(sorted(found.items(), key=lambda each: each[1].last_updated_ms)), skipped
 
 
@@ -208,7 +212,7 @@ def _note(skipped: dict[str, str] | None, location: str, error: Exception) -> No
 
 
 def _snapshots(versions: Iterable[TableMetadata]) -> list[EncryptedSnapshot]:
-    """Return every snapshot once. Two that differ in their manifest list alone are two: somebody may have edited one of the files."""
+    """Return every snapshot once. Two that differ in their manifest list alone are two: one of the files may have been edited."""
     snapshots: dict[tuple[int, str], EncryptedSnapshot] = {}
     for metadata in versions:
         if isinstance(metadata, EncryptedTableMetadata):
@@ -262,6 +266,7 @@ class _Deletion:
                 self.refused[location] = reason
         outcomes = list(_parallel(self._delete_one, allowed))
         self.deleted += outcomes.count(None)
+        # All files of a level are tried before an error is raised, so that a second purge has less to do.
         problems = [outcome for outcome in outcomes if isinstance(outcome, tuple)]
         if problems:
             raise PurgeIncompleteError(self._name, dict(problems))

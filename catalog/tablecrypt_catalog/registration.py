@@ -54,6 +54,7 @@ def register() -> None:
 def at_start() -> None:
     """As `register`, but for the warning: no catalog is older than the process."""
     if not is_registered():
+        # Before all others, one of which would find and execute the module without the change.
         sys.meta_path.insert(0, _Finder())
     for name, change in _CHANGES.items():
         if sys.modules.get(name) is not None:

@@ -134,6 +134,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         """Load a table that somebody you trust rolled back, and move this client's pin to it. As `EncryptionMixin.accept_rollback`."""
         pin_check = self.client_pins.begin_check(identifier)
         answer, text, seen = self._requested(identifier)
+        # Opened first: an answer that cannot be opened must not move the pin.
         table = self._opened(identifier, answer, text, seen)
         pin_check.accept_rollback(seen)
         return table
@@ -183,7 +184,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         Args:
             identifier: the table.
             made: its metadata, as the server answered.
-            own: the snapshots with which the call made it. With any other the table holds rows of somebody else, and stays.
+            own: the snapshots with which the call made it. With any other the table holds rows of another writer, and stays.
             refusals: what the block raises for it. The error is raised with a sentence on what became of the table.
         """
         try:
@@ -223,6 +224,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
 
     def drop_table(self, identifier: str | Identifier, purge_requested: bool = False) -> None:
         """Drop a table. A purge of an encrypted table is done here, since the server cannot read which files it has."""
+        # Else the server would drop the table and delete what it can name, and the data files would stay.
         if purge_requested:
             self.purge_table(identifier)
             return
@@ -240,6 +242,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         Raises:
             ConfigurationError: the table is encrypted. The server cannot read its manifests, and would be shown the filter.
         """
+        # Asked before the request is sent, whose filter may hold values of protected columns.
         if isinstance(self.load_table(identifier), EncryptedTable):
             raise _server_planning_refused(self.identifier_to_tuple(identifier))
         return super().plan_scan(identifier, request)
@@ -258,11 +261,13 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         """
         check_updates(self.client_properties, table.name(), updates)
         is_migration = any(isinstance(update, EncryptTableUpdate) for update in updates)
+        # A plain table's commit is RestCatalog's own, but it must not make the table promise encryption.
         if not isinstance(table.metadata, EncryptedTableMetadata) and not is_migration:
             _refuse_key_id(table, updates)
             plain: CommitTableResponse = super().commit_table(table, requirements, updates)
             check_metadata(self.client_properties, table.name(), plain.metadata, plain.metadata_location)
             return plain
+        # Without copies of keys, which are made anew for the metadata that the server has now.
         asked = updates
         updates = with_copies(None if any(isinstance(each, AssertCreate) for each in requirements) else table.metadata, updates)
         staged = update_table_metadata(table.metadata, updates)
@@ -272,8 +277,10 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             check_commit(table.metadata, staged)
         assert isinstance(staged, EncryptedTableMetadata)
         is_new = is_migration or any(isinstance(each, AssertCreate) for each in requirements)
+        # A table that this commit makes has no protection that others could have changed.
         if depends_on_protection(updates) and not is_new:
             self._check_on_current(table, requirements, asked)
+        # Begun before the commit is sent, so that what others commit meanwhile is no rollback.
         pin_check = self.client_pins.begin_check(table.name())
         request = _request(table, requirements, _with_keks(updates, staged))
         answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
@@ -281,6 +288,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             with self._dropping_again(table.name(), answer.metadata, staged.snapshots, PlaintextRefusedError):
                 _check_version(table.name(), answer.metadata)
         check_metadata(self.client_properties, table.name(), answer.metadata, answer.metadata_location)
+        # Before the pin moves: what a lying server answers must not become what is trusted.
         check_answer(staged, updates, answer.metadata, answer.metadata_location)
         pin_check.record_commit(answer.metadata, answer.metadata_location, self._digest(answer.metadata), moves_of(updates))
         return answer
@@ -313,6 +321,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
 
     def _opened(self, identifier: str | Identifier, answer: LoadAnswer, text: str, pin: TableVersion | None = None) -> Table:
         name, metadata = self.identifier_to_tuple(identifier), answer.metadata
+        # First of all: no table is handed out before each restriction is known to be applicable.
         restrictions = applicable_restrictions(name, metadata, answer.read_restrictions)
         if not isinstance(metadata, EncryptedTableMetadata):
             return self.table_of(identifier, answer)
@@ -322,6 +331,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
 
     def _digest(self, metadata: TableMetadata) -> str | None:
         """What pins compare: all that an answer says of a table, in whatever order it gives the keys. None if it may lack snapshots."""
+        # A hash over an answer without all snapshots would differ from that of the whole metadata.
         if names.PINS.name not in self.client_properties or SNAPSHOT_LOADING_MODE in self.client_properties:
             return None
         if isinstance(metadata, EncryptedTableMetadata):
@@ -331,6 +341,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
     def _encrypted_table(
         self, table: Table, metadata: EncryptedTableMetadata, restrictions: ReadRestrictions | None = None, pin: TableVersion | None = None
     ) -> EncryptedTable:
+        # PyIceberg's scan would send its filter to the server.
         if table.config.get(SCAN_PLANNING_MODE) == ScanPlanningMode.SERVER.value:
             raise _server_planning_refused(table.name())
         return encrypted_table(self, table, metadata, pin, restrictions)

@@ -16,7 +16,7 @@ Of a commit, a server that is not ours writes the metadata. It may add what othe
     6. Every snapshot has a key-id, and its key and the KEK above are there.
     7. The columns of data files that the commit adds are protected as they were when these were written, or more weakly.
 
-When a rule is broken the commit has landed in some form already: nobody may delete its files.
+When a rule is broken the commit has landed in some form already: its files must not be deleted.
 
 Iceberg REST catalog specification, `loadTable`, `ReadRestrictions`.
 """
@@ -60,6 +60,7 @@ def check_answer(
         KeyNotFoundError: a key entry is missing (rules 5 and 6).
     """
     sent = list(updates)
+    # Which table it is comes first: all other rules compare two versions of one.
     check_same_table(staged, answer, location)
     encrypted = _check_still_encrypted(staged, answer, location)
     _check_not_older(staged, sent, encrypted, location)
@@ -79,6 +80,7 @@ def check_same_table(known: TableMetadata, answer: TableMetadata, location: str)
     """
     if answer.table_uuid != known.table_uuid:
         raise TamperedFileError(location, f"the catalog answered for table {known.table_uuid} with table {answer.table_uuid}")
+    # Java leaves a slash at the end out.
     if answer.location.rstrip("/") != known.location.rstrip("/"):
         raise TamperedFileError(location, f"the catalog answered that the table at {known.location} is at {answer.location}")
 
@@ -106,6 +108,7 @@ def _check_not_older(known: EncryptedTableMetadata, sent: list[IcebergBaseModel]
             f"its last sequence number is {answer.last_sequence_number}, and was to be {known.last_sequence_number}"
         )
     for update in sent:
+        # A server that drops the snapshot and answers with success would lose rows without an error.
         if isinstance(update, AddSnapshotUpdate) and answer.snapshot_by_id(update.snapshot.snapshot_id) is None:
             raise MetadataRollbackError(
                 f"{location}: the catalog answered the commit of snapshot {update.snapshot.snapshot_id} with metadata that lacks it"
@@ -127,6 +130,7 @@ def _check_snapshots(known: EncryptedTableMetadata, answer: EncryptedTableMetada
     key_ids = {snapshot.snapshot_id: snapshot.key_id for snapshot in known.snapshots}
     for snapshot in answer.snapshots:
         before = key_ids.get(snapshot.snapshot_id, snapshot.key_id)
+        # The key-id leads to the key of the manifest list: without it, or with another, no reader could open the snapshot.
         if snapshot.key_id is None or snapshot.key_id != before:
             raise TamperedFileError(
                 location, f"the catalog answered with key-id {snapshot.key_id} for snapshot {snapshot.snapshot_id}, which has {before}"
@@ -142,6 +146,7 @@ def _check_keys(known: EncryptedTableMetadata, sent: list[IcebergBaseModel], ans
         found = answered.get(key.key_id)
         if found is None or _content(found) == _content(key):
             continue
+        # An entry that this commit has just added cannot have been rotated by others yet.
         if key.key_id in added or not _may_have_become(key, found):
             raise TamperedFileError(location, f"the catalog answered with another value of encryption key {key.key_id}")
 

@@ -4,7 +4,7 @@
     rename     POST …/views/rename     {"source": …, "destination": …}
 
 A view is SQL that the server keeps in the clear, and nothing authenticates it: whoever can write to the catalog decides what it shows. The
-tables in it are opened as any others, so nobody can forge what these hold.
+tables in it are opened as any others, so the rows of these cannot be forged.
 
 Iceberg REST catalog specification: replaceView, renameView, ViewUpdate. Iceberg view spec.
 """
@@ -49,11 +49,13 @@ class RestViews(RestCatalogAdapter):
         pin_check = self.client_pins.begin_check(identifier)
         try:
             view: View = super().load_view(identifier)
+            # Called for its error: the answer may lack the schema that its current version names.
             view.schema()
         except (ValidationError, StopIteration, ValueError):
             # Pydantic's own text, which a chained error would print, quotes the answer.
             name = ".".join(self.identifier_to_tuple(identifier))
             raise FormatError(f"{name}: the catalog's answer cannot be read as the metadata of a view") from None
+        # A view in the place of a pinned table would show rows of its writer's invention.
         pin_check.refuse_plaintext("a view")
         return view
 

@@ -136,6 +136,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         pin_check = self.client_pins.begin_check(identifier)
         pin, loaded, seen = self._found(identifier)
         verified, proof = self._verified(identifier, pin, seen), proof_of_heads(self, loaded.metadata, lambda: loaded.io)
+        # Proven only where the pin would move: to open manifest lists takes the KMS and requests to the store.
         if verified is not None and verified != pin and (proven := proof(pin, seen)) is not None:
             self._adopt(identifier, pin, self._verified(identifier, pin, proven))
         return table_from_metadata(self, loaded, pin_check.verify(seen, proof) or verified)
@@ -156,6 +157,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
                 moved = write_pin(session, self.name, key, pin, accepted)
                 session.commit()
             if not moved:
+                # The caller accepted what the pin was then, and not what another process has seen since.
                 raise CommitFailedException(f"The pin of {'.'.join(key)} was moved by another process meanwhile: look again")
         return table_from_metadata(self, loaded, seen)
 
@@ -164,6 +166,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         self._check_namespace(new.identifier)
         self._refuse_existing(new.identifier)
         if not new.is_encrypted:
+            # Before the table is made: writers that find it would put plaintext where an encrypted table was.
             self._refuse_plaintext(new.identifier)
             return super().created_table(new, pin_check)
         staged = self.stage_new_table(*new)
@@ -213,6 +216,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
                 raise TableAlreadyExistsError(f"Table {'.'.join(new)} already exists") from error
             if not renamed:
                 raise NoSuchTableError(f"Table does not exist: {old[1]}")
+            # The new name may be pinned of an encrypted table that was dropped by other means.
             self._check_new_name(session, old, new)
             delete_pin(session, self.name, new)
             rename_pin(session, self.name, old, new)
@@ -269,6 +273,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             self._swap(table.name(), current.metadata_location, seen, moved)
         pin_check.record_commit(metadata, file.location, file.digest, moved)
         if isinstance(metadata, EncryptedTableMetadata):
+            # The next load in this process need not parse what it has just written.
             PARSED.put(file.digest, metadata.as_read(), len(file.content))
         return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
 
@@ -304,7 +309,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         return loaded, table_version(loaded.metadata, file.location, file.digest)
 
     def _location_and_pin(self, identifier: str | Identifier) -> tuple[str, TableVersion | None]:
-        """Both in one query: an answer of one moment, whoever commits meanwhile."""
+        """Return both from one query: an answer of one moment, even if others commit meanwhile."""
         same_key = and_(
             PINS.c.catalog_name == IcebergTables.catalog_name,
             PINS.c.table_namespace == IcebergTables.table_namespace,
@@ -357,6 +362,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         with Session(self.engine) as session:
             if not self.swap_location(session, identifier, expected, seen.metadata_location):
                 raise CommitFailedException(f"Table has been updated by another process: {'.'.join(identifier)}")
+            # After the swap, whose lock on the row keeps other commits from the pin until this transaction ends.
             self._move_pin(session, identifier, seen, moved)
             self._finish(session, identifier, seen)
 

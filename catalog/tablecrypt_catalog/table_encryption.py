@@ -99,6 +99,7 @@ def opened_table(catalog: Catalog, table: Table, verify: Callable[[TableVersion,
         digest = loaded.digest
     check_metadata(catalog.client_properties, table_identifier(loaded), loaded.metadata, loaded.metadata_location)  # type: ignore[attr-defined]
     proof = proof_of_heads(catalog, loaded.metadata, lambda: loaded.io)
+    # Before the table is built: a version that the pins refuse gets no FileIO and no key.
     pin = verify(table_version(loaded.metadata, loaded.metadata_location, digest), proof)
     return table_from_metadata(catalog, loaded, pin) if isinstance(loaded, LoadedTable) else loaded
 
@@ -152,6 +153,7 @@ def check_metadata(client_properties: Properties, identifier: Identifier, metada
         MasterKeyRefusedError: it names a master key that this client does not allow.
         ConfigurationError: its properties name code to import, or an encrypted table's name mapping cannot be read.
     """
+    # First of all: what follows makes objects, whose classes the properties must not name.
     names.check_table_properties(".".join(identifier), metadata.properties, client_properties)
     _check_master_keys(client_properties, identifier, metadata)
     if not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(identifier, metadata):
@@ -163,13 +165,14 @@ def check_metadata(client_properties: Properties, identifier: Identifier, metada
 
 def _check_master_keys(client_properties: Properties, identifier: Identifier, metadata: TableMetadata) -> None:
     entries = metadata.encryption_keys if isinstance(metadata, EncryptedTableMetadata) else ()
+    # The KEKs' master keys too: metadata may have an allowed encryption.key-id and a KEK under the attacker's key.
     wrapping = {key.encrypted_by_id for key in entries if key.is_kek}
     named = (metadata.properties.get(names.KEY_ID.name), *sorted(filter(None, wrapping)))
     AllowedKeys.of(client_properties).check(named, f"the metadata of table {'.'.join(identifier)}")
 
 
 def check_updates(client_properties: Properties, identifier: Identifier, updates: Collection[TableUpdate]) -> None:
-    """Refuse a commit after which nobody could load the table any more, or that sets a property of ours that there is not.
+    """Refuse a commit after which no client could load the table, or that sets an unknown property of ours.
 
     Raises:
         MasterKeyRefusedError: an update names a master key that this client does not allow.
@@ -197,6 +200,7 @@ def table_from_metadata(catalog: Catalog, loaded: LoadedTable, pin: TableVersion
     if isinstance(metadata, EncryptedTableMetadata):
         if is_encrypted(identifier, metadata):
             return encrypted_table(catalog, loaded, metadata, pin)
+        # In PyIceberg's class again, so that a plain table behaves as in PyIceberg.
         metadata = TableMetadataV3.model_validate(IcebergBaseModel.model_dump(metadata))
     return Table(identifier, metadata, loaded.metadata_location, loaded.io, catalog, dict(loaded.config))
 
@@ -209,6 +213,7 @@ def is_encrypted(identifier: Identifier, metadata: EncryptedTableMetadata) -> bo
     """
     if names.KEY_ID.name in metadata.properties:
         return True
+    # The property alone was removed: taken for plain, the table would get plaintext from its next writer.
     if has_encryption_traces(metadata):
         raise KeyIdChangedError(
             f"{'.'.join(identifier)}: its metadata holds encryption keys but no {names.KEY_ID.name}: the property was removed, "
@@ -246,7 +251,7 @@ def encrypted_table(
 
 
 def with_metadata(table: Table, catalog: Catalog, metadata: EncryptedTableMetadata, io: TableFileIO) -> EncryptedTable:
-    """Return a table as an encrypted one, with metadata and a FileIO of its own."""
+    """Return a table as an encrypted one, with this metadata and this FileIO."""
     return EncryptedTable(
         identifier=table_identifier(table),
         metadata=metadata,
@@ -280,6 +285,7 @@ def pinned_folders(catalog: Catalog, table: Table, pin: TableVersion | None) -> 
     """
     if pin is not None and pin.folders:
         return DeletionScope(pin.folders)
+    # Nothing remembers where the table lies, so its metadata alone would say what may be deleted.
     if not getattr(catalog, "pin_places", ()):
         return NOTHING
     folders = folders_of(table.metadata).folders
@@ -316,6 +322,7 @@ def encryption_manager(catalog_properties: Mapping[str, str], table_properties: 
         ConfigurationError: a property of the catalog cannot be used, or the table's key id is empty.
     """
     settings = KeySettings.of_stored(table_properties)
+    # Here too, since new tables and those of a migration come here without a load that checks them.
     AllowedKeys.of(catalog_properties).check((str(table_properties[names.KEY_ID.name]),), f"the table property {names.KEY_ID.name}")
     return EncryptionManager(
         shared_kms(catalog_properties),
@@ -348,6 +355,7 @@ def refuse_plain_table(client_properties: Properties, identifier: Identifier, me
     Raises:
         PlaintextRefusedError: it is such a table.
     """
+    # An audit has to see such tables, and a migration has to read them; both ask for it by name.
     if are_plain_tables_opened():
         return
     name = ".".join(identifier)
@@ -366,7 +374,7 @@ def refuse_plain_table(client_properties: Properties, identifier: Identifier, me
 
 
 def check_catalog_properties(client_properties: Properties) -> None:
-    """Refuse a catalog's configuration with a property of ours that there is not, or with a value that its property cannot have.
+    """Refuse a catalog's configuration with an unknown property of ours, or with a value that its property cannot have.
 
     Raises:
         ConfigurationError: it does.

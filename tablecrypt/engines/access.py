@@ -34,7 +34,9 @@ class TableAccess:
             io: the table's.
             columns: what tasks may do with protected columns; None for a table that has and had none.
         """
+        # The salt is chosen here, once: with one salt per task, a hash mask would give one value several hashes in one result.
         restrictions = None if io.read_restrictions is None else io.read_restrictions.of_query()
+        # With the snapshots' keys an executor could open manifests, and so files that its tasks are not about.
         json = metadata.without_history().model_dump_json()
         return cls(json, pickle.dumps(io.inner), io.manager.data_key_length, restrictions, columns)
 

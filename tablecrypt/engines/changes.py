@@ -89,6 +89,7 @@ def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snaps
         producer = update.producer(EncryptedOverwrite, operation)
         for file in change.dropped:
             producer.delete_data_file(file)
+    # Then new manifests inherit the fingerprints of files that the rows were copied from, so that add_files still knows them.
     producer.moves_rows = bool(change.rewritten or (change.position_deleted and change.added))
     producer.isolate_as(change.isolation or operation)
     with producer:
@@ -110,12 +111,14 @@ def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -
         StaleWriteError: the protection of its columns was.
     """
     for what, now, then in (
+        # The name may lead to another table by now: these rows were written for the readers of the first.
         ("table", current.table_uuid, planned.table_uuid),
         ("schema", current.current_schema_id, planned.current_schema_id),
         ("partitioning", current.default_spec_id, planned.default_spec_id),
     ):
         if now != then:
             raise ConfigurationError(f"{name}: its {what} was changed while the rows were written; nothing was committed")
+    # A column that was declared meanwhile would lie here in the clear; under a key that was shredded, no reader could open it.
     WrittenUnder.of(planned).check(current, None)
 
 
@@ -131,6 +134,7 @@ def committing(transaction: EncryptedTransaction, io: EncryptingFileIO, files: S
             yield
             is_staged = True
     except BaseException as error:
+        # Any other error of the commit, such as a lost answer, leaves open whether metadata names these files by now.
         if not is_staged or isinstance(error, NOT_COMMITTED):
             delete_files(io, files)
         raise

@@ -17,7 +17,7 @@ A message decrypts only in its job, in its direction and as the task that it was
 or bringing a message of another job ends in an AuthenticationError. At most 2**32 messages are encrypted in a job (NIST SP 800-38D, 8.3).
 
 The ticket travels in the clear, in the closure of the job: it holds the wrapped key and the properties with which to reach the KMS, so
-that executors open the job key with their own rights, and nobody opens it who only reads the closure.
+that executors open the job key with their own rights. A reader of the closure alone cannot open it.
 
 Raises AuthenticationError for bytes that do not decrypt, KmsError where an executor may not use the master key.
 """
@@ -104,7 +104,7 @@ def issue_job(
     """Make a job's key and id, and the ticket for its executors.
 
     Args:
-        kms: wraps the job key, in one call. Nothing stores the ticket, so a wrong answer fails the job and no more.
+        kms: wraps the job key, in one call. Nothing stores the ticket, so a wrong answer fails only the job.
         key_id: the table's encryption.key-id.
         kms_properties: what executors need to reach the same KMS.
 

@@ -143,6 +143,7 @@ def decode_items(content: bytes, packages: frozenset[str] | None) -> list[WorkIt
     """
     try:
         return _decode(content, packages)
+    # Bytes that an executor forged can make the unpickler raise any of these.
     except (
         pickle.UnpicklingError,
         ArithmeticError,
@@ -180,7 +181,7 @@ def _refuse_claims(pickled: bytes) -> None:
 
     Raises:
         FormatError: it remembers a value under a number that it cannot have counted up to.
-        ValueError: a length goes beyond its end, or it is none.
+        ValueError: a length goes beyond its end, or it is no pickle.
     """
     for opcode, argument, _ in pickletools.genops(pickled):
         if opcode.name in _REMEMBERING and argument is not None and argument > len(pickled):
@@ -199,6 +200,7 @@ class _ValueUnpickler(pickle.Unpickler):
             return super().find_class(module, name)
         if module.partition(".")[0] in self._packages:
             found = super().find_class(module, name)
+            # A pickle calls what it names, with arguments of its sender's choice: a function of the package could delete files here.
             if isinstance(found, type) and (is_dataclass(found) or issubclass(found, (Enum, TablecryptError))):
                 return found
         raise FormatError(f"an executor's result holds {module}.{name}, which is not a class that may hold values")

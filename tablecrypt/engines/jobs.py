@@ -51,7 +51,7 @@ class WorkerJob:
         """Begin a job.
 
         Raises:
-            ConfigurationError: workers cannot be told how to reach the KMS or the table's storage.
+            ConfigurationError: workers cannot be sent the way to the KMS or the table's storage.
             KmsError: the KMS refused to wrap the job key.
         """
         _check_place(metadata.location, engine)

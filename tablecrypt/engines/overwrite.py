@@ -7,7 +7,7 @@
     nothing             none         no snapshot
 
 What a branch holds is decided when the commit is made: where others commit first, the next attempt replaces their files too, as in Iceberg
-Java. A change that must not replace rows which nobody has seen is planned on a snapshot and checked against what came after it instead.
+Java. A change that must not replace unseen rows is planned on a snapshot and checked against what came after it instead.
 
 Every data file and every delete file is named as deleted in a manifest of its partition spec. New rows get new row ids.
 
@@ -59,6 +59,7 @@ class EncryptedOverwriteOfAll(EncryptedProducer, WholeSnapshotAdapter):
 
     def collect_manifests(self) -> list[ManifestFile]:
         """Write a manifest of deleted entries for each one with files, and those of the added files."""
+        # A retry replaces another parent: what only the attempt before found deleted must not be in this one's summary.
         self.deleted_data_files.clear()
         emptied = [new for manifest in self._manifests_with_files() for new in self._emptied(manifest)]
         return self.finish_manifests(emptied)

@@ -11,10 +11,10 @@ How an executor opens a column KEK:
     brought         the message holds opened KEKs: where executors have no KMS (tablecrypt.spark.executor-keys=spark), and in Spark SQL,
                     whose tasks get all keys in Spark's private messages
 
-The driver decides what is masked. An executor that may do more shows no more, and one that may do less fails: the rows of one query never
-are masked in some files and not in others. No executor makes a column key, since no commit would bring its entry.
+The driver decides what is masked. An executor with more rights shows the same, and one with fewer fails: the rows of one query are
+never masked in some files and not in others. No executor makes a column key, since no commit would bring its entry.
 
-Who may wrap under a column's master key and not unwrap can write rows that hold no masks: the driver brings the column keys that its own
+A user who may wrap but not unwrap under a column's master key can write rows without masks: the driver brings the column keys that its own
 process made (keys/write_only_keys.py), with which tasks write the column and read nothing.
 
 Raises:
@@ -125,6 +125,7 @@ class JobColumns:
     def maker(self) -> ColumnKeyMaker:
         """Return what opens and makes keys in this process."""
         kms: KeyManagementClient = shared_kms(self.kms_properties) if self.opened_keks is None else _BroughtKeks(self.opened_keks)
+        # By its own clock a task could find the column's KEK too old for new values, and it cannot commit another.
         planned_ms = self.planned_ms
         return ColumnKeyMaker(kms, self.table_key_id, self.data_key_length, self.kek_lifespan_ms, lambda: planned_ms, secrets.token_bytes)
 
@@ -148,6 +149,7 @@ class JobFileIO(EncryptingFileIO):
 
     def column_keys(self, policy: ColumnPolicy, ring: KeyRing) -> ColumnKeys:
         """Return what makes and opens the keys of protected columns."""
+        # Only keys whose entries the metadata has: a file under any other key could never be read.
         brought = [entry for entry in ring.column_keys if entry.key_id in self._columns.own_keys]
         for entry in brought:
             own_keys(self._maker.kms).keep(entry, Secret(self._columns.own_keys[entry.key_id]))
@@ -186,11 +188,13 @@ class _TaskColumnKeys:
     def generate(self, field_ids: Iterable[int], aad_prefix: bytes) -> dict[int, ColumnKey]:
         """Return a fresh key for each of these columns, under column keys that the table has."""
         wanted = list(field_ids)
+        # A program that may not read a column has masks for values, and would write those in their place.
         self.check_readable(each for each in wanted if each not in self._write_only)
         for field_id in wanted:
             self._check_mask(field_id)
         made = self._keys.generate(wanted, aad_prefix)
         for key in made.values():
+            # The maker made this key just now, in a process that commits nothing: values under it would be lost.
             if key.column_key_id not in self._ring:
                 raise _nothing_to_commit(self._ring.column(key.field_id), "column key that new values may go under")
         return made
@@ -208,6 +212,7 @@ class _TaskColumnKeys:
         wanted = list(field_ids)
         self._check(wanted)
         try:
+            # For a column without entries the check would make a key, which takes a right to wrap that readers need not have.
             self._keys.check_readable(each for each in wanted if each in self._with_keys)
         except ColumnKeyDeniedError as denied:
             raise _executor_denied(denied, self._remedy) from denied
@@ -243,6 +248,7 @@ class _BroughtKeks:
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
         """Return the KEK that was wrapped so."""
         opened = self._opened.get(wrapped_key)
+        # The job brings only KEKs of columns that the driver may read, so the right answer is a refusal and not a missing key.
         if opened is None:
             raise KmsAccessDeniedError(f"the job brings no key that {wrapping_key_id!r} wraps so")
         return opened.reveal()
@@ -282,6 +288,7 @@ def ensure_column_keys(table: EncryptedTable, *, write_only: bool = False) -> fr
     policy = policy_of(metadata)
     if not policy:
         return frozenset()
+    # Asked before any task writes: a refusal in the middle of a job would leave its files behind.
     unread = unreadable(column_keys(metadata, io), policy.columns)
     if unread and not write_only:
         raise next(iter(unread.values()))
@@ -309,6 +316,7 @@ def _readable(keys: ColumnKeys, policy: ColumnPolicy) -> frozenset[int]:
 def _opened_keks(maker: ColumnKeyMaker, ring: KeyRing, readable: frozenset[int]) -> dict[bytes, bytes]:
     opened: dict[bytes, bytes] = {}
     for entry in ring.column_keys:
+        # An executor that leaks the message must not show columns that the program itself may not read.
         if entry.field_id in readable:
             kek = ring.entry(entry.encrypted_by_id or "")
             opened[kek.wrapped_bytes()] = maker.open_kek(ring, kek, entry.field_id).reveal()
@@ -340,6 +348,7 @@ def protected_among(metadata: TableMetadata, wanted: Schema) -> str | None:
     """Return why Spark's own Parquet reader does not read these columns: one is, has or had a column key. None if none does."""
     schema, policy = metadata.schema(), ColumnPolicy.from_properties(metadata.properties)
     for field_id in sorted({*policy.columns, *policy.former}):
+        # A struct that is read as a whole brings its protected fields along, so the columns around one count too.
         if not wanted.field_ids.isdisjoint((field_id, *ancestors(schema, field_id))):
             name = wanted.find_column_name(field_id) or schema.find_column_name(field_id)
             return f"{name} is protected by a key of its own, which Python uses"

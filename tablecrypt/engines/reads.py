@@ -133,6 +133,7 @@ def planned_read(scan: EncryptedScan, engine: str) -> ReadPlan:
     filtered = extract_field_ids(bind(metadata.schema(), scan.row_filter, case_sensitive=scan.case_sensitive))
     visible = visible_columns(metadata, io, projected, filtered, masked)
     job = WorkerJob.on(metadata, io, engine)
+    # Only the columns that this read opens: tasks need no right to the others, and cannot leak them.
     access = job.access(frozenset() if visible is None else visible.opened)
     content = ReadContent(access, projected, scan.row_filter, scan.case_sensitive, masked)
     codec = FileEntryCodec(metadata)
@@ -146,6 +147,7 @@ def planned_read(scan: EncryptedScan, engine: str) -> ReadPlan:
 
 
 def _rows(scan: EncryptedScan, task: EncryptedFileScanTask) -> int | None:
+    # The manifest counts the rows of a whole file: not those of a part, nor those that deletes or filters leave.
     if task.part is not None or not counts_whole(scan, task):
         return None
     return int(task.file.record_count)
@@ -154,6 +156,7 @@ def _rows(scan: EncryptedScan, task: EncryptedFileScanTask) -> int | None:
 def rows_of(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task's files. Runs in a worker."""
     job_key = plan.ticket.redeem()
+    # Unpickling runs code, so the bytes have to authenticate as the driver's first.
     content: ReadContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, plan.shared))
     metadata = content.access.metadata()
     codec = FileEntryCodec(metadata)

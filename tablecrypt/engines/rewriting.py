@@ -62,6 +62,7 @@ def rewritten_files(job: WritingTask, number: int, message: bytes) -> list[DataF
 
 def _rewritten(job: WritingTask, task: EncryptedFileScanTask, leave_out: BitMap64) -> list[DataFile]:
     projected = with_lineage(job.metadata.schema())
+    # The old file goes as a whole: every row that is not marked has to reach the new one, whatever the condition says.
     reader = TaskReader(job.metadata, job.io, projected, ALWAYS_TRUE, read_ahead=READ_AHEAD)
     schema = schema_to_pyarrow(projected, include_field_ids=False)
     removed = DeletedPositions.of_arrow([pa.chunked_array([pa.array(leave_out, pa.int64())])])

@@ -14,6 +14,7 @@ def check_nulls(array: pa.Array, field: NestedField, path: str) -> None:
         raise ConfigurationError(f"column {path!r} is required in the table, but the DataFrame has nulls in it")
     if field.field_type.is_primitive or pa.types.is_null(array.type):
         return
+    # Arrow stores children for null parents too, and those nulls violate nothing.
     for child, of_table, name in _children(array.drop_null(), field.field_type):
         check_nulls(child, of_table, f"{path}.{name}")
 
@@ -25,5 +26,6 @@ def _children(array: pa.Array, iceberg: IcebergType) -> list[tuple[pa.Array, Nes
     if isinstance(iceberg, ListType):
         return [(array.flatten(), iceberg.element_field, "element")]
     if isinstance(iceberg, MapType):
+        # `items` of a slice are those of the whole map array: only the offsets say which ones belong to these rows.
         return [(pa.ListArray.from_arrays(array.offsets, array.items).flatten(), iceberg.value_field, "value")]
     return []

@@ -16,5 +16,6 @@ def balanced(tasks: Sequence[T], size: Callable[[T], int], count: int) -> list[l
     for task in sorted(tasks, key=size, reverse=True):
         load, index = heapq.heappop(loads)
         lists[index].append(task)
+        # A size of 0 counts as 1: else all empty tasks would go to the list that is first in the heap.
         heapq.heappush(loads, (load + max(size(task), 1), index))
     return lists

@@ -8,8 +8,8 @@ No two attempts at a task ever write the same file, because the attempt is part 
     {partition}-{attempt}-{uuid}-{number}.parquet           number: of the file within the attempt; uuid: fresh for each attempt
 
 Where the files lie is still decided by the table's own location provider, which gets the new names. An executor's copy of the table
-metadata names `AttemptLocations` in `write.py-location-provider.impl`; the table itself never does. A failed attempt deletes its files as
-far as it can; what remains is ciphertext that no manifest names.
+metadata names `AttemptLocations` in `write.py-location-provider.impl`; the table itself never does. A failed attempt tries to delete its
+files; what remains is ciphertext that no manifest names.
 
 Raises KmsError where this process may not unwrap the job key, AuthenticationError for a message of another job or task.
 """
@@ -54,6 +54,7 @@ class AttemptLocations(LocationProvider):
 
     def __init__(self, table_location: str, table_properties: Properties) -> None:
         super().__init__(table_location, table_properties)
+        # With these names left in, the loader would find this class again, and call it without end.
         own = {name: value for name, value in table_properties.items() if name not in (_IMPL, _OWN_IMPL, _ATTEMPT)}
         if _OWN_IMPL in table_properties:
             own[_IMPL] = table_properties[_OWN_IMPL]
@@ -109,12 +110,14 @@ class WritingTask:
             KmsError: this process may not unwrap the job key.
         """
         job_key = ticket.redeem()
+        # Unpickling runs code: only bytes that the driver encrypted for this job get here.
         shared = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
         access: TableAccess = shared if isinstance(shared, TableAccess) else shared.access
         return cls(job_key, shared, access.io(), access.metadata(), FreshKeys(access.data_key_length), number, attempt)
 
     def write(self, rows: pa.Table | pa.RecordBatchReader) -> list[DataFile]:
         """Write rows as files that no other attempt writes."""
+        # Spark may run two attempts of a task at once: under one name the loser would overwrite, or delete, the winner's file.
         named = with_attempt_names(self.metadata, self.number, self.attempt)
         return write_data_files(named, rows, self.io, self.keys, uuid.uuid4())
 
@@ -141,6 +144,7 @@ def decrypted_results(job_key: JobKey, codec: FileEntryCodec, results: Iterable[
         FormatError: a result does not hold what it should.
     """
     results = list(results)
+    # Each message authenticates alone; only its number shows that a captured result was sent again.
     if len({number for number, _ in results}) != len(results):
         raise AuthenticationError("a task of the job sent two results: its rows would be committed twice")
     return [_decoded_result(codec, job_key.decrypt(Role.RESULT, number, message)) for number, message in results]

@@ -48,9 +48,12 @@ def begin_write(table: EncryptedTable, branch: str, engine: str) -> tuple[Worker
         ConfigurationError: the table's properties cannot be used, or as `WorkerJob.on`.
         KmsError: the KMS refused the table's key.
     """
+    # First, since it may commit: the job has to be planned on metadata that has these keys.
     ensure_column_keys(table)
     metadata, io = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io)
+    # Asked now: a master key that may not be used would else stop the commit, after workers had written everything.
     io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
+    # The next two calls are for their errors, which one driver reports better than every worker.
     parquet_writer_options(metadata.properties)
     target_file_size(metadata.properties)
     job = WorkerJob.on(metadata, io, engine)
@@ -64,6 +67,7 @@ def current_table(table: EncryptedTable, job: WorkerJob, files: list[DataFile]) 
         ConfigurationError: its schema or partitioning was changed since the job began. The files are deleted then.
     """
     with removing_on_error(job.io, files):
+        # The job may have taken hours, and the table in memory is as old as that.
         current = table.catalog.load_table(table.name())
         check_unchanged(".".join(table.name()), job.metadata, current.metadata)
     return cast("EncryptedTable", current)

@@ -1,7 +1,7 @@
 """Encrypted tables as Ray Datasets, through Ray Data's own sources and sinks.
 
     read_table    driver plans ──encrypted tasks──▶ workers decrypt, filter and project ──blocks──▶ Dataset
-    datasink      Dataset ──blocks──▶ workers encrypt under DEKs of their own ──encrypted file entries──▶ driver commits once
+    datasink      Dataset ──blocks──▶ workers encrypt under fresh DEKs ──encrypted file entries──▶ driver commits once
 
 Workers need this package, access to the table's storage, and the right to decrypt with the table's master key in the KMS. No key is in the
 object store, in a spilled object or in a log: see jobs.py. Rows are: Ray keeps the blocks of a Dataset in its object store, and on the

@@ -40,6 +40,7 @@ def raise_from_worker(error: BaseException) -> None:
     """Raise, on the driver, the error of this package that made a task fail; return where another error did."""
     seen: BaseException | None = error
     while seen is not None:
+        # Ray wraps a task's error, sometimes more than once.
         cause = seen.cause if isinstance(seen, RayTaskError) else seen
         if isinstance(cause, TablecryptError):
             _raise_plain(cause)
@@ -68,4 +69,5 @@ def _remade(kind: type[TablecryptError], arguments: tuple[object, ...]) -> Table
 
 def _raise_plain(error: TablecryptError) -> NoReturn:
     kind = next(each for each in type(error).__mro__ if issubclass(each, TablecryptError) and not issubclass(each, WorkerFailure))
+    # Not chained: the calls of Ray's processes would hide the one sentence.
     raise kind(*(error.own_arguments if isinstance(error, WorkerFailure) else error.args)) from None

@@ -35,7 +35,7 @@ def read_table(table_or_scan: Table | DataScan | IncrementalAppendScan, **option
 
     Raises:
         ColumnKeyDeniedError: the columns include a protected one that this user may not see, and the scan does not ask for masks.
-        ConfigurationError: not an encrypted table, or workers cannot be told how to reach the KMS or the table's storage.
+        ConfigurationError: not an encrypted table, or workers cannot be sent the way to the KMS or the table's storage.
         KmsError: the KMS refused the table's key to the driver.
 
     What goes wrong in a worker fails the Dataset when it is used, with an error that is both Ray's RayTaskError and this package's: a
@@ -59,7 +59,7 @@ class EncryptedDatasource(Datasource):  # type: ignore[misc]
         return "EncryptedTable"
 
     def supports_projection_pushdown(self) -> bool:
-        """Whether columns that nobody uses are left out: they are."""
+        """Whether unused columns are left out: they are."""
         return True
 
     def estimate_inmemory_data_size(self) -> int:
@@ -90,6 +90,7 @@ def read_files(plan: ReadPlan) -> Iterator[pa.Table]:
         for batch in rows_of(plan):
             empty = False
             yield pa.Table.from_batches([batch])
+        # Ray takes the schema from blocks, of which there has to be one.
         if empty:
             yield plan.read_schema.empty_table()
         return

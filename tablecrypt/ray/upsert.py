@@ -68,6 +68,7 @@ def planned_upsert(
         raise ConfigurationError("mode 'upsert' needs keys=[...], or identifier fields in the table's schema")
     if unknown := [name for name in named if name not in {field.name for field in table.schema().fields}]:
         raise ConfigurationError(f"key {unknown[0]!r} is not a column of the table")
+    # An upsert compares all columns with what is stored: on masks every row would differ, and masks would be written.
     scan = table.scan(masked="error")
     scan = scan.use_ref(branch) if branch in table.metadata.refs else scan
     tasks = tuple(cast("list[EncryptedFileScanTask]", list(scan.tasks())))
@@ -113,6 +114,7 @@ def upserted(task: WritingTask, message: bytes, rows: pa.Table) -> tuple[bytes, 
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
     positions = {each.file.file_path: bitmap for each, bitmap in found.replaced}
+    # All tasks have the same list of files, so the number of the list is 0 in each.
     marks = {(0, index): positions[each.file.file_path] for index, each in enumerate(tasks) if each.file.file_path in positions}
     added = pa.concat_tables([found.updated, found.inserted], promote_options="default")
     files = task.write(added) if added.num_rows else []
@@ -155,6 +157,7 @@ class TaskKeys:
         """
         tables = []
         for number, message in messages:
+            # Without its keys a duplicate among the tasks' rows would go unseen.
             if message is None:
                 raise AuthenticationError(f"task {number} of the job sent no keys: its rows may be in the table twice")
             tables.append(pa.ipc.open_stream(job_key.decrypt(Role.KEYS, number, message)).read_all())
@@ -178,7 +181,9 @@ def upsert_change(
     change = RowChange(branch=branch, added=[file for result in results for file in result.files])
     if keys is None:
         return change
+    # Each task has seen its own rows only: the same key in two tasks shows here.
     _refuse_duplicates(keys.every, list(content.keys))
+    # Only the replaced rows: rows that others add under other keys are no conflict.
     change.conflicts_with = keys_filter(keys.updated, table.schema())
     positions: dict[FileNumber, BitMap64] = {}
     for result in results:
@@ -213,6 +218,7 @@ def _rewritten(table: EncryptedTable, position_deleted: list[tuple[EncryptedFile
     errors: list[Exception] = []
     for number, reference in asked:
         try:
+            # All are waited for, also after an error: what a task still writes could not be deleted.
             done.append((number, ray.get(reference)))
         except Exception as error:  # noqa: BLE001  raised below, after the files of the other tasks are deleted
             errors.append(error)

@@ -4,8 +4,8 @@
     worker    rows of its blocks ─▶ encrypted Parquet files under fresh DEKs ─▶ their entries, encrypted (RESULT)
     driver    opens the entries that Ray collected, and adds exactly those in one commit
 
-Ray collects what one attempt at each task returned, so files of failed attempts are never committed. A failed attempt deletes its files as
-far as it can; what remains, of a killed worker or after the driver died, is ciphertext that no manifest names, and
+Ray collects what one attempt at each task returned, so files of failed attempts are never committed. A failed attempt tries to delete its
+files; what remains, of a killed worker or after the driver died, is ciphertext that no manifest names, and
 `maintenance.remove_orphan_files` finds it.
 """
 
@@ -65,7 +65,7 @@ def datasink(
 
     Raises:
         ConfigurationError: not an encrypted table, options that contradict each other, a property or branch that cannot be used, or
-            workers cannot be told how to reach the KMS or the table's storage.
+            workers cannot be sent the way to the KMS or the table's storage.
         ColumnKeyDeniedError: the KMS refuses the key of a protected column.
         KmsError: the KMS refused the table's key.
         ReadRestrictionError: rows would be replaced, and the catalog's server restricts which of them may be read.
@@ -162,9 +162,11 @@ class Writing:
         with removing_on_error(io, files):
             keys = TaskKeys.opened(self.job.key, ((each.number, each.keys) for each in written))
             change = upsert_change(self.table, self.branch, self.content, results, keys)
+        # Nothing is replaced, so this is an append, which no commit of others is in conflict with.
         if not change.position_deleted and not change.dropped:
             self._commit_files(current, files)
             return
+        # On the table as it was planned on, so that PyIceberg finds what others changed since.
         transaction = self.table.transaction()
         with committing(transaction, io, change.written):
             stage_row_change(transaction, change, self.snapshot_properties)
@@ -180,6 +182,7 @@ def _check_options(
         raise ConfigurationError(f"mode {mode!r} is not known: use append, overwrite or upsert")
     if keys is not None and mode != "upsert":
         raise ConfigurationError(f"keys go with mode 'upsert', not {mode!r}")
+    # A user would replace rows that the server does not let that user see.
     if mode != "append":
         refuse_restricted(table.io, f"writing in mode {mode}")
     check_place(table, branch, snapshot_properties)
@@ -193,6 +196,7 @@ class EncryptedDatasink(Datasink[Written | None]):  # type: ignore[misc]
         self._plan = writing.plan
 
     def __getstate__(self) -> dict[str, Any]:
+        # The write holds the job key and the table's FileIO with its keys: only the driver's object commits.
         return {"_plan": self._plan, "_writing": None}
 
     def get_name(self) -> str:
@@ -201,7 +205,7 @@ class EncryptedDatasink(Datasink[Written | None]):  # type: ignore[misc]
 
     @property
     def min_rows_per_write(self) -> int | None:
-        """How many rows a task gets where the Dataset has so many."""
+        """How many rows a task gets if the Dataset has at least that many."""
         return None if self._plan.upsert is None else _ROWS_OF_UPSERT
 
     def on_write_start(self, schema: object = None) -> None:

@@ -1,7 +1,7 @@
 """Encrypted tables as Spark DataFrames, through PySpark 4 and mapInArrow.
 
     read_table    driver plans ──encrypted tasks──▶ executors decrypt, filter and project ──Arrow──▶ DataFrame
-    write_table   DataFrame ──Arrow──▶ executors encrypt under DEKs of their own ──encrypted file entries──▶ driver commits once
+    write_table   DataFrame ──Arrow──▶ executors encrypt under fresh DEKs ──encrypted file entries──▶ driver commits once
 
 `tablecrypt.spark.catalog(spark, "prod")` makes the tables of a catalog known to Spark SQL: see sql/.
 

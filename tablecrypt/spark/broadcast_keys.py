@@ -57,6 +57,7 @@ def issue_by_broadcast(spark: SparkSession, key_id: str, random: Callable[[int],
     if reason is not None:
         raise ConfigurationError(f"{names.SPARK_EXECUTOR_KEYS.name}=spark: {reason}")
     job_id, key = random(JOB_ID_LENGTH), random(JOB_KEY_LENGTH)
+    # A pickled broadcast is its number alone: Spark brings the value to executors of this application only.
     ticket = BroadcastTicket(job_id, key_id, b"", {}, spark.sparkContext.broadcast(key))
     return ticket, JobKey(job_id, Secret(key), random)
 
@@ -67,6 +68,7 @@ def _unsupported_broadcast(spark: SparkSession) -> str | None:
         return "a session of Spark Connect has no broadcasts, so its executors need the KMS"
     if not keeps_messages_private(spark.conf.get):
         return "job keys would travel in the clear: set spark.authenticate and spark.network.crypto.enabled"
+    # Blocks of a broadcast go to disk on the driver, and on executors where memory is short.
     if str(context.getConf().get("spark.io.encryption.enabled", "false")).lower() != "true":
         return "job keys would lie on disk in the clear: set spark.io.encryption.enabled"
     return None

@@ -129,6 +129,7 @@ def _fields_for_table(spark: list[pa.Field], table: StructType, prefix: str) -> 
     known = {field.name: field for field in table.fields}
     given = [field.name for field in spark]
     repeated = sorted({name for name in given if given.count(name) > 1})
+    # Both would be written as the one column that the table has of this name.
     if repeated:
         raise ConfigurationError(f"column {prefix + repeated[0]!r} occurs more than once in the DataFrame")
     for name in given:
@@ -161,6 +162,7 @@ def _fits(spark: pa.DataType, iceberg: IcebergType) -> bool:
     readable = _READ_AS.get(type(iceberg))
     if readable is None or pa.types.is_null(readable):
         return False
+    # Units may differ, for the cast refuses a loss; with a zone on one side alone, the moment would depend on the session.
     if pa.types.is_timestamp(readable):
         return bool(pa.types.is_timestamp(spark) and (spark.tz is None) == (readable.tz is None))
     return spark == _small(readable) or _small(spark) == readable or spark in _ALSO_WRITTEN_FROM.get(type(iceberg), ())
@@ -221,6 +223,7 @@ def batch_for_table(batch: pa.RecordBatch, schema: pa.Schema, table: Schema) -> 
     for column, field in zip(batch.columns, schema, strict=True):
         check_nulls(column, table.find_field(field.name), field.name)
         try:
+            # Arrow's casts are safe ones: a value that does not fit is an error.
             arrays.append(_for_table(column, field.type))
         except (pa.ArrowException, ValueError) as error:
             raise ConfigurationError(
@@ -233,6 +236,7 @@ def _for_spark(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if _is_uuid(array.type):
         return _uuid_text(array)
     if _contains_uuid(array.type):
+        # Arrow has no cast of a uuid inside a struct, list or map.
         return pa.array(_converted(array.to_pylist(), str), wanted)
     return array if array.type == wanted else array.cast(wanted)
 
@@ -255,6 +259,7 @@ def _contains_uuid(arrow: pa.DataType) -> bool:
 
 def _uuid_text(array: pa.Array) -> pa.Array:
     """One text of hexadecimal digits for all values, cut and dashed by Arrow: several times faster than value by value."""
+    # A null takes 16 bytes as well, so that each value's place can be computed; it becomes null again below.
     filled = array.storage.fill_null(bytes(_UUID_LENGTH))
     digits = b"".join(filled.to_pylist()).hex().encode()
     ends = pa.array(range(0, len(digits) + 1, 2 * _UUID_LENGTH), pa.int32())
@@ -265,6 +270,7 @@ def _uuid_text(array: pa.Array) -> pa.Array:
 
 def _parsed_uuids(array: pa.Array) -> pa.Array:
     text = array.cast(pa.string())
+    # Before fromhex(), which would take digits of one value for those of the next.
     if not pc.all(pc.match_substring_regex(text, _UUID_PATTERN), min_count=0).as_py():
         raise ValueError("not the text of a uuid, 8-4-4-4-12 hexadecimal digits")
     filled = text.fill_null(_NO_UUID_TEXT)

@@ -58,6 +58,7 @@ def check_can_replace_partitions(located: LocatedTable, branch: str | None) -> N
     spec = located.table.spec()
     if spec.is_unpartitioned():
         raise ConfigurationError(f"{located.name} has no partitions: use mode 'overwrite'")
+    # Their rows would stay beside the new ones, or go with rows that are to stay.
     if any(task.file.spec_id != spec.spec_id for task in _live_tasks(located, branch)):
         raise ConfigurationError(
             f"{located.name} has files from before its partitioning was changed: use mode 'overwrite' with overwrite_filter"
@@ -99,6 +100,7 @@ class BatchMarker:
             if summary is None or summary.get(QUERY_ID) != self.query_id:
                 continue
             batch_id = summary.get(BATCH_ID) or ""
+            # A later batch counts too: its query had this one committed, whose snapshot may have expired.
             if batch_id.isdecimal() and int(batch_id) >= self.batch_id:
                 return True
         return False
@@ -116,6 +118,7 @@ def begin(table: EncryptedTable, marker: BatchMarker | None) -> EncryptedTransac
         BatchAlreadyCommittedError: the table as it was loaded holds the batch.
     """
     transaction = table.transaction()
+    # Looked for at once, before rows are written, and again on each base that the commit is tried on.
     if marker is not None:
         transaction.check_each_base(marker.check_not_in)
     return transaction

@@ -71,9 +71,11 @@ def unscaled(decimals: pa.Array) -> pa.Array:
     """Return the unscaled values of 128-bit decimals, which are 16 bytes little endian each. FormatError for one of more than 64 bits."""
     if not len(decimals):
         return pa.array([], pa.int64())
+    # Read in place: a slice of an array shares the buffer, so its offset counts.
     words = np.frombuffer(decimals.buffers()[1], np.int64, _WORDS * len(decimals), decimals.offset * _WORDS * 8)
     low, high = words[::_WORDS].copy(), words[1::_WORDS]
     missing = np.asarray(decimals.is_null()) if decimals.null_count else None
+    # The upper word of a number that fits has nothing but the sign of the lower one.
     fits = (low >> _SIGN) == high
     if not (fits if missing is None else fits | missing).all():
         raise FormatError(f"a value of a column of type {decimals.type} has more digits than that")

@@ -3,7 +3,7 @@
 whole partitions that match    dropped by the driver without being read
 other files that may match     read by a job ─▶ positions of matching rows ─▶ copy-on-write job, or deletion vectors
 
-Copy-on-write is a job of its own, for merges and overwrites too: data files are written again without some of their rows, and each
+Copy-on-write is a second job, for merges and overwrites too: data files are written again without some of their rows, and each
 remaining row keeps its identity.
 
 driver     TASK message: positions of the rows to leave out, and the files that they are in
@@ -54,6 +54,7 @@ def rewrite_without(
     Returns:
         The files that take their place; a file whose every row goes has none.
     """
+    # A job would ask the KMS and start tasks for nothing.
     if not position_deleted:
         return []
     by_path = {task.file.file_path: positions for task, positions in position_deleted}
@@ -100,10 +101,13 @@ def change_without(
         mode: merge-on-read or copy-on-write.
     """
     asked = located.scan(row_filter, branch).row_filter
+    # PyIceberg's `!=` and NOT match nulls; a DELETE in SQL leaves such rows.
     scan = located.scan(with_sql_null_semantics(asked, located.table.metadata.schema()), branch)
     filtered = extract_field_ids(bind(located.table.schema(), scan.row_filter, case_sensitive=True))
+    # On masks the filter would delete the wrong rows.
     readable_columns(located.table, Schema(), filtered, ERROR)
     tasks = cast("list[EncryptedFileScanTask]", list(scan.plan_files()))
+    # Files that match as a whole are dropped unread, as in `table.delete`.
     whole, rest = WholeFiles(located.table.schema(), scan.row_filter).split(tasks)
     change = RowChange(branch=branch, conflicts_with=scan.row_filter, dropped=whole)
     if not rest:
@@ -120,6 +124,7 @@ def rewrite_unless_merge_on_read(spark: SparkSession, located: LocatedTable, cha
     """Rewrite the files that have position-deleted rows, in a separate job, unless the table's mode is merge-on-read."""
     if is_merge_on_read(mode) or not change.position_deleted:
         return
+    # All of them go; a file whose every row is marked has nothing to be written again.
     change.dropped += [task.file for task, _ in change.position_deleted]
     partly = [(task, bitmap) for task, bitmap in change.position_deleted if len(bitmap) < task.file.record_count]
     change.position_deleted = []
@@ -139,6 +144,7 @@ def _located(
 
     rows = in_tasks(spark, len(encrypted_tasks), locate_rows, RESULT_SCHEMA).collect()
     found: dict[FileNumber, BitMap64] = {}
+    # Only results that the job's tasks encrypted: anyone else who reaches the driver could name rows to delete.
     for result in decrypted_results(job_key, codec, collected(rows)):
         merge_positions(found, result.marks)
     return found

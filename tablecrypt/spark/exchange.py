@@ -31,10 +31,10 @@ MOST_ROWS: Final = 1000
 """Rows of a batch to Python where Spark does not measure them: 64 MiB, its default limit, where rows have 64 KiB on average."""
 GATHERED_ROWS: Final = 10_000
 GATHERED_BYTES: Final = 4 * 1024 * 1024
-"""What a worker does to a batch takes its time for each, so that it waits for so many rows, or for so many bytes of Arrow memory."""
+"""A worker's work on a batch has a fixed cost, so the worker waits for this many rows, or bytes of Arrow memory."""
 PIECE_ROWS: Final = 16_384
 PIECE_BYTES: Final = 1024 * 1024
-"""A batch for Spark has at most so many rows, and about so many bytes of Arrow memory, but LEAST_PIECE_ROWS."""
+"""A batch for Spark has at most PIECE_ROWS rows, and about PIECE_BYTES of Arrow memory, but at least LEAST_PIECE_ROWS."""
 LEAST_PIECE_ROWS: Final = 1024
 _BYTE_LIMIT: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ROW_LIMIT: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -85,6 +85,7 @@ def pieces_for_spark(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a batch in such pieces as the JVM takes fastest."""
     size = batch.nbytes
     fitting = batch.num_rows * PIECE_BYTES // size if size else PIECE_ROWS
+    # Each piece costs the JVM a message, so even wide rows come in pieces of a least length.
     step = max(LEAST_PIECE_ROWS, min(fitting, PIECE_ROWS))
     if batch.num_rows <= step:
         yield batch
@@ -104,10 +105,12 @@ def _combined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 def _row_limit_alone(rows: DataFrame) -> Iterator[None]:
     """Let jobs of this thread count the rows of batches that they hand to Python, and not measure them, where that is safe."""
     context: Any = getattr(rows.sparkSession, "sparkContext", None)
+    # A limit to the rows alone would let a batch of long values fill the worker's memory.
     if context is None or _is_limited(rows) or _may_be_long(rows.schema):
         yield
         return
     limits = {_BYTE_LIMIT: str(_NO_BYTE_LIMIT), _ROW_LIMIT: str(MOST_ROWS)}
+    # Put back afterwards: the thread is the caller's, whose other jobs must not count rows.
     before = {name: context.getLocalProperty(name) for name in limits}
     _set_local(context, limits)
     try:
@@ -122,7 +125,7 @@ def _set_local(context: Any, values: dict[str, Any]) -> None:
 
 
 def _is_limited(rows: DataFrame) -> bool:
-    """Whether the session sets a limit of its own; a default that is asked for tells that it does not."""
+    """Whether the session sets one of the limits; the default that is passed here comes back if it does not."""
     settings = rows.sparkSession.conf
     return any(settings.get(name, None) is not None for name in (_BYTE_LIMIT, _ROW_LIMIT))
 

@@ -66,6 +66,7 @@ def skip_per_task_setup() -> None:
 def _forget_finders() -> None:
     started_with = set(os.environ.get("PYTHONPATH", "").split(os.pathsep))
     for path, finder in list(sys.path_importer_cache.items()):
+        # Only archives that cannot change: one that was added to the session may be another file by now.
         if isinstance(finder, zipimporter) and finder.archive in started_with:
             sys.path_importer_cache.pop(path, None)
 
@@ -78,6 +79,7 @@ def open_task(ticket: JobTicket, encrypted_shared: bytes) -> WritingTask:
     if context is None:
         raise ConfigurationError("an encrypted partition is written inside a Spark task only")
     skip_per_task_setup()
+    # taskAttemptId is unique in the application; attemptNumber counts the attempts of one task only.
     return WritingTask.open(ticket, encrypted_shared, context.partitionId(), context.taskAttemptId())
 
 

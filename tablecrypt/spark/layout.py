@@ -54,6 +54,7 @@ def laid_out(
     check_distribution(distribute_by, spec)
     if distribute_by is None:
         return df.sortWithinPartitions(*map(quoted, order)) if order else df
+    # Spark hashes a column itself, which spares the rows a way through Python.
     columns = _identity_columns(df, schema, spec)
     if columns:
         return df.repartition(*map(quoted, columns)).sortWithinPartitions(*map(quoted, (*columns, *order)))
@@ -129,5 +130,7 @@ def _text(values: pa.Array) -> pa.Array:
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
+        # Binary need not be UTF-8, which a cast to text needs.
         values = pa.array([None if value is None else value.hex() for value in values.to_pylist()], pa.string())
+    # Joining with a null gives null, and all such partitions would be one.
     return values.cast(pa.string()).fill_null(_NULL)

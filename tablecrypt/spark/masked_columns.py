@@ -41,6 +41,7 @@ def marked_schema(table: EncryptedTable, projected: Schema, readable: frozenset[
     """
     schema = spark_schema(schema_for_spark(projected))
     below: dict[str, list[list[str]]] = {}
+    # Metadata of a column goes with it through Spark's plans, under any name that the query gives it.
     for field_id in sorted(masked_ids(table, projected, readable)):
         path = [field.name for field in path_of(projected, field_id) or ()]
         below.setdefault(path[0], []).append(path[1:])
@@ -58,7 +59,7 @@ def masked_ids(table: EncryptedTable, projected: Schema, readable: frozenset[int
 def check_values(schema: StructType, table: EncryptedTable) -> None:
     """Check that a DataFrame shows no masks in columns that it writes to protected ones.
 
-    It shows masks to who may write them, where it was read before its user got the right to the column: as values, they would stay.
+    A DataFrame that was read before its user got the right to the column still has masks: as values, they would stay.
 
     Args:
         schema: the DataFrame's.
@@ -70,6 +71,7 @@ def check_values(schema: StructType, table: EncryptedTable) -> None:
     for field_id in ColumnPolicy.from_properties(table.metadata.properties).columns:
         path = path_of(table.schema(), field_id)
         name = path[0].name if path else ""
+        # By the top-level column: a mask anywhere in a struct would be stored with the struct.
         if name in schema.names and MARK in schema[name].metadata:
             raise ConfigurationError(
                 f"{'.'.join(table.name())}: the DataFrame has masks in {name}, which would be stored as values of a protected column: it "
@@ -82,6 +84,7 @@ def refuses_conditions(spark: SparkSession) -> bool:
     if not hasattr(spark, "_jsparkSession"):
         return False
     try:
+        # Conditions that Spark evaluates by itself reach no code of ours but in its optimizer.
         jvm_side(spark).endpoint.refuseConditionsOnMasks(spark._jsparkSession)
     except ConfigurationError:
         return False

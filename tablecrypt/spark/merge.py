@@ -104,8 +104,10 @@ def checked_keys(table: Schema, columns: Sequence[str], keys: Sequence[str] | No
             raise ConfigurationError(f"merge key {name!r} is not a column of the table; it has {', '.join(own)}")
         if name not in columns:
             raise ConfigurationError(f"merge key {name!r} is missing from the DataFrame")
+        # -0.0 and 0.0 are equal and two values; so are a uuid's text in capitals and in small letters.
         if not isinstance(own[name].field_type, _COMPARABLE):
             raise ConfigurationError(f"merge key {name!r} is of type {own[name].field_type}, whose values are not compared safely")
+    # Rows travel with their identity in columns of these names.
     taken = {field.name for field in LINEAGE_FIELDS} & own.keys()
     if taken:
         raise ConfigurationError(f"the table has a column {taken.pop()!r} of its own, so merged rows cannot keep their identity")
@@ -126,6 +128,7 @@ def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], b
     """
     spark = df.sparkSession
     change = RowChange(branch=branch, isolation=isolation_of(located.table.metadata.properties, "merge"))
+    # All files: which keys the rows have is known only when Spark evaluates them.
     tasks = cast("list[EncryptedFileScanTask]", list(located.scan(ALWAYS_TRUE, branch).plan_files()))
     partitions = Sizing.of(spark).partitions(tasks) if tasks else []
     rows = _joined(df, _keys_of_table(df, located, keys, partitions), keys)
@@ -203,6 +206,7 @@ def _refusing_keys(keys: Sequence[str]) -> Iterator[None]:
         yield
     except PySparkException as error:
         failed = str(error)
+        # Spark gives the text of raise_error among its own words, and in no field of the error.
         refusal = next((each for each in (*map(_is_null, keys), _occurs_twice(keys)) if each in failed), None)
         if refusal is None:
             raise
@@ -243,8 +247,10 @@ def write_merged_partition(ticket: JobTicket, encrypted_access: bytes, batches: 
     def rows() -> Iterator[pa.RecordBatch]:
         for batch in filled:
             row_id, *row = (batch.column(name) for name in _ROW_COLUMNS)
+            # A new row has no file, and marks nothing.
             merge_positions(marks, positions_by_file(*row))
             converted = batch_for_table(batch.select(own), schema, table)
+            # An updated row keeps its _row_id; a null sequence number makes it one that this commit updated.
             columns = [*converted.columns, row_id, pa.nulls(batch.num_rows, pa.int64())]
             yield pa.RecordBatch.from_arrays(columns, schema=stored)
 

@@ -3,7 +3,7 @@
 Only what a KMS client reads is sent to executors; the rest of the catalog's properties stays on the driver or goes encrypted. Credentials
 among them (a secret access key, a token) would open every key of the table to anyone who reads the closure. So they are sent only where the
 closure does not leave the machine (local mode) or where Spark authenticates and encrypts its own traffic; elsewhere executors have to find
-credentials of their own: an instance role, environment variables, a profile.
+their own credentials: an instance role, environment variables, a profile.
 
 No key of ours travels in the clear on the Python path, but rows do: those that Spark shuffles, collects or hands to Python. And without
 spark.authenticate anyone who reaches the driver may play an executor. So outside local mode, where `keeps_messages_private` does not hold,
@@ -43,6 +43,7 @@ def check_credentials_stay_private(properties: Mapping[str, str], spark_setting:
         spark_setting: returns a Spark setting by name, or the default that is given with it.
     """
     credentials = [name for name, value in properties.items() if names.is_sensitive(name, value)]
+    # A foreign KMS class may read a credential from a property whose name does not look like one.
     if not credentials and not names.is_foreign_kms(properties):
         return
     if keeps_messages_private(spark_setting):
@@ -56,9 +57,11 @@ def check_credentials_stay_private(properties: Mapping[str, str], spark_setting:
 def keeps_messages_private(spark_setting: Callable[[str, str], str | None]) -> bool:
     """Whether messages of driver and executors stay on the machine (local mode), or are authenticated and encrypted."""
     master = str(spark_setting("spark.master", ""))
+    # Not local-cluster, whose executors are separate processes that talk over the network.
     if master == "local" or master.startswith("local["):
         return True
     encrypts = _is_on(spark_setting, "spark.network.crypto.enabled") or _is_on(spark_setting, "spark.ssl.rpc.enabled")
+    # Encryption without authentication lets anyone who reaches the driver join as an executor, and get keys.
     return encrypts and _is_on(spark_setting, "spark.authenticate")
 
 

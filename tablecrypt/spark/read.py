@@ -104,6 +104,7 @@ def read_table(
         raise ConfigurationError(f"path {path!r} is not known: use jvm or python")
     read = PlannedRead.of(identifier, columns, row_filter, snapshot_id, catalog_properties, masked)
     if masked_ids(read.located.table, read.projected, read.readable) and not refuses_conditions(spark):
+        # This session cannot refuse conditions on masks, so they are shown only to a reader who asked for masks.
         readable_columns(read.located.table, read.projected, set(), masks_asked_for(read.located.table, masked))
     schema = marked_schema(read.located.table, read.projected, read.readable)
     if not read.tasks:
@@ -167,6 +168,7 @@ def read_partitions(
     """
     skip_per_task_setup()
     job_key = ticket.redeem()
+    # Unpickling runs code, so the bytes have to authenticate as the driver's first.
     shared: SharedReadContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
     metadata = shared.access.metadata()
     codec = FileEntryCodec(metadata)

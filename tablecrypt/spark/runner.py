@@ -104,6 +104,7 @@ class SparkRunner:
         parts = sizing.spread(range(len(works)), lambda index: works[index].size, _PARTS_PER_CORE * sizing.cores)
         ticket, job_key = LocatedTable.of_table(table).issue_job(self._spark)
         encrypted_shared = job_key.encrypt(Role.SHARED, 0, _shared_content(table, function))
+        # What a result may be made of: an executor that was taken over must not name classes of its choice.
         packages = frozenset({_OWN_PACKAGE, _module_of(function).partition(".")[0]})
 
         def job(numbers: Sequence[int]) -> list[WorkItem]:
@@ -143,6 +144,7 @@ def compact(
         options: what else `tablecrypt.maintenance.compact` takes.
     """
     table = LocatedTable.of(identifier, catalog_properties).table
+    # Executors make no column key, and a dry run commits none.
     if not options.get("dry_run"):
         ensure_column_keys(table)
     return maintenance.compact(table, where, runner=SparkRunner(spark), **options)
@@ -168,6 +170,7 @@ def run_parts(
     shared: SharedWorkContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
     io = shared.io()
     for number in asked:
+        # Of any class, since the driver made these bytes: they authenticate under the job key as a TASK.
         works = decode_items(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]), None)
         done = encode_items(_done(io, shared.function, works))
         yield result_batch(number, job_key.encrypt(Role.RESULT, number, done))
@@ -179,14 +182,17 @@ def _done(io: EncryptingFileIO, function: FileFunction[Any, Any], works: Iterabl
         try:
             done = function(io, each.value, each.keys)
         except TablecryptError as error:
+            # Spark tries the task again, perhaps on another machine; an error that is sent back ends the run.
             if isinstance(error, KmsError) and error.retryable:
                 raise
+            # Sent behind the results before it, whose files the driver has to know.
             yield WorkItem(each.index, error)
             return
         yield WorkItem(each.index, done.result, done.keys)
 
 
 def _shared_content(table: EncryptedTable, function: FileFunction[Any, Any]) -> bytes:
+    # The inner FileIO alone: that of the table has the key manager, and does not leave the driver.
     inner_io = pickle.dumps(cast("TableFileIO", table.io).inner)
     try:
         return pickle.dumps(SharedWorkContent(inner_io, function, job_columns(table)))
@@ -225,6 +231,7 @@ def collected_results(
         return run_parts(ticket, encrypted_shared, encrypted_tasks, first, batches)
 
     results = collected(in_tasks(spark, len(encrypted_tasks), run_encrypted_parts, RESULT_SCHEMA).collect())
+    # Each message authenticates by itself. That none was left out or sent twice shows only in their numbers.
     if sorted(number for number, _ in results) != sorted(encrypted_tasks):
         raise AuthenticationError(
             f"of {len(encrypted_tasks)} tasks of the Spark job, {len(results)} sent a result: one of each is expected"
@@ -240,6 +247,7 @@ def _job_threads(spark: SparkSession) -> Iterator[ThreadPoolExecutor]:
     try:
         yield pool
     except BaseException:
+        # By the tag alone, since the session may run other jobs.
         spark.interruptTag(tag)
         raise
     finally:

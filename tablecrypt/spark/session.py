@@ -46,9 +46,11 @@ def check_java() -> None:
         ConfigurationError: there is no Java, or it is older than 17.
     """
     home = os.environ.get("JAVA_HOME")
+    # JAVA_HOME first, as Spark's own scripts do.
     java = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
     if java is None:
         raise ConfigurationError(f"Spark needs Java {OLDEST_JAVA} or newer, and there is no java in JAVA_HOME or on the PATH")
+    # Java prints its version to stderr.
     banner = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = java_major_version(banner)
     if version is None or version < OLDEST_JAVA:
@@ -100,6 +102,7 @@ class Sizing:
     def split_partitions(self, tasks: Sequence[EncryptedFileScanTask]) -> list[list[EncryptedFileScanTask]]:
         """Do the same after cutting long files into parts, as Spark does for its own readers."""
         total = sum(task.size + self.open_cost for task in tasks)
+        # The formula of Spark's own file sources (FilePartition.maxSplitBytes).
         size = max(1, min(self.partition_bytes, max(self.open_cost, total // max(self.cores, 1))))
         return self.partitions([part for task in tasks for part in task.split(size)])
 

@@ -75,6 +75,7 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
     rows = in_tasks(spark, len(encrypted_tasks), read_encrypted_rows, spark_schema(schema))
     results = results_of(_ordered(rows, compaction), write_encrypted_files)
     files = [file for result in decrypted_results(job_key, codec, results) for file in result.files]
+    # Compared before the commit: a task whose result is missing would lose its rows for good.
     with removing_on_error(cast("TableFileIO", planned.table.io), files):
         check_rows([group.live_rows for group in compaction.groups], files, tasks[0].file.file_path)
     compaction.add(compaction.groups, files)
@@ -126,6 +127,7 @@ def write_rows(ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.
 def _access(compaction: Compaction) -> TableAccess:
     """Return access to the table in the planned state, with the compaction's file size."""
     metadata = cast("EncryptedTableMetadata", compaction.table.metadata)
+    # In the tasks' copy of the metadata only: the table's own property stays.
     rolling = with_target_file_size(metadata, max(group.roll_size for group in compaction.groups))
     return replace(table_access(compaction.table), metadata_json=rolling.without_history().model_dump_json())
 
@@ -133,6 +135,7 @@ def _access(compaction: Compaction) -> TableAccess:
 def _ordered(rows: DataFrame, compaction: Compaction) -> DataFrame:
     from pyspark.sql import functions
 
+    # The partition comes first, so that a range has rows of few partitions, and each of these gets few files.
     order = [functions.col(_PARTITION), *(column for key in compaction.sort_by for column in _order_of(key))]
     ranges = sum(group.new_files for group in compaction.groups)
     added = [name for name in rows.columns if name == _PARTITION or name.startswith(_Z_VALUE)]

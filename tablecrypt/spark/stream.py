@@ -46,7 +46,7 @@ def stream_writer(
 
     Args:
         query_id: names the query in the table, the same through restarts; by default the id that Spark keeps in the query's checkpoint.
-            Spark Connect does not tell it, so there it has to be given.
+            Spark Connect does not show it, so there it has to be given.
 
     The other arguments are those of `write_table`. Each snapshot says which micro-batch it holds, and a batch that the branch's history
     holds is not written again.
@@ -60,6 +60,7 @@ def stream_writer(
         marker = BatchMarker(query_id or _query_id(df), batch_id, branch)
         try:
             write_rows(df, LocatedTable.of(identifier, catalog_properties), replace(options, marker=marker))
+        # Spark repeats a batch whose end its checkpoint has not: the table has it, and the query goes on.
         except BatchAlreadyCommittedError:
             logger.info("%s already contains batch %s of query %s", identifier, batch_id, marker.query_id)
 
@@ -68,6 +69,7 @@ def stream_writer(
 
 def _query_id(df: DataFrame) -> str:
     context = getattr(df.sparkSession, "sparkContext", None)
+    # A local property that Spark sets for the thread of the query; the checkpoint keeps its value through restarts.
     query_id = context.getLocalProperty(_QUERY_ID) if context is not None else None
     if not query_id:
         raise ConfigurationError("the streaming query's id is not known here: give stream_writer a query_id")

@@ -88,9 +88,11 @@ class LocatedTable:
             KmsError: the KMS refused to wrap the key.
         """
         self._check_place(spark.conf.get)
+        # First, so that a session which the catalog refuses gets no job key.
         check_network(self.client_properties, spark.conf.get)
         if not brings_keys_by_spark(self.client_properties):
             properties = self.kms_properties
+            # The ticket is in the closure of the job, in the clear unless Spark encrypts its messages.
             check_credentials_stay_private(properties, spark.conf.get)
             ticket, job_key = issue_job(self._manager.kms, self._manager.table_key_id, properties)
         else:
@@ -160,6 +162,7 @@ def job_columns(
     if not has_column_keys(table.metadata):
         return None
     properties = names.client_properties(table.catalog)
+    # Executors without a KMS could open no column key either.
     brings_keys = brings_keys or brings_keys_by_spark(properties)
     return JobColumns.of(
         cast("EncryptedTableMetadata", table.metadata),
@@ -242,5 +245,6 @@ def ordered_projection(scan: EncryptedDataScan | EncryptedIncrementalAppendScan,
         return projected
     asked = [name.partition(".")[0] for name in columns]
     order = {name: position for position, name in reversed(list(enumerate(asked)))}
+    # A name may have come in another case; such columns stay behind in the table's order.
     fields = sorted(projected.fields, key=lambda field: order.get(field.name, len(order)))
     return Schema(*fields, schema_id=projected.schema_id)

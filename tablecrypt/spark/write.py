@@ -5,7 +5,7 @@
     driver     opens the entries that Spark collected, and adds exactly those in one commit
 
 Spark collects the output of one attempt per partition, the one that won, so files of failed and of speculative attempts are never
-committed. A failed attempt deletes its files as far as it can; what remains is ciphertext that no manifest names. A partition without
+committed. A failed attempt tries to delete its files; what remains is ciphertext that no manifest names. A partition without
 rows writes nothing.
 """
 
@@ -163,11 +163,14 @@ def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> N
     """
     check_session(df.sparkSession)
     prepare(df.schema, located, options)
+    # Only to look for the batch: one that the table has is not written again to be thrown away.
     begin(located.table, options.marker)
     if options.mode == "merge":
         merge_keys = checked_keys(located.table.schema(), df.columns, options.keys)
         change = merged_change(df, located, merge_keys, options.branch)
+        # Counted now: copy-on-write empties the list of marks.
         updated = sum(len(positions) for _, positions in change.position_deleted)
+        # The second job may fail after the first has written its files.
         with removing_on_error(cast("EncryptingFileIO", located.table.io), change.written):
             rewrite_unless_merge_on_read(df.sparkSession, located, change, _merge_mode(located))
         counts = merge_counts(change, updated)
@@ -214,9 +217,11 @@ def delete_where(
     options = WriteOptions(branch=branch, snapshot_properties=dict(snapshot_properties or {}))
     check_session(spark)
     located = LocatedTable.of(identifier, catalog_properties)
+    # A user would delete rows that the server does not let that user see.
     refuse_restricted(located.table.io, "delete_where")
     located.check_branch(branch)
     mode = row_mode(located.table.metadata.properties, TableProperties.DELETE_MODE)
+    # Deletion vectors hold no values, so marking rows needs no column key.
     if not is_merge_on_read(mode):
         ensure_column_keys(located.table)
     commit_change(located, change_without(spark, located, row_filter, branch, mode), options)
@@ -233,7 +238,9 @@ def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) ->
     """
     table = located.table
     check_sort_columns(table.metadata, options.sort_by or ())
+    # This may commit, and what follows has to look at the metadata of that commit.
     ensure_column_keys(table)
+    # After the keys: a user who may not read the column is refused by them already.
     check_values(schema, table)
     if options.mode != "append":
         refuse_restricted(table.io, f"writing in mode {options.mode}")
@@ -244,6 +251,7 @@ def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) ->
         if path and path[0].name not in columns.names:
             name = table.schema().find_column_name(partition_field.source_id)
             raise ConfigurationError(f"column {name!r} is missing from the DataFrame, and the table is partitioned by it")
+    # The next two calls are for their errors, which would else come from every executor.
     parquet_writer_options(table.metadata.properties)
     target_file_size(table.metadata.properties)
     located.check_branch(options.branch)
@@ -285,6 +293,7 @@ def commit_written(located: LocatedTable, files: list[DataFile], options: WriteO
         options: mode "append", "overwrite" without a filter, or "overwrite_partitions".
     """
     with removing_on_error(cast("EncryptingFileIO", located.table.io), files):
+        # An append goes onto the table as it is now; a change stays on the snapshot that it was planned on.
         current = _unchanged(located)
         change = replaced_partitions(located, files, options.branch) if options.mode == "overwrite_partitions" else None
     if change is None:
@@ -329,6 +338,7 @@ def _unchanged(located: LocatedTable) -> EncryptedTable:
 
 
 def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions) -> None:
+    # No rows, no snapshot; but columns that the write adds are added all the same.
     if not files and options.mode == "append" and options.stage_first is None:
         return
     with _committing(table, files, options) as transaction:
@@ -378,8 +388,10 @@ def _committing(table: EncryptedTable, files: Sequence[DataFile], options: Write
         if options.check_base is not None:
             transaction.check_each_base(options.check_base)
         if options.copied is not None:
+            # On each base: another call may have copied the same files while this one wrote.
             transaction.check_each_base(partial(options.copied.check, table.io, branch=options.branch))
     with committing(transaction, io, files):
         if options.stage_first is not None:
+            # In the same commit, so that no reader sees the columns without the rows.
             options.stage_first(transaction)
         yield transaction

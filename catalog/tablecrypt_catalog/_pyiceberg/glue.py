@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class GlueCatalogAdapter(GlueCatalog):
     """A Glue catalog whose private hooks have public names: the abstract ones are ours to fill in.
 
-    It pickles, as PyIceberg's own does not: a copy has the properties and makes a client of its own.
+    It pickles, as PyIceberg's own does not: a copy has the properties and makes another client.
     """
 
     def __reduce__(self) -> tuple[partial[GlueCatalogAdapter], tuple[()]]:
@@ -67,5 +67,6 @@ class GlueCatalogAdapter(GlueCatalog):
         return self.table_of_entry(glue_table)
 
     def _update_glue_table(self, database_name: str, table_name: str, table_input: TableInputTypeDef, version_id: str) -> None:
+        # Just before it is sent: PyIceberg has merged the entry's parameters with those of the commit by now.
         sent: TableInputTypeDef = {**table_input, "Parameters": self.parameters_to_send(table_input.get("Parameters", {}))}
         super()._update_glue_table(database_name, table_name, sent, version_id)

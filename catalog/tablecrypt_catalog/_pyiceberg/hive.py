@@ -39,6 +39,7 @@ class HiveCatalogAdapter(HiveCatalog):
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
+        # Every use in HiveCatalog is by `with`, so each gets its connection here.
         self._client = _Connections(self)  # type: ignore[assignment]
 
     @abstractmethod
@@ -114,6 +115,7 @@ class _Connections:
     def __enter__(self) -> Client:
         connection = self._catalog._create_hive_client(self._catalog.properties)
         client = connection.__enter__()
+        # A stack, since a commit opens a connection while it has one.
         self._of_this_thread().append(connection)
         return self._catalog.guarded(client)
 

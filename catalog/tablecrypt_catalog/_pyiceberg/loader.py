@@ -1,6 +1,6 @@
 """What PyIceberg's load_catalog asks to find a catalog's class, changed so that it knows encrypting catalogs.
 
-The function itself stays: programs hold it, under names of their own. On its way it asks three public things of its module:
+The function itself stays: programs hold it, under names that they chose. On its way it asks three public things of its module:
 
 infer_catalog_type      what a configuration without a type is: `tablecrypt` where py-catalog-impl names an encrypting class
 CatalogType             what a type is: `tablecrypt` is a member that is found by its value and not listed
@@ -39,10 +39,12 @@ def teach(catalogs: ModuleType) -> None:
     """Change the module `pyiceberg.catalog`, or another that was executed from its source. A second time changes nothing."""
     with _teaching:
         loaders = catalogs.AVAILABLE_CATALOGS
+        # Taught before: a second change would wrap each loader once more.
         if any(kind.value == _OURS for kind in loaders):
             return
         ours = _new_member(catalogs.CatalogType)
         loaders.update({kind: _refusing_encrypting_classes(kind.value, load) for kind, load in loaders.items()})
+        # After the others are wrapped, for ours is to take encrypting classes.
         loaders[ours] = _load
         _refuse_plain(catalogs.Catalog)
         vars(catalogs)["infer_catalog_type"] = _inferring(ours, catalogs.infer_catalog_type)
@@ -52,7 +54,7 @@ def teach(catalogs: ModuleType) -> None:
 def names_encrypting_class(configured: Mapping[str, Any]) -> bool:
     """Whether the py-catalog-impl of a catalog's properties encrypts.
 
-    A module that is not ours is imported to see; PyIceberg would not. If that fails, nobody knows: the entry counts if the configuration
+    A module that is not ours is imported to see; PyIceberg would not. If that fails, it is not known: the entry counts if the configuration
     says anything of encryption, so that loading it raises an error. Otherwise it is ignored, as PyIceberg ignores it.
     """
     class_path = configured.get(PY_CATALOG_IMPL)

@@ -105,6 +105,7 @@ class RestCatalogAdapter(RestCatalog):
         mode = self.properties.get(SNAPSHOT_LOADING_MODE)
         if mode not in {None, "all", "refs"}:
             raise ValueError(f"Invalid {SNAPSHOT_LOADING_MODE}: {mode}")
+        # The text, since PyIceberg's models would drop the keys, and pins compare what the server said.
         response = self._session.get(self._table_url(identifier), params={"snapshots": mode} if mode else {})
         return _text(response, {404: NoSuchTableError})
 
@@ -120,6 +121,7 @@ class RestCatalogAdapter(RestCatalog):
         headers = {AUTHORIZATION_HEADER: f"{BEARER_PREFIX} {table.config[TOKEN]}"} if table.config.get(TOKEN) else {}
         try:
             response = self._session.post(self._table_url(table.name()), data=request.encode(UTF8), headers=headers)
+        # A commit that was sent may have landed, whatever became of the connection.
         except RequestException as error:
             raise CommitStateUnknownException(
                 f"{'.'.join(table.name())}: no answer came from the catalog, so the commit may have landed: {error}"
@@ -221,9 +223,11 @@ class RestCatalogAdapter(RestCatalog):
             super()._fetch_config()
         except (AttributeError, TypeError, ValidationError) as error:
             raise FormatError(f"catalog {self.name}: the server's configuration cannot be read: {type(error).__name__}") from None
+        # PyIceberg has merged the server's answer into the client's properties: what is not the client's came from there.
         said = {name: value for name, value in self.properties.items() if not _is_same(self.client_properties, name, value)}
         taken = taken_from_server(f"the server of catalog {self.name}", said, self.client_properties)
         self.properties = {**self.client_properties, **taken}
+        # Requests carry the client's token: a server must not have them sent elsewhere.
         self.uri = self.client_properties[URI]
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:

@@ -40,6 +40,7 @@ class SqlCatalogAdapter(SqlCatalog):
     def __getstate__(self) -> dict[str, Any]:
         url = self.engine.url
         if url.get_backend_name() == "sqlite" and (url.database or ":memory:") == ":memory:":
+            # A copy would connect to another, empty database, in which no table and no pin is.
             raise PicklingError(f"catalog {self.name} cannot be pickled: its database is in the memory of this process")
         return {name: value for name, value in self.__dict__.items() if name != "engine"}
 
@@ -127,6 +128,7 @@ class SqlCatalogAdapter(SqlCatalog):
         changing = statement.where(condition).execution_options(synchronize_session=False)
         if self.engine.dialect.supports_sane_rowcount:
             return bool(session.execute(changing).rowcount)  # type: ignore[attr-defined]
+        # A database that does not count changed rows: the lock makes the look and the change one step.
         if session.execute(select(IcebergTables.table_name).where(condition).with_for_update()).first() is None:
             return False
         session.execute(changing)

@@ -123,6 +123,7 @@ class PinCheck:
         """
         if self._file is None:
             return None
+        # Two catalogs with one table lose each other's commits, which no rule on a single pin shows.
         refuse_conflict(self._pins, self._place, seen)
         if not moved and _moves_nothing(self._place, self._before, seen):
             return self._before
@@ -268,6 +269,7 @@ class PinFile:
     def __init__(self, path: str, lock_timeout_s: float = LOCK_TIMEOUT_S) -> None:
         if not path:
             raise ConfigurationError("encryption.pins is empty; it must be the path of the pin file")
+        # Links are followed once, so that all processes lock and replace the same file.
         self.path = Path(os.path.realpath(Path(path).expanduser()))
         self._lock_timeout_s = lock_timeout_s
 
@@ -303,11 +305,13 @@ class PinFile:
         with self._locked():
             pins = self._read()
             now = pins.get(place)
+            # The pin was forgotten on purpose meanwhile: to write it again would undo that.
             if now != before and now is None:
                 return None
             try:
                 pin = TrustedTable(name_of(place), now).verify_update(seen, _pinned_elsewhere(pins, place, seen), moved)
             except MetadataRollbackError:
+                # Otherwise the pin went ahead since the catalog was asked, and this is the older of two right answers.
                 if now == before:
                     raise
                 return now
@@ -356,6 +360,7 @@ class PinFile:
             return {}
         except OSError as error:
             raise ConfigurationError(f"the pin file {self.path} cannot be read: {error.strerror}") from error
+        # By itself, since validation of another format would complain about a field and not name the release to use.
         told = _FORMAT.match(content)
         if told is not None and int(told[1]) not in (4, 5):
             raise FormatError(f"{self.path}: {_NEWER if int(told[1]) > 5 else _OLDER}")
@@ -370,6 +375,7 @@ class PinFile:
 
     def _write(self, pins: Mapping[Place, TableVersion]) -> None:
         content = _Content(format=5, pins=[_Entry.of(place, pin) for place, pin in pins.items()])
+        # Durable: a pin that a crash takes back would let the version before it pass.
         with atomic_file(self.path, durable=True) as file:
             file.write(json.dumps(content.model_dump(by_alias=True), indent=1, ensure_ascii=False).encode())
 

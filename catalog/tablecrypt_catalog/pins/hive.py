@@ -7,8 +7,8 @@
     tablecrypt.protected-columns  the protected columns, as protected_columns.py stores them; absent in entries of before: not known
 
 Iceberg Java writes the first three and refuses a table whose metadata contradicts them. It does not know the other two, and leaves them as
-they are when it commits. So the last one says what a commit of tablecrypt has left: whoever protects a column less by another engine is
-found out by it, and by the names that columns had. The hash of the bytes counts only for the file that it names. It holds where Java's
+they are when it commits. So the last one says what a commit of tablecrypt has left: it reveals a protection that another engine has
+made weaker, and so do the names that columns had. The hash of the bytes counts only for the file that it names. It holds where Java's
 hash is none, because Java's own form depends on its version (a default of type double, for one), and for what Java's form leaves out.
 
 metadata.json is plaintext, and everybody who can write to the storage can edit it; these parameters change only for those who can write
@@ -134,6 +134,7 @@ def check_against_entry(name: str, metadata: TableMetadata, file: MetadataFile, 
         TamperedFileError: the metadata is not what a hash in the entry was made of.
     """
     pinned, table_key_id = parameters.get(names.KEY_ID.name), metadata.properties.get(names.KEY_ID.name)
+    # Keys without a key id on either side are a table whose encryption was removed halfway.
     if pinned is None and table_key_id is None and not _has_traces(metadata):
         return
     if pinned is None:
@@ -144,6 +145,7 @@ def check_against_entry(name: str, metadata: TableMetadata, file: MetadataFile, 
     if pinned != table_key_id:
         raise KeyIdChangedError(f"{name}: {names.KEY_ID.name} is {pinned} in the metastore, but {table_key_id} in {file.location}")
     _check_length(name, metadata, file, parameters)
+    # By the bytes before Java's form, which leaves parts of the metadata out.
     _check_document_hash(name, file, parameters)
     _check_hash(name, file, parameters.get(METADATA_HASH))
     _check_columns(name, metadata, file.location, parameters)

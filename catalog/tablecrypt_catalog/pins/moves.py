@@ -1,4 +1,4 @@
-"""What a commit of this client moves itself: a pin that it contradicts is not contradicted by somebody else."""
+"""What a commit of this client moves itself: a pin that such a commit contradicts was not contradicted by another client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Moves:
         refs: branches and tags that it sets or removes.
         location: whether it sets the table's location, or makes the table.
         write_paths: the folders to which it sets properties write.*.path; None where it neither sets nor removes one. Others that the
-            metadata names beside them may be somebody else's words.
+            metadata names beside them may come from another writer.
         columns: field ids of columns whose protection it sets or removes.
     """
 

@@ -1,4 +1,4 @@
-"""The protected columns of a table in its pin: nobody but this client makes a protection weaker without being noticed.
+"""The protected columns of a table in its pin: no other client makes a protection weaker unnoticed.
 
 Properties and `encryption-keys` are plaintext metadata, and a catalog can remove both. What manifest lists say of protected columns reveals
 that, but a commit by Iceberg Java writes lists that say nothing. A pin keeps, by field id, the master key, the mask, `since`, the names
@@ -21,7 +21,7 @@ that the column has or had, and the former master key under which files may hold
                  field id, in JSON; names as `names.folded` compares them
 
 Pins of before have the first four or six. What such a pin lacks is trusted the next time that the table is loaded. A `former-until` that
-goes stays pinned as long as its key: without it nobody opens files under that key, and it comes back no later.
+goes stays pinned as long as its key: without it no reader opens files under that key, and it cannot come back with a later number.
 """
 
 from __future__ import annotations
@@ -186,6 +186,7 @@ def weaker(
         own: field ids of those that this client's own commit has changed.
     """
     for field_id, column in sorted(before.items()):
+        # What this client's own commit changes, its user has asked for.
         if field_id not in own and (what := _weaker(column, now.get(field_id))) is not None:
             return field_id, what
     return None
@@ -232,4 +233,5 @@ def _named(update: IcebergBaseModel) -> Iterator[str]:
 
 def _field_id(name: str) -> int | None:
     number = name.removeprefix(COLUMN_PREFIX).partition(".")[0]
+    # isdecimal() alone is true of digits of other scripts, which int() reads too.
     return int(number) if name.startswith(COLUMN_PREFIX) and number.isascii() and number.isdecimal() else None

@@ -33,7 +33,7 @@ Proof = Callable[[TableVersion | None, TableVersion], TableVersion | None]
 
 
 def taken_on_trust(before: TableVersion | None, seen: TableVersion) -> TableVersion:
-    """Return all of it: this client wrote the version, or somebody has accepted it."""
+    """Return all of it: this client wrote the version, or a user has accepted it."""
     return seen
 
 
@@ -53,9 +53,11 @@ class ProvenHeads:
         """Return what may be pinned of the version that was seen: see `Proof`."""
         if not isinstance(self._metadata, EncryptedTableMetadata) or seen.table_key_id is None:
             return seen
+        # Heads that were seen of another table prove nothing of this one.
         is_same = before is not None and before.table_uuid == seen.table_uuid
         known = set(before.heads.values()) if before is not None and is_same else set[Head]()
         new = {head.snapshot_id for head in seen.heads.values() if head not in known}
+        # All or nothing, so that a pin is always of one version that was seen whole.
         if new and not self._open(new):
             return None
         proven = max((head.sequence_number for head in known | set(seen.heads.values())), default=0)

@@ -18,7 +18,7 @@ A pin sees replays and edits. It cannot see a forged version that continues the 
 lists can, see table/metadata.py. A commit that moves a branch, a tag or the table itself says so: moves.py.
 
 The folders say where files of the table may be deleted (files/deletion.py). So a pin keeps those that it has: metadata that adds a
-write.*.path is accepted, and its folder is not, until this client sets it itself or somebody accepts it. Metadata that is seen for the
+write.*.path is accepted, and its folder is not, until this client sets it itself or a user accepts it. Metadata that is seen for the
 first time may have been edited before: of its folders only the location counts, and that only where the metadata file lies in the folder
 metadata of it, as the catalog says. A location that nothing confirms is pinned with a "?" at its end, which no folder has in which
 files may be deleted: the table must stay there, and nothing there is deleted.
@@ -249,7 +249,7 @@ class TrustedTable:
         return _merged(pin, seen, moved)
 
     def accept_rollback(self, seen: TableVersion, pinned_as: str | None = None) -> TableVersion | None:
-        """Return the pin to keep where somebody says that a table was rolled back on purpose.
+        """Return the pin to keep where a user says that a table was rolled back on purpose.
 
         Raises:
             KeyIdChangedError, TamperedFileError: rules 2 to 6.
@@ -258,6 +258,7 @@ class TrustedTable:
         if pin is None:
             return None if seen.table_key_id is None else seen
         self._check_hash(pin, seen)
+        # What wraps in the accepted state counts as retired no longer, or every later load would be refused.
         retired = (seen.retired_keks | pin.retired_keks) - seen.wrapping_keks
         return replace(seen, kek_hashes=seen.kek_hashes | pin.kek_hashes, retired_keks=retired)
 
@@ -345,6 +346,7 @@ class TrustedTable:
     def _check_heads(self, pin: TableVersion, seen: TableVersion, moved: Moves) -> None:
         for name, before in pin.heads.items():
             now = seen.heads.get(name)
+            # Branches and tags may be dropped; without main the table would read as an empty one.
             if name in moved.refs or (now is None and name != MAIN_BRANCH):
                 continue
             if now is None or (now != before and now.sequence_number <= before.sequence_number):
@@ -400,12 +402,13 @@ def _merged(pin: TableVersion, seen: TableVersion, moved: Moves) -> TableVersion
         columns=merged_columns(pin.columns, seen.columns),
     )
     if seen.metadata_location == pin.metadata_location:
+        # Of one file the hash that was known first stays: an answer without a hash must not erase it.
         merged = replace(merged, metadata_hash=pin.metadata_hash or seen.metadata_hash)
     return pin if merged == pin else merged
 
 
 def folders_on_first_sight(metadata_location: str, folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what a pin keeps of a table's folders whose metadata nobody vouches for.
+    """Return what a pin keeps of a table's folders where no hash vouches for the metadata.
 
     Args:
         metadata_location: where the catalog says that the metadata is.

@@ -93,6 +93,7 @@ def create_pins_table(engine: Engine, allowed: bool = True) -> None:
         except DBAPIError as error:
             # Another client may have been faster: what is still missing is looked up below.
             problem = error
+    # Asked again, since another client may have created it: without the columns a pin lacks what its rules compare.
     lacking = _missing(engine)
     if lacking:
         raise ConfigurationError(
@@ -159,7 +160,7 @@ def _parsed(form: TypeAdapter[P], stored: str | None, default: P) -> P:
 
 
 def _number(stored: object) -> int:
-    """SQLite keeps text in a column of integers, if somebody puts it there."""
+    """SQLite keeps text in a column of integers, if a client puts it there."""
     if not isinstance(stored, int):
         raise FormatError(f"a pin in the table {PINS.name} cannot be read: {stored!r} is not a whole number")
     return stored

@@ -71,6 +71,7 @@ def table_columns(df: DataFrame, table: Schema) -> list[Column]:
             return _null(field.field_type)
         return _in_type(functions.col(quoted(field.name)), given[field.name], field.field_type)
 
+    # Without metadata, in which a DataFrame may carry marks and defaults of another table.
     return [column(field).alias(field.name, metadata={}) for field in table.fields]
 
 
@@ -104,6 +105,7 @@ def _ordered(column: Column, given: DataType, iceberg: IcebergType) -> Column:
     if isinstance(given, types.StructType) and isinstance(iceberg, StructType):
         known = {field.name: field.dataType for field in given}
         fields = [_ordered_field(column, known, field).alias(field.name) for field in iceberg.fields]
+        # struct() is never null, so a null struct would become one of nulls.
         return functions.when(column.isNotNull(), functions.struct(*fields))
     if isinstance(given, types.ArrayType) and isinstance(iceberg, ListType):
         element_type, element = given.elementType, iceberg.element_type

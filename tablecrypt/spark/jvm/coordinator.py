@@ -75,6 +75,7 @@ class LocationRequest:
     def decode(cls, text: str) -> LocationRequest:
         """Decode a request. FormatError for any other text; it does not show the text, which anybody on the network may have sent."""
         try:
+            # Exact fields and types alone: the text becomes part of a file's name and of its partition.
             return cls._of(json.loads(text, object_pairs_hook=_object))
         except (ValueError, RecursionError) as error:
             raise FormatError(
@@ -89,6 +90,7 @@ class LocationRequest:
         if fields[KIND] != "location" or any(not 0 <= fields[name] <= most for name, most in _MOST.items()):
             raise ValueError("a value out of its range")
         unique = fields["unique"]
+        # uuid.UUID takes braces and other spellings, and the text becomes part of a path.
         if str(uuid.UUID(unique)) != unique:
             raise ValueError("no UUID in the usual form")
         partition = base64.b64decode(fields["partition"], validate=True)
@@ -151,6 +153,7 @@ class FileLocations:
     def as_table_has_it(self, path: str, task: int, attempt: int) -> str:
         """Return the location that this attempt was given, as the table writes it. AuthenticationError where it was not given it."""
         given = self._given.get(path)
+        # A task that was taken over must not have a file of another task, or of the table, committed as its own.
         if given is None or (given.task, given.attempt) != (task, attempt):
             raise AuthenticationError(f"{path}: writing task {task} reports a file at a location that it was not given")
         return given.location
@@ -158,6 +161,7 @@ class FileLocations:
     def remove_except(self, io: EncryptingFileIO, kept: Iterable[str]) -> None:
         """Delete the files at all other locations that were given. No more are given then."""
         with self._lock:
+            # Set first: a task that asks from now on is refused, so the set of locations is final.
             self._has_ended = True
         for location in {given.location for given in self._given.values()} - set(kept):
             try:

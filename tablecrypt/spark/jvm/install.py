@@ -42,6 +42,7 @@ def jar_for(spark: SparkSession, sources: JavaSources) -> Path:
         Py4JError: the sources do not compile.
     """
     content = jar_of(sources, spark.version, lambda: contextlib.nullcontext(spark.sparkContext._gateway))
+    # mkdtemp makes a folder that only this user may write: another could put classes into the driver's JVM.
     folder = Path(tempfile.mkdtemp(prefix="tablecrypt-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / f"{sources.name}-{sources.digest()[:16]}.jar"
@@ -81,6 +82,7 @@ def _installed(spark: SparkSession) -> JvmSide:
         loader = _extensible_loader(spark)
         if _digest_in(loader) is None:
             _install(spark, loader)
+        # Classes and Python agree on messages with keys in them: those of another version may check less.
         elif _digest_in(loader) != spark_digest(spark_sources().texts):
             raise ConfigurationError(
                 "this Spark application has tablecrypt's Java classes of another version: start it with the jar that this version's "
@@ -95,7 +97,7 @@ def _installed(spark: SparkSession) -> JvmSide:
 
 
 _jars: list[Path] = []
-"""The jar of this process's JVM. It outlives its SparkContexts, and each of these gives the jar to executors of its own."""
+"""The jar of this process's JVM. It outlives its SparkContexts, and each of these gives the jar to its executors."""
 
 
 def _install(spark: SparkSession, loader: Any) -> None:

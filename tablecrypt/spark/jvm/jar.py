@@ -98,11 +98,13 @@ def write_shipped_jars(folder: Path) -> None:
 def _shipped(sources: JavaSources, spark_version: str) -> bytes | None:
     """Return the jar that the installed package has of these sources; None where it has none for them or for this Spark."""
     release = re.match(r"(\d+)\.(\d+)", spark_version)
+    # A newer Spark may have other internals: its own compiler then says so, where a shipped class would fail in a query.
     if release is None or not _SHIPPED_FOR[0] <= (int(release[1]), int(release[2])) <= _SHIPPED_FOR[1]:
         return None
     folder, key = resources.files("tablecrypt.spark.jvm") / "jars", _shipped_key(sources)
     if not folder.is_dir():
         return None
+    # By the digest of the sources in the key: a jar of edited or other sources does not count.
     jars = ((path.name, path.read_bytes()) for path in folder.iterdir() if path.name.startswith(f"{key}-"))
     return next((content for name, content in jars if is_intact(name, content)), None)
 

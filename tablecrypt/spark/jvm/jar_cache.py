@@ -3,8 +3,8 @@
     ~/.cache/tablecrypt/                          the platform's folder (XDG_CACHE_HOME), or the one that TABLECRYPT_CACHE names: 0700
       <key>-<SHA-256 of the content>.jar          key: what it was compiled from, and by what; both in 32 hexadecimal digits
 
-What lies here is loaded into the driver and sent to executors: whoever can write to it runs code with this user's rights. So the folder and
-the file have to be this user's own, and nobody else may write to them. The content has to match the name, which damage does not. Where the
+What lies here is loaded into the driver and sent to executors: a user who can write to it runs code with this user's rights. So the folder
+and the file have to be this user's own, and writable for no other user. The content has to match the name, which damage does not. Where the
 system does not say who owns a file, nothing is kept.
 
 A jar gets its name in one step when it is whole, so that a killed process leaves none that counts, and of two that write at once either
@@ -65,6 +65,7 @@ def cache_folder() -> Path:
 
     named = os.environ.get(VARIABLE)
     folder = user_cache_path("tablecrypt", appauthor=False) if named is None else Path(named).expanduser()
+    # A relative folder would be another one in each working directory, perhaps one that others can write.
     if named is not None and not folder.is_absolute():
         raise ConfigurationError(f"{VARIABLE} is {named!r}: name a folder by its whole path, or unset it")
     return folder
@@ -121,6 +122,7 @@ class JarCache:
 
     def _read(self, name: str, folder: int) -> bytes | None:
         """Return the content of a file of the folder if it is intact. One that is damaged is removed."""
+        # O_NOFOLLOW, since a link may lead to a file that others write; O_NONBLOCK, since opening a pipe would wait for a writer.
         with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -146,6 +148,7 @@ def _drop_oldest(folder: int) -> None:
 
 
 def _check_private(status: os.stat_result, name: str) -> None:
+    # Another user who owns the file can change it after this check, and its classes run with this user's rights.
     if status.st_uid != os.geteuid():
         raise _UnfitError(f"{name} belongs to another user")
     if status.st_mode & _FOREIGN_WRITERS:

@@ -11,8 +11,8 @@ The files of one read, as they travel from Python to the driver's JVM:
 
 The planner's process sends them through a pipe, and a program in its encrypted responses (sql/programs/responses.py). Other secrets of a
 program, which are the key of these responses and the settings of a catalog, are encrypted for the driver's JVM alone, because Py4J writes
-what it sends to debug logs. The result of a writing task (written_files.py) is encrypted for whoever plans the write. All of them are
-messages of one kind:
+what it sends to debug logs. The result of a writing task (written_files.py) is encrypted for the process that plans the write. All of
+them are messages of one kind:
 
     message = length of the sender's public key (2) | sender's public key | nonce (12) | ciphertext | tag (16)
 
@@ -25,9 +25,9 @@ messages of one kind:
     for the driver's JVM          its SparkContext                        name           the secret's name
     a task's result               the write                               write id (16)  write id | number of the task (4)
 
-Numbers and lengths are big endian. So a result decrypts in its own write and as the result of its own task, and nobody can decrypt it once
-the driver has forgotten the private key, which it does at the end of the write. The encryption does not show who encrypted: only Spark's
-authenticated messages tell that a result is of an executor.
+Numbers and lengths are big endian. So a result decrypts in its own write and as the result of its own task, and it cannot be decrypted once
+the driver has forgotten the private key, which it does at the end of the write. The encryption does not authenticate the sender: only
+Spark's authenticated messages show that a result is of an executor.
 
 Raises AuthenticationError for a result that does not decrypt.
 """
@@ -85,8 +85,10 @@ def encrypt_for_driver(content: bytes, name: str, public_key: bytes) -> bytes:
         public_key: the endpoint's, a SubjectPublicKeyInfo in DER.
     """
     receiver = _public_key(public_key)
+    # Made for this one message, so that no two messages have the same key.
     own = ec.generate_private_key(receiver.curve)
     sender, context = _der(own.public_key()), name.encode()
+    # Both public keys are in the derivation: under another sender's or receiver's the message does not open.
     key = _message_key(own, receiver, context + sender + public_key)
     encrypted = AesGcm(key).encrypt(secrets.token_bytes(NONCE_LENGTH), content, context)
     return len(sender).to_bytes(_LENGTH_SIZE, "big") + sender + encrypted
@@ -116,6 +118,7 @@ class ResultKey:
         try:
             sender, ciphertext = self._split(message)
             key = _message_key(self._private, _public_key(sender), self.write_id + sender + self.public_key)
+            # The task's number is authenticated, so one task's result cannot be sent as that of another.
             return AesGcm(key).decrypt(ciphertext, self.write_id + task.to_bytes(4, "big"))
         except (AuthenticationError, UnsupportedAlgorithm, ValueError) as error:
             raise AuthenticationError(
@@ -133,6 +136,7 @@ def _message_key(own: ec.EllipticCurvePrivateKey, other: ec.EllipticCurvePublicK
 
 def _public_key(der: bytes) -> ec.EllipticCurvePublicKey:
     key = serialization.load_der_public_key(der)
+    # The bytes come with a result that anyone may have sent: any kind of key would be loaded.
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise ValueError("a public key of another kind")
     return key

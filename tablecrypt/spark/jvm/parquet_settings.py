@@ -46,6 +46,7 @@ TARGET_FILE_SIZE: Final = "tablecrypt.target-file-size"
 
 def unsupported_codec(properties: Properties) -> str | None:
     """Return why the table's compression codec, with its level, is not supported; None if it is."""
+    # The Python path's check comes first: a property must not be an error on one path and none on the other.
     options = parquet_writer_options(properties)
     codec, level = str(options["compression"]).lower(), options["compression_level"]
     if codec not in _CODECS:

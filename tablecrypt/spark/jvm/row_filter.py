@@ -76,6 +76,7 @@ class _ToSpark(BoundBooleanExpressionVisitor[_Condition]):
     def _compared(self, term: BoundTerm, operator: str, literal: Literal[Any]) -> _Condition:
         column = self._column(term)
         condition = _Condition(f"{column} {operator} {_value(term, literal.value)}")
+        # In Spark NaN is equal to itself and above all numbers; in Arrow every comparison with it is false.
         return _both(condition, _Condition(f"NOT isnan({column})")) if _is_floating(term) else condition
 
     def visit_in(self, term: BoundTerm, literals: set[Any]) -> _Condition:
@@ -154,6 +155,7 @@ def _is_floating(term: BoundTerm) -> bool:
 
 def _value(term: BoundTerm, value: Any) -> str:
     kind = term.ref().field.field_type
+    # False of every value in Arrow; in Spark NaN is equal to itself and above all others.
     if isinstance(value, float) and math.isnan(value):
         raise UnsupportedFilterError("a comparison with NaN")
     if isinstance(kind, DateType):

@@ -177,6 +177,7 @@ def stored_names(fields: Iterable[NestedField], history: Iterable[Schema], token
         token: makes names that no file has.
     """
     schemas = list(history)
+    # A schema that was removed may have had these names for other columns, in files that are still there.
     steady = _steady_ids(schemas) if _is_complete(schemas) else set()
 
     def name(field: NestedField) -> str:
@@ -196,10 +197,12 @@ def _steady_ids(schemas: list[Schema]) -> set[int]:
     names: defaultdict[int, set[str]] = defaultdict(set)
     types: defaultdict[int, set[str]] = defaultdict(set)
     ids: defaultdict[str, set[int]] = defaultdict(set)
+    # Files have the sanitized names, which two columns may have in common.
     for schema in (*schemas, *map(sanitize_column_names, schemas)):
         for field_id in schema.field_ids:
             name = str(schema.find_column_name(field_id))
             names[field_id].add(name)
+            # Lower case, since Spark looks names up without case in a file too.
             ids[name.lower()].add(field_id)
             types[field_id].add(_type_name(schema.find_type(field_id)))
     named_once = {field_id for field_id, known in names.items() if len(known) == 1 and len(ids[next(iter(known)).lower()]) == 1}

@@ -43,6 +43,7 @@ class JavaSources:
         for kind, entries in (("java", self.texts), ("service", self.services)):
             for name in sorted(entries):
                 content = entries[name].encode()
+                # With its length, so that text cannot move from one file to the next under the same digest.
                 digest.update(f"{kind} {name} {len(content)}\n".encode() + content)
         return digest.hexdigest()
 

@@ -10,7 +10,7 @@ The reason sends the work to the Python path, or becomes the error of path="jvm"
 - names of columns differ in case alone, or the table has a name mapping for files without field ids;
 - the filter has a predicate that Spark would evaluate differently;
 - the catalog's server restricts which rows and values may be read;
-- a column, or what lies in it, is protected by a key of its own.
+- a column, or a field in it, is protected.
 
 A write is not supported where
 
@@ -19,7 +19,7 @@ A write is not supported where
 - a column that the DataFrame lacks, at any depth, has a write-default;
 - names of columns differ in case alone;
 - a partition value is worked out in a way that is not translated (columns.py);
-- columns of the table are protected by keys of their own;
+- columns of the table are protected;
 - the compression codec is one that Parquet's Java writer does not have (parquet_settings.py).
 """
 
@@ -94,6 +94,7 @@ def if_supported(work: Callable[[], T], name: str, done: str, *, forced: bool) -
     except ConfigurationError as error:
         if forced:
             raise
+        # A warning, since not the table but this Spark is the reason, which its operator can mend.
         logger.warning("%s is %s on the Python path: %s", name, done, error)
         return None
 
@@ -106,6 +107,7 @@ def check_messages(spark: SparkSession, located: LocatedTable, told: str, *, for
     """
     if keeps_messages_private(spark.conf.get):
         return
+    # path="jvm" may accept the risk for this program; the catalog's property is for all of them.
     if not forced or requires_private_messages(located.client_properties):
         raise UnsupportedError(told)
     logger.warning('%s is used with path="jvm": %s', located.name, told)
@@ -146,7 +148,9 @@ def unsupported_files(read: PlannedRead, length_in_hadoop: Callable[[str], int |
     for task in read.tasks:
         if reason := unsupported_task(task):
             return f"{task.file.file_path}: {reason}"
+    # One file of each bucket: Hadoop has its own credentials and endpoint for each, and each question is a request.
     for task in {urlsplit(task.file.file_path)[:2]: task for task in read.tasks}.values():
+        # The length too: another store may have a file of that name.
         if length_in_hadoop(task.file.file_path) != task.file.file_size_in_bytes:
             return f"{task.file.file_path}: Hadoop, with its own configuration and credentials, does not find it"
     return None
@@ -188,6 +192,7 @@ def unsupported_task(task: EncryptedFileScanTask) -> str | None:
         return reason
     if any(file.content == DataFileContent.EQUALITY_DELETES for file in task.delete_files):
         return "rows of it are deleted by equality"
+    # Spark's reader gets deleted positions as 32-bit numbers.
     if task.delete_files and task.file.record_count > _MOST_ROWS:
         return f"it has deletes and {task.file.record_count} rows"
     return None
@@ -213,6 +218,7 @@ def value_it_may_lack(file: DataFile, wanted: Schema, metadata: TableMetadata, o
     defaults = {field_id for field_id in wanted.field_ids if wanted.find_field(field_id).initial_default is not None}
     spec = metadata.specs()[file.spec_id]
     identity = {field.source_id for field in spec.fields if isinstance(field.transform, IdentityTransform)}
+    # Spark's reader would make the column null. Statistics may leave out columns that are there; those go to Python in vain.
     missing = ((defaults | others | identity) & wanted.field_ids) - _stored_ids(file)
     return wanted.find_column_name(min(missing)) if missing else None
 
@@ -226,6 +232,7 @@ def unsupported_rows(given: SparkStruct, located: LocatedTable) -> str | None:
     """Return why rows of this schema are not supported; None if they are."""
     table = located.table
     schema = table.schema()
+    # Parquet's Java writer would put their values under the table's key.
     if ColumnPolicy.from_properties(table.metadata.properties, schema):
         return "columns of it are protected by keys of their own, which Python uses"
     for field in schema.fields:
@@ -248,6 +255,7 @@ def unsupported_store(located: LocatedTable, length_in_hadoop: Callable[[str], i
     known = located.table.metadata_location
     if reason := unsupported_location(known):
         return f"{known}: {reason}"
+    # The metadata file, which is there before any data file is: its length shows that both mean the same store.
     if length_in_hadoop(known) != len(located.table.io.new_input(known)):
         return f"{known}: Hadoop, with its own configuration and credentials, does not find it"
     return None

@@ -89,8 +89,10 @@ class WrittenFile:
     def _entry(self, metadata: TableMetadata, stored: Schema, keeps_lineage: bool) -> DataFile:
         statistics = data_file_statistics(self._parsed_footer(), with_lineage(stored) if keeps_lineage else stored, metadata.properties)
         statistics = {name: without_lineage_ids(value) for name, value in statistics.items()}
+        # Readers would compare with NaN, which is false of everything, and skip files that have matching rows.
         _leave_out_nan_bounds(statistics, metadata.schema())
         counted = statistics["value_counts"]
+        # Only columns that the metrics modes count: bounds and counts of others are not to be in the manifest.
         statistics["nan_value_counts"] = {field_id: count for field_id, count in self.nan_counts.items() if field_id in counted}
         entry = EncryptedDataFile.from_args(
             content=DataFileContent.DATA,
@@ -125,10 +127,12 @@ class FileOfPython:
             keeps_lineage: not needed, since the entry is complete.
         """
         files = FileEntryCodec(metadata).decode_files(self.content)
+        # The entry comes from the executor: it may name another file than the one that its task was given.
         if [(with_scheme(file.file_path), file.content, file.spec_id) for file in files] != [
             (with_scheme(self.location), DataFileContent.DATA, metadata.default_spec_id)
         ]:
             raise FormatError(f"{self.location}: its task's description of it is that of another file")
+        # The table's form of the location, without the scheme that Hadoop needs.
         files[0][DATA_FILE_POSITIONS["file_path"]] = self.location
         return files[0]
 
@@ -161,6 +165,7 @@ def partition_record(content: bytes, spec: PartitionSpec, schema: Schema) -> Rec
     values: list[Any] = []
     try:
         for field in spec.fields:
+            # A dropped partition field has a place in the record and no value in the message.
             is_null = isinstance(field.transform, VoidTransform) or not parts.count(1)
             values.append(None if is_null else _value(field.transform.result_type(schema.find_type(field.source_id)), parts.sized()))
     except _BROKEN as error:
@@ -215,6 +220,7 @@ def check_found(io: EncryptingFileIO, files: Sequence[DataFile]) -> None:
     """
     for file in {urlsplit(file.file_path)[:2]: file for file in files}.values():
         try:
+            # The stored length, as Hadoop wrote it; nothing is decrypted for this.
             length = len(io.raw_input(file.file_path))
         except OSError as error:
             raise ConfigurationError(f"{file.file_path}: Hadoop wrote it, and PyIceberg does not find it") from error

@@ -3,7 +3,7 @@
     write_orc    options, checked ─► Spark's write ─► every new file's footer: are the columns encrypted, under these keys?
     read_orc     a DataFrame whose reads end in an error where a key is refused or the KMS fails
 
-A file that is not encrypted as asked is a PlaintextRefusedError that names it; the files stay for whoever looks into it.
+A file that is not encrypted as asked is a PlaintextRefusedError that names it; the files stay for an investigation.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def write_orc(
     """
     spark = df.sparkSession
     given = dict(options or {})
+    # These would come in place of the checked ones, and Spark compares names of options without case.
     if taken := [name for name in given if name.lower() in {"orc.encrypt", "orc.mask", KEY_PROVIDER}]:
         raise ConfigurationError(f"the option {taken[0]} comes from the arguments of write_orc")
     bloom_filters = next((value for name, value in given.items() if name.lower() == BLOOM_FILTER_COLUMNS), None)
@@ -68,6 +69,7 @@ def write_orc(
         writer = writer.partitionBy(*partition_by)
     writer.orc(path)
     wanted = {split_column(column): key for key, columns in encrypt.items() for column in columns}
+    # What ORC was asked for proves nothing: a setting that it does not know makes plaintext without an error.
     for location in _files(spark, path) - before:
         _check_file(spark, location, wanted)
 
@@ -118,6 +120,7 @@ def _check_file(spark: SparkSession, location: str, wanted: Mapping[Path, str]) 
     try:
         found = {each.getRoot().getId(): each.getKeyDescription().getKeyName() for each in reader.getEncryptionVariants()}
         for path, key in wanted.items():
+            # Under this key and no other: encrypted under another one, the values are open to other readers.
             if found.get(reader.getSchema().findSubtype(shown(path)).getId()) != key:
                 raise PlaintextRefusedError(location, f"column {shown(path)} was written without encryption under the key {key!r}")
     finally:

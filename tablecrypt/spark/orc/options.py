@@ -11,7 +11,7 @@ Below a list the part is _elem, below a map _key or _value. ORC would do the fol
     redact of text                                        NullPointerException in Spark's writer
     a column below another encrypted column               one of the two keys is left out
     a column whose name is a number                       taken for a column id
-    a bloom filter on an encrypted column                 stored unencrypted: it tells which values are in the column
+    a bloom filter on an encrypted column                 stored unencrypted: it reveals which values are in the column
     a partition column                                    its values appear in the paths
 
 Raises ConfigurationError.
@@ -58,8 +58,10 @@ def orc_options(
             path = split_column(column)
             if path in keys:
                 raise ConfigurationError(f"column {column} occurs twice among the columns to encrypt")
+            # Called for its error: ORC fails in a task where it does not find the column.
             type_at(schema, path)
             keys[path] = key
+    # A write that was to encrypt something, and encrypts nothing, must not pass.
     if not keys:
         raise ConfigurationError("no column is to be encrypted")
     _refuse_nested(keys)
@@ -122,6 +124,7 @@ def _checked_masks(schema: StructType, keys: Mapping[Path, str], mask: Mapping[s
     masks = {split_column(column): text for column, text in mask.items()}
     for path, text in masks.items():
         name = text.partition(",")[0]
+        # These signs end a mask in ORC's option: what follows would be read as columns, or as another mask.
         if name not in _MASKS or ":" in text.partition(",")[0] or ";" in text:
             raise ConfigurationError(f"{text!r} is not a mask of ORC in Spark: use one of {', '.join(_MASKS)}")
         if path not in keys:

@@ -30,7 +30,7 @@ _REFUSALS: Final = ("SecurityException", "AuthorizationException", "AccessContro
 
 
 def check_orc_session(spark: SparkSession, keys: Iterable[str] = ()) -> None:
-    """Check that the session writes encrypted ORC where it is told to, and that the KMS gives the caller the named keys.
+    """Check that the session writes encrypted ORC where options ask for it, and that the KMS gives the caller the named keys.
 
     Args:
         spark: the session.
@@ -41,6 +41,7 @@ def check_orc_session(spark: SparkSession, keys: Iterable[str] = ()) -> None:
         raise ConfigurationError(f"encrypted ORC is not available in this session: {reason}")
     if str(spark.conf.get("spark.sql.orc.impl", "native")).lower() != "native":
         raise ConfigurationError("spark.sql.orc.impl=hive writes plaintext whatever orc.encrypt says: set it to native")
+    # Before any key is asked for: without a provider ORC's writer loops without end.
     _check_provider(_hadoop_setting(spark, PROVIDER_PATH))
     for key in keys:
         _ask_for(spark, key)
@@ -60,6 +61,7 @@ def check_orc_table(spark: SparkSession, table: str) -> None:
     provider = described.provider().get() if described.provider().isDefined() else "none"
     if provider.lower() != "orc":
         raise ConfigurationError(f"the table {table} is of the provider {provider}: only USING orc encrypts")
+    # Storage properties are what OPTIONS sets, and all that Spark hands to ORC.
     if described.storage().properties().contains("orc.encrypt"):
         return
     if described.properties().contains("orc.encrypt"):
@@ -87,6 +89,7 @@ def _check_provider(path: str) -> None:
     if match is None:
         # It may contain a token.
         raise ConfigurationError(f"{PROVIDER_PATH} is not of the form kms://https@host:port/kms, the one kind that ORC supports")
+    # All hosts, since the client takes any of them.
     if match["scheme"] == "http" and not all(map(_is_loopback, match["hosts"].split(";"))):
         raise ConfigurationError(f"{PROVIDER_PATH} names plain HTTP on {match['hosts']}: keys would cross the network, use kms://https@")
 

@@ -49,6 +49,7 @@ def load_source(planner: Planner, request: Request) -> Response:
 def _catalog(opened: OpenCatalog, options: SourceOptions) -> Catalog:
     if not options.catalog_properties:
         return opened.catalog
+    # Only what this client configured: what a REST server added to the opened catalog must not become the client's own word.
     return load_catalog(opened.name, **{**names.client_properties(opened.catalog), **options.catalog_properties})
 
 
@@ -58,6 +59,7 @@ def _loaded(located: LocatedTable, opened: OpenCatalog, options: SourceOptions) 
     scan = table.scan(row_filter, columns, snapshot_id=options.snapshot_id, masked=options.masked)
     ref = options.tag or options.branch
     if ref is not None:
+        # A table without snapshots has no main branch yet, and can be written to all the same.
         if ref not in table.metadata.refs and options.branch != MAIN_BRANCH:
             raise ConfigurationError(f"{located.name} has no tag or branch {ref!r}")
         scan = scan.use_ref(ref) if ref in table.metadata.refs else scan

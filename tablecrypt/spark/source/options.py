@@ -68,6 +68,7 @@ class SourceOptions:
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
         """Check options as Spark hands them over."""
         given = {name.lower().removeprefix(_OF_CREATE_TABLE): value for name, value in options.items()}
+        # Before any other check, whose message might show the option's value.
         _refuse_credentials(given)
         _refuse_code(given)
         unknown = [name for name in given if name not in _KNOWN | _OF_SPARK and not name.startswith((_CATALOG, _SNAPSHOT_PROPERTY))]
@@ -117,6 +118,7 @@ def _table(given: Mapping[str, str]) -> str:
 def _refuse_credentials(given: Mapping[str, str]) -> None:
     for name, value in given.items():
         of_catalog = name.startswith(_CATALOG)
+        # Values of other options are not looked at: a filter may hold text that looks like a password in a URL.
         if names.is_sensitive(name.removeprefix(_CATALOG), value if of_catalog else ""):
             raise ConfigurationError(
                 f"option {name!r} looks like a credential, and Spark shows options in plans and keeps them in its catalog: give it to "

@@ -45,6 +45,7 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, str]] | No
             )
         return
     side = jvm_side(spark)
+    # The empty name stands for all other catalogs, which this Python plans for too.
     for name, properties in {"": {}, **(catalogs or {})}.items():
         handle = secrets.token_hex(16)
         give_catalog(side, handle, properties)

@@ -52,6 +52,7 @@ def _altered(planner: Planner, request: Request) -> Table:
     opened = catalog_of(planner, request)
     if {change["change"] for change in request.items("changes")} <= _OF_EVOLUTION:
         located, selector = find_table(opened, request.identifier)
+        # A tag or snapshot keeps its columns: such a name is loaded below as a table's own, and is refused.
         if selector is None or is_branch(located.table, selector):
             return located.table
     return load_encrypted_table(opened.catalog, ".".join(request.identifier))
@@ -91,11 +92,13 @@ def _alter_properties(transaction: Transaction, changes: Sequence[Change]) -> No
             removals.add(name)
             updates.pop(name, None)
     check_properties(transaction.table_metadata, updates)
+    # Both are checked to be what they are, and no properties of an Iceberg table.
     for stated in ("format-version", "location"):
         updates.pop(stated, None)
     if updates:
         transaction.set_properties(updates)
     properties = transaction.table_metadata.properties
+    # UNSET of a property that is not there changes nothing, with IF EXISTS or without.
     known = removals & properties.keys()
     if ColumnPolicy.from_properties(properties):
         # What declares protected columns is stored by field id: no property has the name that the statement takes away.

@@ -49,7 +49,7 @@ def check_is_new(table: EncryptedTable, name: str) -> None:
 def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: int | None, limits: Mapping[str, int | None]) -> int:
     """Make a branch or tag, or move it, and return the snapshot that it points to.
 
-    It is the one that is asked for, or the current one. A new branch of a table without a current one gets an empty snapshot of its own.
+    It is the one that is asked for, or the current one. A new branch of a table without a current one gets an empty snapshot.
     One that moves keeps the limits of age and number that are not given.
 
     Raises:
@@ -87,6 +87,7 @@ def begin(table: EncryptedTable, name: str, limits: Mapping[str, int | None]) ->
 def drop(table: EncryptedTable, kind: SnapshotRefType, name: str) -> int:
     """Drop a branch or tag, and return the snapshot that it pointed to."""
     ref = ref_of(table, name, kind)
+    # A table with snapshots and no main reads as an empty one, which is what an attack on its metadata looks like.
     if name == MAIN_BRANCH:
         raise ConfigurationError("the main branch cannot be dropped")
     management = table.manage_snapshots()

@@ -165,6 +165,7 @@ class Call:
     def identifier(self, name: str = "table") -> Identifier:
         """Return the table that an argument names, without the catalog. ConfigurationError where it names none of this catalog."""
         parts = name_parts(self.text(name))
+        # `prod.orders` in the catalog prod means the table orders of a namespace prod, if there is one.
         if len(parts) > 1 and parts[0] == self.catalog_name and not (len(parts) == 2 and self._is_namespace(parts[:1])):
             parts = parts[1:]
         return parts if len(parts) > 1 else (*self.namespace, *parts)
@@ -223,9 +224,11 @@ class Call:
             ConfigurationError: it does more than compare columns, or partition functions of them, with values.
         """
         if self.predicates is None:
+            # Without its predicates the call would go on to all files of the table.
             if self.optional_text("where") is not None:
                 raise FormatError("the argument where came without its predicates")
             return None
+        # A part that is left out makes the condition match more files, and the procedure would rewrite those too.
         if not all(is_known(each) for each in self.predicates):
             raise ConfigurationError(
                 f"where => {self.text('where')!r} does not only compare columns, or partition functions of them, with values"
@@ -264,6 +267,7 @@ class Call:
 
     def _given(self, name: str, kind: type) -> Any:
         value = self.arguments.get(name)
+        # Not isinstance, for which true is an int.
         if value is not None and type(value) is not kind:
             raise FormatError(f"the argument {name} came as a {type(value).__name__}, not as a {kind.__name__}")
         return value
@@ -287,7 +291,7 @@ def name_parts(name: str) -> Identifier:
 
 
 def moment_of(microseconds: int, what: str) -> dt.datetime:
-    """Return the moment so long after the beginning of 1970, in UTC.
+    """Return the moment that is this many microseconds after the beginning of 1970, in UTC.
 
     Args:
         microseconds: as Spark counts them, whose timestamps reach 290,000 years in both directions.

@@ -38,6 +38,7 @@ def open_catalog(planner: Planner, request: Request) -> Response:
             opened with these properties.
     """
     settings = request.mapping("spark")
+    # Checked at the opening: a catalog that is open gives keys of files to every query.
     if not keeps_messages_private(lambda name, default: settings.get(name) or default):
         raise ConfigurationError(
             "keys of data files would travel to the executors in the clear: start the application with spark.authenticate and "
@@ -55,7 +56,7 @@ def check_spark_settings(catalog: str, in_spark: Mapping[str, Any], of_session: 
     Args:
         catalog: its name.
         in_spark: the properties that stand there, as spark.sql.catalog.<catalog>.<name>.
-        of_session: names of those that a user of a session has set, and not who started the application.
+        of_session: names of those that a user of a session has set, not the configuration that the application was started with.
 
     Raises:
         ConfigurationError: a property is a secret, which event logs, the UI and command lines would show; or a session has set one that
@@ -63,6 +64,7 @@ def check_spark_settings(catalog: str, in_spark: Mapping[str, Any], of_session: 
     """
     for name, value in in_spark.items():
         setting = f"spark.sql.catalog.{catalog}.{name}"
+        # By value too: a uri may have a password in it.
         if names.is_sensitive(name, str(value)):
             variable = "__".join(("PYICEBERG_CATALOG", catalog, name.replace(".", "__").replace("-", "_"))).upper()
             raise ConfigurationError(
@@ -118,6 +120,7 @@ def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
 
 def _columns_that_prune(loaded: LoadedTable) -> list[str]:
     """Return the columns by which rows are spread over files: a filter on one of them rules files out while a query runs."""
+    # Of all specs, since files stay in the one that they were written under.
     sources = {field.source_id for spec in loaded.located.table.metadata.partition_specs for field in spec.fields}
     return [field.name for field in loaded.schema.fields if field.field_id in sources]
 

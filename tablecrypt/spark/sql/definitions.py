@@ -81,6 +81,7 @@ class Definition:
     def check(self, catalog: Catalog) -> None:
         """Raise ConfigurationError unless the table will be encrypted, and lie where Spark's tasks write to it."""
         location = str(self.location or catalog.properties.get(WAREHOUSE_LOCATION) or "")
+        # Executors write through Hadoop, which would put files elsewhere than the metadata says.
         if reason := unsupported_location(location):
             raise ConfigurationError(f"{location}: {reason}, by a //, ?, #, . or .. in it: name a location without them")
         self._check_key(catalog)
@@ -105,6 +106,7 @@ def table_properties(given: Mapping[str, str]) -> dict[str, str]:
     provider = given.get("provider", "iceberg").lower()
     if provider not in _PROVIDERS:
         raise ConfigurationError(f"USING {provider}: this catalog holds encrypted Iceberg tables with Parquet files; write USING iceberg")
+    # SHOW CREATE TABLE prints these, and its output has to create a table again.
     left_out = (*_OF_SPARK, *_SHOWN_ONLY)
     own = {name: value for name, value in given.items() if name not in left_out and not name.startswith(_OPTION)}
     return own | {TableProperties.WRITE_FILE_FORMAT: provider} if provider == "parquet" else own
@@ -135,6 +137,7 @@ def create_table(planner: Planner, request: Request) -> Response:
     definition = Definition.of(request)
     definition.check(catalog)
     create: Callable[..., Table | CreateTableTransaction] = (
+        # Defaults are a second step, and between two commits others would write rows without them.
         catalog.create_table_transaction if definition.defaults else catalog.create_table
     )
     made = create(
@@ -164,6 +167,7 @@ def drop_table(planner: Planner, request: Request) -> Response:
         else:
             opened.catalog.drop_table(request.identifier)
     except NoSuchTableError:
+        # Asked last, since a table that has the name of a branch or metadata table comes first.
         _refuse_other(opened, request.identifier)
         return Response({"dropped": False})
     return Response({"dropped": True})

@@ -84,6 +84,7 @@ _DELETES: Final = {
 
 
 def _compact(call: Call) -> Iterator[Row]:
+    # Making column keys is a commit, which a dry run must not do.
     table = call.encrypted_table() if call.flag("dry_run") else _to_rewrite(call)
     yield maintenance.compact(table, **call.options(maintenance.compact)).to_json()
 
@@ -186,6 +187,7 @@ def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
     table = call.encrypted_table()
     if unknown := sorted(call.mapping("options").keys() - _OF_DELETE_FILES):
         raise ConfigurationError(f"rewrite_position_delete_files has no option {', '.join(unknown)}")
+    # Called for its errors: a wrong `where` must not pass because there is nothing to do.
     call.condition()
     snapshot = table.current_snapshot()
     others = [
@@ -221,6 +223,7 @@ def _rewrite_manifests(call: Call) -> Iterator[Row]:
     before = snapshot.manifests(table.io) if snapshot is not None else []
     default = TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
     target = property_as_int(dict(table.properties), TableProperties.MANIFEST_TARGET_SIZE_BYTES, default) or default
+    # A snapshot that changes nothing would only make the history longer, and conflict with other writers.
     if not any(is_worth_rewriting(group, spec_id, target) for group in manifests_by_kind(before)):
         yield {"rewritten_manifests_count": 0, "added_manifests_count": 0}
         return
@@ -266,6 +269,7 @@ def _remove_orphan_files(call: Call) -> Iterator[Row]:
         listed=_listed(call),
         despite_other_prefixes=mode == "DELETE",
     )
+    # A first look that deletes nothing: in mode ERROR one conflict has to save all files.
     found = look(dry_run=True)
     if found.known_elsewhere and mode == "ERROR":
         location = found.known_elsewhere[0]
@@ -276,6 +280,7 @@ def _remove_orphan_files(call: Call) -> Iterator[Row]:
     found = found if is_dry else look(dry_run=False)
     if found.failed:
         location, said = next(iter(found.failed.items()))
+        # A row for each deleted file would not show that some are still there.
         raise OSError(f"{len(found.failed)} of {len(found.found)} orphan files could not be deleted, such as {location}: {said}")
     for location in [file.location for file in found.found] if is_dry else found.deleted:
         yield {"orphan_file_location": location}

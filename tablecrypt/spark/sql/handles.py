@@ -4,7 +4,7 @@
      └── one too many: the value that was used longest ago is given up
 
 A value that is given up is ended: a write or a staged table deletes its files, a read stops. It must not be dropped without a word, since
-files would stay and rows end early. So its handle is remembered, and who names it later gets an error that says what happened. Files that
+files would stay and rows end early. So its handle is remembered, and a later request for it gets an error that says so. Files that
 tasks put there in the meantime go when the owner asks for the end, which it does after the last of its tasks.
 
 Tables and plans hold nothing outside of memory, and no owner says when it needs them no longer: the oldest go all the time. Of these only
@@ -53,6 +53,7 @@ class Handles(Generic[T]):
 
     def add(self, value: T) -> str:
         """Keep a value and return its handle. Where that is one too many, the value that was used longest ago is given up."""
+        # Random and not counted: a handle from before the planner's restart must not name a newer value.
         handle = secrets.token_hex(_HANDLE_LENGTH)
         with self._lock:
             self._values[handle] = value
@@ -60,6 +61,7 @@ class Handles(Generic[T]):
             self._given_up.update(given_up if self._end is not None else dict.fromkeys(given_up))
             while len(self._given_up) > _REMEMBERED:
                 self._given_up.popitem(last=False)
+        # Outside of the lock: ending deletes files, while other requests look handles up.
         for each in given_up.values() if self._end is not None else ():
             logger.warning("%s", self._loss)
             self._ended(each)

@@ -1,6 +1,6 @@
 """A Spark session in a process beside the driver, for the jobs of one procedure.
 
-    the driver's JVM    opens a Py4J server on the loopback address, with a secret of its own, for one call
+    the driver's JVM    opens a Py4J server on the loopback address, with a fresh secret, for one call
     this process        gets port and secret through its pipe, and makes of them PySpark's session of the same application
 
 PySpark lets a process have one such session, so the driver starts a process for each call that runs jobs, and the planner never has one:
@@ -48,6 +48,7 @@ def runner_of(request: Request, is_wanted: bool) -> Iterator[Runner | None]:
         session.sparkContext.addJobTag(str(gateway["tag"]))
         yield SparkRunner(session)
     finally:
+        # Closes the connection alone: stopping the session would end the application.
         connection.shutdown()
 
 
@@ -75,6 +76,7 @@ def _session(connection: Any) -> SparkSession:
             f"the planner's Python has PySpark {pyspark.__version__}, and the application runs Spark {java_context.version()}: install the "
             "same version there, or call the procedure with workers => 4, which needs no Spark jobs"
         )
+    # PySpark would start `python3` on executors, which may be one without this package.
     os.environ.setdefault(_EXECUTORS_PYTHON, sys.executable)
     conf = SparkConf(_jvm=jvm, _jconf=java_context.getConf())
     context = SparkContext(gateway=connection, jsc=java_context, conf=conf)

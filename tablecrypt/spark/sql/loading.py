@@ -71,6 +71,7 @@ def load_table(planner: Planner, request: Request) -> Response:
     try:
         located, selector = find_table(opened, request.identifier)
     except NoSuchTableError:
+        # After the table: a view, which nothing authenticates, must not take the place of a table of its name.
         view = find_view(opened.catalog, request.identifier)
         if view is None:
             raise
@@ -134,6 +135,7 @@ def load_version(planner: Planner, request: Request) -> Response:
     wanted = replace(
         loaded, branch=version.branch, snapshot_id=version.snapshot_id, is_writable=version.is_writable, audit_first=audit_first
     )
+    # Spark gives options after it has resolved the query's columns against the first schema.
     if wanted.schema.fields != loaded.schema.fields:
         raise ConfigurationError(f"{name} had other columns in that version: read it with VERSION AS OF or TIMESTAMP AS OF")
     return Response(described(planner, wanted))
@@ -180,6 +182,7 @@ def find_table(opened: OpenCatalog, identifier: Identifier) -> tuple[LocatedTabl
         ConfigurationError: it is not encrypted.
     """
     name = ".".join(identifier)
+    # PyIceberg takes a name apart at its dots, and would find another table.
     if any("." in part for part in identifier):
         raise NoSuchTableError(f"Table does not exist: {name}; no part of a name has a dot in it")
     try:

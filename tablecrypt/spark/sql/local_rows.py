@@ -33,10 +33,12 @@ def arrow_stream(rows: pa.Table | pa.RecordBatch) -> bytes:
 def _for_spark(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_struct(kind):
+        # flatten() makes children of a null struct null; field() would give what lies in the buffer.
         children = [_for_spark(child) for child in array.flatten()]
         fields = [_field(field, child) for field, child in zip(kind, children, strict=True)]
         return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
     if kind == pa.uuid():
+        # Arrow's cast of a uuid takes its 16 bytes for UTF-8.
         return pa.array([None if value is None else str(value) for value in array.to_pylist()], pa.string())
     wanted = _leaf(kind)
     return array if wanted == kind else array.cast(wanted)

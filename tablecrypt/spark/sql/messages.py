@@ -67,6 +67,7 @@ class Request:
 
     def _of_type(self, name: str, kind: type) -> Any:
         value = self.fields.get(name)
+        # Not isinstance, for which JSON's true is an int.
         if type(value) is not kind:
             raise FormatError(f"a request has no field {name!r} that is a {kind.__name__}")
         return value
@@ -86,8 +87,9 @@ class Response:
 
 
 def described_error(error: Exception) -> dict[str, object]:
-    """Return what Java is told of an error: its message, and the names of its class and of those above."""
+    """Return what Java gets of an error: its message, and the names of its class and of those above."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, Exception)]
     name = type(error).__name__
+    # Texts of other libraries may show a line of a configuration, with the password in it.
     said = said_of(error) if is_external(error) else str(error)
     return {"kinds": kinds, "message": f"{name}: {said.removeprefix(f'{name}: ')}"}

@@ -63,6 +63,7 @@ def _drop(catalog: Catalog, namespace: Identifier, *, cascade: bool) -> None:
     nested = catalog.list_namespaces(namespace)
     if nested and not cascade:
         raise NamespaceNotEmptyError(f"Namespace {'.'.join(namespace)} has namespaces in it: {'.'.join(nested[0])}")
+    # From the inside out: catalogs refuse to drop a namespace that has something in it.
     for each in nested:
         _drop(catalog, each, cascade=True)
     if cascade:

@@ -111,6 +111,7 @@ def find_column(schema: Schema, path: Sequence[str], is_case_sensitive: bool = F
         ConfigurationError: there is none.
     """
     name = ".".join(path)
+    # The exact name first: columns may differ in nothing but case.
     for case_sensitive in (True,) if is_case_sensitive else (True, False):
         try:
             return schema.find_field(name, case_sensitive)

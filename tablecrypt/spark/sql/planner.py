@@ -145,6 +145,6 @@ class Planner:
         self.copies: Handles[Copy] = Handles("call that copies rows", limits.copies)
 
     def abandon_writes(self) -> None:
-        """Delete the files of writes, attempts at tasks and staged tables that nobody will commit any more."""
+        """Delete the files of writes, attempts at tasks and staged tables that will not be committed any more."""
         for unfinished in (self.attempts, self.writes, self.staged):
             unfinished.end_all()

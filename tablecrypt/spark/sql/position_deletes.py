@@ -45,10 +45,12 @@ def position_deletes(table: EncryptedTable, most_rows: int = MOST_ROWS) -> pa.Ta
     Raises:
         ConfigurationError: there are more.
     """
+    # Positions would reveal rows that the server's filter hides.
     refuse_restricted(table.io, "reading position_deletes")
     snapshot = table.current_snapshot()
     tasks = [] if snapshot is None else ScanPlanner(table.metadata, table.io).plan_files(listed_manifests(snapshot, table.io))
     deleted = [(task, file) for task in tasks for file in task.delete_files if file.content != DataFileContent.EQUALITY_DELETES]
+    # By the manifests' counts, before a delete file is read into this process's memory.
     if sum(file.record_count for _, file in deleted) > most_rows:
         raise ConfigurationError(
             f"{'.'.join(table.name())} has more than {most_rows} deleted rows: SELECT record_count FROM its delete_files, or ask for rows "
@@ -79,6 +81,7 @@ def _schema(table: Schema, struct: PartitionStruct) -> pa.Schema:
 
 
 def _positions(deletes: DeleteReader, task: EncryptedFileScanTask, file: DataFile) -> list[int]:
+    # One delete file at a time, since the table names for each row the one that deleted it.
     alone = EncryptedFileScanTask(task.file, {file}, task.residual, task.data_sequence_number)
     return list(deletes.deletes_of(alone).positions or ())
 

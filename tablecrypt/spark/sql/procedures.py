@@ -58,7 +58,7 @@ def list_procedures(planner: Planner, request: Request) -> Response:
 
 
 def load_procedure(planner: Planner, request: Request) -> Response:
-    """Describe a procedure, or why there is none of that name. Spark would show no reason of an error here, but shows that of a refusal."""
+    """Describe a procedure, or say why no procedure has that name. Spark shows the reason of a refusal here, but not that of an error."""
     *namespace, name = (part.lower() for part in request.identifier)
     if namespace != [_SYSTEM]:
         place = f"{catalog_of(planner, request).name}.{_SYSTEM}.{name}(…)"
@@ -94,8 +94,10 @@ def call_procedure(planner: Planner, request: Request) -> Response:
     opened = catalog_of(planner, request)
     name = request.text("name")
     procedure = _named(name)
+    # An argument `workers` asks for threads of this process, and starts no Spark jobs.
     with runner_of(request, is_wanted="workers" not in request.mapping("arguments")) as runner, _as_spark(request):
         call = replace(_call(opened, request), runner=runner)
+        # Taken within the block: a procedure is a generator that still works while rows are taken, with the runner.
         rows = list(procedure.run(call))
     copies = [_described_copy(planner, opened.name, each) for each in call.copies]
     for sql in (*call.statements, *(text for each in copies for text in (each["into"], *each["columns"], each["condition"]))):

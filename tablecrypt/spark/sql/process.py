@@ -77,6 +77,7 @@ logger = logging.getLogger(__name__)
 
 def main() -> None:
     """Serve the process that started this one until it ends."""
+    # A library that prints, or a child that reads its input, must not get between the frames.
     requests, responses = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
@@ -91,6 +92,7 @@ def serve(requests: BinaryIO, responses: BinaryIO) -> None:
 
     def work(number: int, content: bytes) -> None:
         response = respond(planner, content)
+        # Frames of several threads must not mix.
         with lock:
             responses.write(_HEAD.pack(_LENGTH.size + len(response), number) + response)
             responses.flush()

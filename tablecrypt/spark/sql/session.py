@@ -54,6 +54,7 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
     properties = dict(catalog_properties or {})
     handle = _handle(spark, name, properties)
     give_catalog(side, handle, properties)
+    # The handle before the class: a query of another thread opens the catalog as soon as the class is set.
     spark.conf.set(f"{setting}.{_HANDLE}", handle)
     spark.conf.set(setting, CATALOG_CLASS)
     side.endpoint.extend(spark._jsparkSession)
@@ -62,15 +63,17 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
 def give_catalog(side: JvmSide, handle: str, properties: Mapping[str, str]) -> None:
     """Have the driver's JVM open catalogs that are asked for by a handle with these properties, and plan for them in this Python."""
     settings = this_python() | {"properties": dict(properties)}
+    # Encrypted although the socket is local: the properties may hold secrets, and Py4J logs its commands.
     side.endpoint.giveCatalog(handle, encrypt_for_driver(json.dumps(settings).encode(), handle, side.public_key))
 
 
 def _handle(spark: SparkSession, name: str, properties: Mapping[str, str]) -> str:
-    """Return what names these properties in the session: nobody else can guess it.
+    """Return the handle of these properties in the session, which cannot be guessed.
 
     Raises:
         ConfigurationError: the session has used this catalog with other properties. Spark keeps it, so these would have no effect.
     """
+    # A digest, so that this process keeps no second copy of the secrets among the properties.
     digest = hashlib.sha256(json.dumps(properties, sort_keys=True).encode()).hexdigest()
     place = spark._jsparkSession.sessionUUID(), name
     earlier, handle = _GIVEN.get(place, (digest, secrets.token_hex(16)))

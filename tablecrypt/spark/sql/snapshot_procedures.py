@@ -54,6 +54,7 @@ def _rollback_to_timestamp(call: Call) -> Iterator[Row]:
     if moment is None:
         raise ConfigurationError("the argument timestamp is missing")
     milliseconds = int(moment.timestamp() * 1000)
+    # Strictly before, as in Iceberg Java.
     earlier = [each for each in _ancestors(table, head_of(table)) if each.timestamp_ms < milliseconds]
     if not earlier:
         raise ConfigurationError(f"no snapshot of the main branch is older than {moment.isoformat()}")
@@ -74,6 +75,7 @@ def _fast_forward(call: Call) -> Iterator[Row]:
     current = table.metadata.refs.get(branch)
     if current is not None:
         _check_is_branch(branch, current)
+        # Else the branch would lose its own snapshots, which is a rollback and not a move forward.
         if all(each.snapshot_id != current.snapshot_id for each in _ancestors(table, target)):
             raise ConfigurationError(f"{branch} cannot be moved to {to}: it has snapshots that are not in {to}")
     if current is None or current.snapshot_id != target:
@@ -145,10 +147,13 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
     if source.summary is not None and (wap_id := source.summary[STAGED_ID]) is not None:
         published[_PUBLISHED_WAP_ID] = wap_id
     transaction = table.transaction()
+    # Checked now, and at each new attempt: another client may publish the same changes meanwhile.
     transaction.check_each_base(partial(_check_was_not_picked, published=published))
+    # The snapshot itself can become current: its rows need no second snapshot, and its files no new manifests.
     if source.parent_snapshot_id == head:
         _moved_to(table, source.snapshot_id)
         return source.snapshot_id
+    # Deletes of a snapshot count for the files that were there when it was made, not for those of today.
     if source.summary is None or source.summary.operation != Operation.APPEND:
         raise ConfigurationError(
             f"snapshot {source.snapshot_id} did more than append rows, and other snapshots were committed since: it cannot be picked"

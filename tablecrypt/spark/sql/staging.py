@@ -71,8 +71,9 @@ class StagedTable:
         """Commit the table and its rows.
 
         Raises:
-            TableAlreadyExistsError, CommitFailedException: somebody has created or changed the table meanwhile; no file is left.
+            TableAlreadyExistsError, CommitFailedException: another client has created or changed the table meanwhile; no file is left.
         """
+        # Apart from the commit, whose error may be a lost answer: then the files may be the table's.
         with removing_on_error(self._io, self.files):
             self._stage_rows()
         try:
@@ -83,6 +84,7 @@ class StagedTable:
 
     def abort(self) -> None:
         """Delete the files."""
+        # Before the files go, so that `keep` in another thread either sees this, or its files are in the list.
         self.has_ended = True
         delete_files(self._io, self.files)
 
@@ -140,6 +142,7 @@ def _created(planner: Planner, opened: OpenCatalog, request: Request) -> Respons
     definition = Definition.of(request)
     definition.check(opened.catalog)
     namespace = definition.identifier[:-1]
+    # Neither PyIceberg's transaction nor a SQL catalog's commit asks: the table would be in a namespace that is not there.
     if not opened.catalog.namespace_exists(namespace):
         raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(namespace)}")
     transaction = opened.catalog.create_table_transaction(
@@ -149,6 +152,7 @@ def _created(planner: Planner, opened: OpenCatalog, request: Request) -> Respons
         partition_spec=definition.spec,
         properties=definition.properties,
     )
+    # Else the rows of the query would go into a plain table, although its definition names a master key.
     if not isinstance(transaction, EncryptedTransaction):
         raise ConfigurationError(f"catalog {opened.name} does not create encrypted tables: use one of tablecrypt_catalog")
     definition.stage_defaults(transaction)
@@ -166,7 +170,9 @@ def _replaced(planner: Planner, opened: OpenCatalog, request: Request) -> Respon
     location = {} if definition.location is None else {"location": definition.location}
     check_properties(located.table.metadata, properties | location)
     properties.pop("format-version", None)
+    # A user would make rows go that the server does not let that user see.
     refuse_restricted(located.table.io, "REPLACE TABLE")
+    # All in one transaction on the table that is there, so that its history, keys and pins go on.
     transaction = located.table.transaction()
     stage_replacement(transaction, definition.schema, definition.spec, properties)
     definition.stage_defaults(transaction)

@@ -63,6 +63,7 @@ def _properties(request: Request) -> tuple[dict[str, str], str | None]:
     # A view holds no rows, and its SQL is not encrypted.
     check_own_properties(given, "view")
     columns = request.texts("query_columns")
+    # The names are in one property, between commas, as Iceberg's Spark catalog keeps them.
     if any("," in name for name in columns):
         raise ConfigurationError("a column of the query has a comma in its name: give it another one with AS")
     location = given.pop(_LOCATION, None)

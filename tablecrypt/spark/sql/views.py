@@ -57,6 +57,7 @@ def described_view(opened: OpenCatalog, view: View) -> dict[str, Any]:
     """
     version, schema = view.current_version(), view.schema()
     names = _query_columns(view)
+    # Names and columns are matched by position: a column too few would show values under another name.
     if len(names) != len(schema.fields):
         raise FormatError(f"{shown(opened, view)} has {len(schema.fields)} columns, and its query {len(names)}: create it again")
     return {

@@ -86,10 +86,12 @@ def _rows(spark: SparkSession, read: PlannedRead, forced: bool) -> DataFrame:
 def _with_filter_columns(projected: Schema, table: Schema, filtered: set[int]) -> Schema:
     """Return the read's columns and those that its filter needs besides."""
     for field_id in filtered & projected.field_ids:
+        # Spark would compare with the snapshot's type what was written as a literal of today's.
         if projected.find_type(field_id) != table.find_type(field_id):
             raise UnsupportedError(f"the filter's column {table.find_column_name(field_id)} had another type in that snapshot")
     known = {field.field_id for field in projected.fields}
     needed = prune_columns(table, filtered - projected.field_ids, select_full_types=False)
+    # Two columns of one name and field id would be in the relation: a part of the struct twice.
     if any(field.field_id in known for field in needed.fields):
         raise UnsupportedError("the filter looks into a struct at a field that is not read")
     return Schema(*projected.fields, *needed.fields)

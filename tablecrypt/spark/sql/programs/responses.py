@@ -56,7 +56,7 @@ def new_planner(side: JvmSide, respond: Respond) -> Any:
 
 
 def known_planners(side: JvmSide) -> int:
-    """Return how many relations and writes the JVM may still ask about. A write that has ended is none of them."""
+    """Return how many relations and writes the JVM may still ask about. A write that has ended does not count."""
     return len(_program(side).responders)
 
 
@@ -72,6 +72,7 @@ def responding(side: JvmSide, respond: Respond) -> Iterator[Any]:
     try:
         yield planner
     finally:
+        # First the JVM stops asking, then the name goes, then the thread ends: nothing is asked that gets no response.
         planner.close()
         program.forget(planner.name())
         works.put(None)
@@ -127,6 +128,7 @@ class _Program:
             if asked is None:
                 self.responders.pop(name, None)
                 return
+            # Every request gets a response: the JVM's thread waits for one, of an ended statement too.
             responder = self.responders.get(name) or _Responder(_refuse, self._threads.submit)
             responder.hand_on(partial(self._work, request, bytes(asked), responder.respond))
 
@@ -135,6 +137,7 @@ class _Program:
             response = respond(Request(json.loads(asked), bytes(request.bytes())))
         except Exception as error:  # noqa: BLE001  whatever it is, also of a location provider that may be anybody's, the statement fails with it
             response = Response({"error": described_error(error)})
+        # The id is the AAD: a response to one request cannot be given for another.
         encrypted = self._cipher.encrypt(secrets.token_bytes(NONCE_LENGTH), response.framed(), request.id().encode())
         request.respond(encrypted)
 

@@ -69,9 +69,11 @@ def _whole_files(loaded: LoadedTable, predicates: Sequence[Predicate]) -> list[D
     if loaded.changes is not None or is_filtered(loaded):
         raise _UnknownError
     metadata = loaded.located.table.metadata
+    # The name of a protected column may lead to another column now: refused here, as for reads.
     check_names(metadata, looked_at(predicates, loaded.schema))
     row_filter = pruning_filter(predicates, loaded.schema, metadata.schema())
     tasks = of_whole_partitions(planned_tasks(loaded, row_filter, predicates), predicates, loaded)
+    # A manifest counts rows of the file and not those of them that deletes leave.
     if any(task.delete_files for task in tasks):
         raise _UnknownError
     return [task.file for task in tasks]
@@ -93,11 +95,13 @@ def _field(schema: Schema, path: Any, metadata: TableMetadata) -> NestedField:
         fields = [field_at(schema, path[:depth]) for depth in range(1, len(path or ()) + 1)]
     except UntranslatedError as unknown:
         raise _UnknownError from unknown
+    # Rows of older files have the default, of which those files' statistics say nothing.
     if not fields or not isinstance(fields[-1].field_type, PrimitiveType) or any(each.initial_default is not None for each in fields):
         raise _UnknownError
     field = fields[-1]
     if any(known.find_type(field.field_id) != field.field_type for known in metadata.schemas if field.field_id in known.field_ids):
         raise _UnknownError
+    # Manifests know the placeholder column of a protected one, so they count masks and have no bounds of the values.
     if protected_among(metadata, Schema(fields[0])) is not None:
         raise _UnknownError
     check_names(metadata, {field.field_id})
@@ -107,6 +111,7 @@ def _field(schema: Schema, path: Any, metadata: TableMetadata) -> NestedField:
 def _nulls(file: DataFile, field: NestedField) -> int:
     nulls = (file.null_value_counts or {}).get(field.field_id)
     values = (file.value_counts or {}).get(field.field_id)
+    # A field in a list or map has another number of values than the file has rows, and its nulls are no rows.
     if nulls is None or values != file.record_count:
         raise _UnknownError
     return nulls

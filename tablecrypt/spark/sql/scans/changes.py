@@ -71,13 +71,14 @@ def snapshot_range(table: EncryptedTable, options: Mapping[str, str]) -> tuple[S
         chain = [each for each in chain if each.timestamp_ms > _number(options, _START_TIME)]
     if _END_TIME in options:
         chain = [each for each in chain if each.timestamp_ms <= _number(options, _END_TIME)]
+    # Without the expired parent all its rows would be shown as inserted by this snapshot.
     if any(before[each.snapshot_id] is None and not _begins(table, each) for each in chain):
         raise ConfigurationError("the range begins before the oldest snapshot that has not expired")
     return tuple((before[each.snapshot_id], each) for each in reversed(chain) if not _only_rewrites(each))
 
 
 def _begins(table: EncryptedTable, snapshot: Snapshot) -> bool:
-    """Whether a snapshot without a parent never had one: all that is in it came with it. Of an expired parent its metadata tell nothing."""
+    """Whether a snapshot without a parent never had one: all that is in it came with it. Its metadata does not name an expired parent."""
     return snapshot.parent_snapshot_id is None and all(
         manifest.added_snapshot_id == snapshot.snapshot_id and not manifest.existing_files_count
         for manifest in snapshot.manifests(table.io)
@@ -98,6 +99,7 @@ def _number(options: Mapping[str, str], name: str) -> int:
 def with_change_columns(schema: Schema) -> Schema:
     """Return a table's columns and those that are added to them."""
     added = [field.name for field in CHANGE_FIELDS]
+    # Lower case, since Spark resolves names without case: the query could not tell the two apart.
     if taken := [field.name for field in schema.fields if field.name.lower() in added]:
         raise ConfigurationError(f"the table has a column {', '.join(taken)}, as its table of changes has: rename it")
     return Schema(*schema.fields, *CHANGE_FIELDS, schema_id=schema.schema_id)
@@ -150,6 +152,7 @@ def change_tasks(table: EncryptedTable, snapshots: Sequence[SnapshotChange], row
         snapshots: as `snapshot_range` returns them.
         row_filter: rows of the table that are looked for.
     """
+    # Which rows came and went would show rows that the server's filter hides.
     refuse_restricted(table.io, "reading changes")
     planner = ScanPlanner(table.metadata, table.io, row_filter)
     deletes = DeleteReader(cast("EncryptingFileIO", table.io), table.metadata)
@@ -178,12 +181,14 @@ class _Changes:
         self._plan()
         gone = [task for path, task in self.before.items() if path not in self.after]
         come = [task for path, task in self.after.items() if path not in self.before]
+        # A row can only have moved if a file went and another came; otherwise no file is read to find out.
         moved = _Moved(self.table, come, self.snapshot.sequence_number) if gone and come else None
         for task in gone:
             yield self._task(task, DELETE, moved)
         inserted = [self._task(task, INSERT, moved) for task in come]
         for path, task in self.after.items():
             was = self.before.get(path)
+            # Most files are in both snapshots with the same deletes: nothing of them is read.
             if was is None or _deletes_of(was) == _deletes_of(task):
                 continue
             then, now = self._deleted(was), self._deleted(task)
@@ -197,6 +202,7 @@ class _Changes:
         """Plan both snapshots, but for data manifests that they share where they share all delete manifests too."""
         listed = [[] if each is None else listed_manifests(each, self.table.io) for each in (self.parent, self.snapshot)]
         shared = set.intersection(*({manifest.manifest_path for manifest in manifests} for manifests in listed))
+        # A new delete file may be for a data file of any manifest, also of one that both snapshots share.
         if any(_has_deletes(manifest) and manifest.manifest_path not in shared for manifests in listed for manifest in manifests):
             shared = set()
         self.before, self.after = (

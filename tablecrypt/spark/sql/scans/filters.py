@@ -89,6 +89,7 @@ def looked_at(predicates: Sequence[Predicate], schema: Schema) -> set[int]:
     """Return the field ids of the columns that predicates look at, whether they are translated or not; metadata columns are left out."""
     found: set[int] = set()
     for predicate in predicates:
+        # Otherwise `s IS NULL` would need the right to read every protected field in s.
         if not _asks_for_a_struct(predicate, schema):
             found |= looked_at(predicate.get("args", ()), schema)
         if "column" in predicate:
@@ -161,6 +162,7 @@ class _Translation:
     def expression(self, predicate: Predicate, *, negated: bool) -> BooleanExpression:
         operator, arguments = str(predicate.get("op")), predicate.get("args", ())
         if (operator, len(arguments)) in _LOGIC:
+            # Carried down to the leaves: which of them may prune depends on whether they stand below a NOT.
             negated = negated != (operator == "NOT")
             return _LOGIC[operator, len(arguments)](*(self.expression(each, negated=negated) for each in arguments))
         if operator in _NULLS and len(arguments) == 1:
@@ -177,6 +179,7 @@ class _Translation:
         if "column" not in left:
             operator, left, right = SWAPPED[operator], right, left
         name, field_type = self._field(left)
+        # NaN matches these in Spark, and a file's bounds leave it out: its file would be skipped.
         if isinstance(field_type, _FLOATING) and (negated or operator in (">", ">=", "<>")):
             raise UntranslatedError(f"{operator} on {name}, which may be NaN")
         if isinstance(field_type, UUIDType) and operator not in ("=", "<=>"):
@@ -187,6 +190,7 @@ class _Translation:
         name, field_type = self._field(column)
         if isinstance(field_type, _FLOATING) and (negated or any(each.get("value") == 0 for each in values)):
             raise UntranslatedError(f"{name} may be NaN, or a zero of the other sign, which only Spark takes for the same")
+        # NOT IN with a null is never true: without the null, a DELETE by metadata would drop files of which Spark keeps all rows.
         if negated and any(_is_null(each) for each in values):
             raise UntranslatedError("NOT IN with a null")
         make: Make = ice.In
@@ -205,6 +209,7 @@ class _Translation:
             raise UntranslatedError("a comparison without a column")
         field = field_at(self._read, argument["column"])
         name = self._table.find_column_name(field.field_id)
+        # A column whose name has a dot may share it with a field of a struct, to which the filter would be bound.
         if name is None or self._table.find_field(name).field_id != field.field_id:
             raise UntranslatedError(f"column {field.name} is not in the table's current schema")
         if self._table.find_type(field.field_id) != field.field_type:
@@ -251,6 +256,7 @@ def _python_value(value: Any, field_type: PrimitiveType) -> Any:
         return base64.b64decode(value, validate=True)
     if isinstance(field_type, DecimalType):
         return Decimal(value)
+    # Spark compares text: capitals match no row there, and would match one here.
     if isinstance(field_type, UUIDType) and value != str(uuid.UUID(value)):
         raise ValueError("text that Spark does not give a uuid")
     wanted: tuple[type, ...] = (str,)

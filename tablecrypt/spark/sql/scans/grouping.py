@@ -62,6 +62,7 @@ class Grouping:
 
     def in_groups(self, tasks: Iterable[EncryptedFileScanTask]) -> list[EncryptedFileScanTask]:
         """Return the tasks with those of one group next to each other."""
+        # By JSON, since values may be null and of types that do not compare.
         return sorted(tasks, key=lambda task: json.dumps(self._key(task.file)))
 
     def described(self, tasks: Sequence[EncryptedFileScanTask]) -> Mapping[str, Any]:

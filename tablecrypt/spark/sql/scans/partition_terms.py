@@ -132,12 +132,14 @@ class _Projection:
         if operator == "NOT" and len(arguments) == 1:
             return self.of(arguments[0], negated=not negated)
         if operator in ("AND", "OR") and len(arguments) == len(("left", "right")):
+            # De Morgan: each side is projected negated, since the negation of a projection would drop partitions with matching rows.
             both: BooleanExpression = (ice.And if (operator == "AND") != negated else ice.Or)(
                 *(self.of(each, negated=negated) for each in arguments)
             )
             return both
         try:
             return self._of_value(operator, arguments, negated) if _has_term(predicate) else self._of_column(predicate, negated)
+        # True for every partition, on either side of a NOT, since `negated` has been carried down: it only reads more.
         except UntranslatedError:
             return AlwaysTrue()
 

@@ -41,8 +41,10 @@ class PartitionStruct:
     @cached_property
     def fields(self) -> Sequence[NestedField]:
         """The struct's fields. Their ids are those of partition fields."""
+        # Today's type first: it may have been promoted since, and the values of all files have to fit one field.
         schemas = [self.metadata.schema(), *reversed(self.metadata.schemas)]
         known: dict[int, NestedField] = {}
+        # The newest first, whose name of a renamed field is the one that stays.
         for spec in sorted(self.metadata.partition_specs, key=lambda spec: spec.spec_id, reverse=True):
             for field in spec.fields:
                 found = None if isinstance(field.transform, VoidTransform) else _partition_field(field, schemas)
@@ -72,6 +74,7 @@ def json_value(value: Any, field: NestedField) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")
     if isinstance(value, Decimal):
+        # Not str(), which writes 1E+3.
         return f"{value:f}"
     if isinstance(field.field_type, UUIDType):
         return str(value if isinstance(value, uuid.UUID) else uuid.UUID(bytes=bytes(value)))
@@ -89,6 +92,7 @@ def _with_distinct_names(fields: Sequence[NestedField]) -> list[NestedField]:
     taken: set[str] = set()
     distinct: list[NestedField] = []
     for field in fields:
+        # Spark resolves names without case, and would find two fields.
         name = field.name if field.name.lower() not in taken else f"{field.name}_{field.field_id}"
         taken.add(name.lower())
         distinct.append(field.model_copy(update={"name": name}))

@@ -24,7 +24,7 @@ open_files  {plan, portable: [number], with_deleted: whether position-deleted ro
 response    {} and the files' content (jvm/keys.py), which holds keys
 
 A condition on a protected column that the user may not read is refused: Spark would evaluate it on masks. So are changes of rows by what
-masks show, and changes read of masks, which do not tell what changed. Spark tells of the conditions that it can push down; those that it
+masks show, and changes read of masks, which do not show what changed. Spark tells of the conditions that it can push down; those that it
 evaluates by itself are looked for in its plan (conditions.py).
 
 A file that Spark's own Parquet reader would not give the same rows of is portable: `portable.py` reads it, in a Python process of the
@@ -86,7 +86,7 @@ READ_OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-"""What Spark's Parquet reader is told for every read, whatever the session says."""
+"""Options of Spark's Parquet reader for every read, whatever the session says."""
 FILE_COLUMN: Final = "_file"
 PARTITION_COLUMN: Final = "_partition"
 
@@ -125,9 +125,11 @@ def plan(planner: Planner, request: Request) -> Response:
     """Plan a scan."""
     loaded = planner.tables[request.text("table")]
     row_filter = row_filter_of(loaded, request)
+    # Changes and a program's files do not come from planning one snapshot, which is all that these metrics describe.
     counts = None if loaded.changes is not None or loaded.selection.tasks is not None else PlanCounts()
     tasks = of_whole_partitions(planned_tasks(loaded, row_filter, request.items("filter"), counts), request.items("answered"), loaded)
     limit = request.optional_number("limit")
+    # Rows that Python filters out do not count for the limit, and neither do rows of a file that did not change.
     if limit is not None and loaded.changes is None and not is_filtered(loaded):
         tasks = _limited(tasks, limit)
     return planned(planner, loaded, request, row_filter, tasks, counts)
@@ -159,6 +161,7 @@ def planned(
     grouping = Grouping.of(tasks, metadata, loaded.schema, columns)
     tasks = tasks if grouping is None else grouping.in_groups(tasks)
     made = Plan(loaded, row_filter, projected, tasks, readable)
+    # The token is random, so that no file has such a name for another column: Spark finds these by field id alone.
     names = stored_names(projected.fields, metadata.schemas, f"tc{secrets.token_hex(6)}")
     reason = _unsupported(loaded, projected)
     return Response(
@@ -213,11 +216,13 @@ def open_files(planner: Planner, request: Request) -> Response:
 
     def opened(number: int) -> PlannedFile:
         task = known.tasks[number]
+        # Python applies deletes while it reads; Spark's reader gets the positions, and so does a query that asks for _deleted.
         positions = deletes.deletes_of(task).positions if with_deleted or number not in portable else None
         live = positions if positions is not None and len(positions) else None
         path = with_scheme(task.file.file_path)
         return PlannedFile(path, key_metadata_of(task.file), live, tasks.get(number, b""))
 
+    # Threads, since each file with deletes takes a request to the store.
     files = list(ExecutorFactory.get_or_create().map(opened, range(len(known.tasks))))
     return Response({}, encode_planned_files(files))
 
@@ -257,6 +262,7 @@ def _limited(tasks: list[EncryptedFileScanTask], limit: int) -> list[EncryptedFi
     """Return as many files without deletes as hold the rows of a limit; all files where those do not suffice."""
     taken: list[EncryptedFileScanTask] = []
     rows = 0
+    # How many rows deletes leave is known only when they are read.
     for task in (each for each in tasks if not each.delete_files):
         if rows >= limit:
             return taken
@@ -279,14 +285,14 @@ def _columns_of(tasks: Sequence[EncryptedFileScanTask]) -> dict[str, list[Any]]:
 
 
 def _stored_bytes(tasks: Sequence[EncryptedFileScanTask], projected: Schema) -> list[int]:
-    """Return how many bytes each column takes up in those files whose statistics tell."""
+    """Return how many bytes each column takes up in those files whose statistics say so."""
     known = [sizes for task in tasks if (sizes := task.file.column_sizes)]
     ids = [Schema(field).field_ids for field in projected.fields]
     return [sum(sizes.get(field_id, 0) for sizes in known for field_id in each) for each in ids]
 
 
 def _distinct_counts(loaded: LoadedTable, projected: Schema) -> list[dict[str, Any]]:
-    """Return how many values of a column differ, if the snapshot's statistics tell."""
+    """Return how many values of a column differ, if the snapshot's statistics say so."""
     names = {field.field_id: field.name for field in projected.fields}
     blobs = [
         blob
@@ -309,6 +315,7 @@ def _partitions(tasks: Sequence[EncryptedFileScanTask], metadata: TableMetadata,
 
 def _unsupported(loaded: LoadedTable, projected: Schema) -> str | None:
     """Return why Spark's Parquet reader serves none of the files; None if it may."""
+    # Spark's own reader would show what the server hides.
     if restrictions_of(loaded.located.table.io) is not None:
         return "the catalog's server restricts which rows and values may be read, which Python applies"
     if loaded.changes is not None:
@@ -322,15 +329,18 @@ def _unsupported(loaded: LoadedTable, projected: Schema) -> str | None:
 def _readable(loaded: LoadedTable, request: Request, projected: Schema) -> frozenset[int]:
     """Return the field ids of the protected columns whose values a scan shows."""
     table = loaded.located.table
+    # A row that is rewritten from masks would lose its values, and masks do not show what changed.
     needs_values = loaded.changes is not None or request.flag("row_level")
     masked = ERROR if needs_values else table.scan(masked=loaded.selection.masked).masked or MASK
     filtered = extract_field_ids(bind(table.schema(), loaded.selection.row_filter, case_sensitive=True))
+    # The columns of conditions as well: a filter on masks gives wrong rows without an error.
     return readable_columns(table, projected, filtered | looked_at(request.items("filter"), loaded.schema), masked)
 
 
 def _unsupported_file(task: EncryptedFileScanTask, projected: Schema, metadata: TableMetadata) -> str | None:
     if reason := unsupported_task(task):
         return reason
+    # Spark's reader makes a column that a file lacks null, whatever its default is.
     lacking = value_it_may_lack(task.file, projected, metadata)
     return None if lacking is None else f"it may lack the column {lacking}, which is not null then"
 
@@ -338,6 +348,7 @@ def _unsupported_file(task: EncryptedFileScanTask, projected: Schema, metadata: 
 def _locations(predicate: Predicate) -> set[str] | None:
     """Return the locations of files that a predicate names; None for one on other columns."""
     arguments = predicate.get("args", ())
+    # Runtime filters on the file's name come from MERGE and DELETE, which then read only the files that they rewrite.
     if predicate.get("op") not in ("IN", "=") or not arguments or arguments[0].get("column") != [FILE_COLUMN]:
         return None
     return {str(each["value"]) for each in arguments[1:] if each.get("value") is not None}

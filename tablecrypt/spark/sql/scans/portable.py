@@ -3,7 +3,7 @@
     driver     the task, with the file's key and the table's schemas ──▶ Spark's message to the executor that asks for it
     executor   start_reading ──▶ a handle     next_rows ──▶ an Arrow stream of one batch, until there are no more     stop_reading
 
-The executor's JVM speaks to a Python process of its own as the driver's does to the planner (process.py): over a pipe. Rows are those of
+The executor's JVM speaks to a Python process beside it, as the driver's does to the planner (process.py): over a pipe. Rows are those of
 every other Python read: deletes, schema evolution, defaults, partition values, restrictions of the catalog's server. They come in the
 columns that are wanted, then `_row_id` and `_last_updated_sequence_number`, then the row's position in its file, where asked for.
 
@@ -15,7 +15,7 @@ The content of a task, all numbers big endian:
 It holds the file's DEK, the KEKs of protected columns that the driver may read, and the credentials of the file's store. It goes to
 executors in Spark's private messages alone, as keys do.
 
-Raises FormatError for content that is no task, and whatever reading raises, which the JVM tells with the file's name.
+Raises FormatError for content that is no task, and whatever reading raises, which the JVM reports with the file's name.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def portable_tasks(
     if not tasks:
         return {}
     table = loaded.located.table
+    # KEKs are brought along: executors of the connector need no right in the KMS.
     shared = _pickled(_Shared(table_access(table, readable, brings_keys=True), projected, loaded.selection.row_filter))
     codec = FileEntryCodec(table.metadata)
     # No row of changes is deleted from them.
@@ -99,6 +100,7 @@ def _with_deleted_rows(task: EncryptedFileScanTask) -> EncryptedFileScanTask:
             f"{task.file.file_path}: rows of it are deleted by equality, for which _deleted is not known: "
             "compact the table, or do not ask for _deleted"
         )
+    # Without its deletes, so that rows come which they hide; the positions that Spark marks come beside (plan.py).
     return EncryptedFileScanTask(task.file, set(), task.residual, task.data_sequence_number, task.part)
 
 
@@ -127,6 +129,7 @@ class TaskRows:
 
     def close(self) -> None:
         """Stop reading ahead."""
+        # A generator that is closed while another thread runs it raises: close() waits for the batch that is being read.
         with self._lock:
             self._is_closed = True
             self._rows.close()
@@ -154,6 +157,7 @@ def stop_reading(planner: Planner, request: Request) -> Response:
 def _rows(content: bytes, *, row_ids: bool, last_updated: bool, positions: bool) -> Iterator[pa.RecordBatch]:
     shared, change, task = _decoded(content)
     lineage = [
+        # Rows with positions always have a column: a batch without any would lose their number.
         *([ROW_ID] if row_ids or positions or change is not None else []),
         *([LAST_UPDATED] if last_updated or change is not None else []),
     ]
@@ -164,6 +168,7 @@ def _rows(content: bytes, *, row_ids: bool, last_updated: bool, positions: bool)
     schema = schema_for_spark(projected)
     if not positions and change is None:
         for rows in reader.batches(task):
+            # A count(*) wants no column: the batch says how many rows there are.
             yield batch_for_spark(rows, schema) if len(schema) else rows
         return
     wanted = [field.name for field in shared.projected.fields]

@@ -54,13 +54,14 @@ class ReadSettings:
 
     @classmethod
     def of(cls, request: Request, properties: Mapping[str, str]) -> ReadSettings:
-        """Take what a request says. ConfigurationError for values that are none, or that ask for something that does not happen here.
+        """Take what a request says. ConfigurationError for a value that its setting cannot have, or that is not supported here.
 
         Args:
             properties: of the table.
         """
         options = option_names(request.mapping("options") if "options" in request.fields else {}, _OPTIONS)
         for name in _UNSERVED:
+            # Only true is refused: "false" asks for what happens here anyway.
             if name in options and truth(name, options[name]):
                 raise ConfigurationError(f"the read option {name}={options[name]} is not supported: leave it out")
         return cls(options, IcebergSettings.of(request), properties)
@@ -82,7 +83,7 @@ class ReadSettings:
 
     @property
     def reports_statistics(self) -> bool:
-        """Whether Spark is told of columns what is known."""
+        """Whether Spark gets the statistics of columns."""
         return self.session.switch(COLUMN_STATISTICS, default=True)
 
     @property
@@ -95,6 +96,7 @@ class ReadSettings:
         return {
             "bytes": size,
             "open_bytes": open_bytes if open_bytes is not None else self._number(_OF_TABLE[_OPEN_COST], of=self.properties),
+            # A size that the read or the session asks for is meant as it is; that of the table is only its usual one.
             "adaptive": asked is None and self._switch(ADAPTIVE_SPLITS, ADAPTIVE_SPLITS),
             "parallelism": None if parallelism is None else int(parallelism),
         }

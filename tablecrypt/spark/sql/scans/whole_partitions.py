@@ -95,6 +95,7 @@ def of_whole_partitions(
         FormatError: partition values do not answer one of them: Spark was not to leave it to the plan.
     """
     tests = [_tests(predicate, loaded) for predicate in predicates]
+    # The table's specs may have changed since Spark was answered. Spark looks at no row again, so a guess would show wrong rows.
     if any(each is None for each in tests):
         raise FormatError(
             f"a condition on {loaded.located.name} was left to its plan, and its partitions do not answer it: run the query again"
@@ -164,8 +165,10 @@ class _Tests:
     def _field(self, argument: Predicate) -> NestedField:
         field = field_at(self._read, argument.get("column", ()))
         known = [schema.find_type(field.field_id) for schema in self._metadata.schemas if schema.find_column_name(field.field_id)]
+        # Older files have partition values of the former type.
         if any(each != field.field_type for each in known):
             raise UntranslatedError(f"column {field.name} had another type")
+        # Partitions from before the protection have values, which a user who sees masks must not learn.
         if protected_among(self._metadata, Schema(field)) is not None:
             raise UntranslatedError(f"column {field.name} is protected")
         return field
@@ -199,6 +202,7 @@ def _compared(operator: str, wanted: Any) -> Test:
 
 def _among(values: Sequence[Predicate], source: IcebergType) -> Test:
     wanted = {literal_of(each, source).value for each in values if each.get("value", each) is not None}
+    # `x IN (1, NULL)` is null for other values, and so is its negation: neither keeps the row.
     otherwise = None if any(each.get("value", each) is None for each in values) else False
 
     def test(value: Any) -> Truth:
@@ -222,6 +226,7 @@ def _at_boundary(operator: str, wanted: int, transform: Transform[Any, Any], sou
         below, above = partition_of(first_above - 1), partition_of(first_above)
     except (OverflowError, ValueError):
         return None
+    # A value within its partition leaves rows on both sides of it; below 0 lie the times that some writers rounded up.
     if above is None or below == above or (is_time and above <= 0):
         return None
     return _compared("<" if operator in ("<", "<=") else ">=", above)
@@ -229,6 +234,7 @@ def _at_boundary(operator: str, wanted: int, transform: Transform[Any, Any], sou
 
 def _same_kind(value: Any, wanted: Any) -> Any:
     """Return a value from a manifest that compares with one of the query."""
+    # Python would compare 1 with True and with 1.0 without an error.
     if type(value) is not type(wanted):
         raise FormatError(
             f"a manifest has a partition value of type {type(value).__name__}, where the table's columns give {type(wanted).__name__}"
@@ -239,6 +245,7 @@ def _same_kind(value: Any, wanted: Any) -> Any:
 def _decided_by(tests: Sequence[Test], *, decisive: bool) -> Test:
     def test(values: Record) -> Truth:
         truths = [each(values) for each in tests]
+        # Before null: false AND null is false, true OR null is true.
         if decisive in truths:
             return decisive
         return None if None in truths else not decisive

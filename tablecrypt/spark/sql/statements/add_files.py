@@ -61,6 +61,7 @@ def _add_files(call: Call) -> Iterator[Row]:
     check_parallelism(call)
     table, source = call.encrypted_table(), ".".join(map(quoted, name_parts(call.text("source_table"))))
     given = _SourceColumns.of(source, call.text("source_schema"), call.items("directory_columns"), call.items("source_partitions"))
+    # A path without files has no schema that could be compared with the table's.
     if not given.names:
         yield dict.fromkeys(_RESULTS[_NAME].names, 0)
         return
@@ -144,6 +145,7 @@ class _SourceColumns:
                 has = ", ".join(self.names[each] for each in self.partitions) or "nothing"
                 raise ConfigurationError(f"partition_filter names {name}, and {self.source} is partitioned by {has}")
             column, text = quoted(self.names[key]), _literal(value)
+            # The text itself counts too: a directory may have a name that is no value of the column's type.
             same = f"CAST({column} AS STRING) = {text}"
             # Directories' names that differ may be one value: amount=007 and amount=7.
             is_text = key in self.directories

@@ -107,6 +107,7 @@ def _field(table: EncryptedTable, term: Term) -> PartitionField:
     """The partition field of this name, or else of this column and transform."""
     fields = table.spec().fields
     is_name = isinstance(term.transform, IdentityTransform)
+    # The field's own name comes first: a column may have the name of a field on another column.
     named = [field for field in fields if is_name and field.name == ".".join(term.names)]
     if not named:
         source = term.column(table).field_id
@@ -137,6 +138,7 @@ def _replace_partition_field(table: EncryptedTable, tokens: Tokens) -> None:
     old = _field(table, _term(tokens))
     tokens.need("WITH")
     term, name = _term(tokens), _optional_name(tokens)
+    # One update, so that no snapshot is written in a spec with neither field, or with both.
     table.update_spec().remove_field(old.name).add_field(_column(table, term), term.transform, name).commit()
 
 
@@ -166,6 +168,7 @@ class WriteOrder:
 
 def _write(table: EncryptedTable, tokens: Tokens) -> None:
     """As in Iceberg, ORDERED BY alone sorts across tasks; LOCALLY sorts within each, and leaves the distribution as it is."""
+    # Asked before and after the order, since the two clauses may come in either sequence.
     is_distributed = tokens.takes(*_BY_PARTITION)
     order = _write_order(tokens)
     is_distributed = is_distributed or tokens.takes(*_BY_PARTITION)

@@ -93,6 +93,7 @@ class _Changes:
         change, ordinal = _ADDED[:2]
         order = f"PARTITION BY r__ ORDER BY {ordinal}"
         first = f"row_number() OVER ({order}, {change}) AS first__"
+        # By kind within a snapshot: an update is a DELETE before an INSERT, in the order of these two words.
         last = f"row_number() OVER ({order} DESC, {change} DESC) AS last__"
         ends = f"({change} = 'DELETE' AND first__ = 1) OR ({change} = 'INSERT' AND last__ = 1)"
         return f"SELECT {self._shown} FROM (SELECT *, {first}, {last} FROM ({query})) WHERE {ends}"
@@ -115,6 +116,7 @@ class _Changes:
     def _column(self, then: Schema) -> Iterator[str]:
         for field in self._table.schema().fields:
             former = then.find_column_name(field.field_id)
+            # The snapshot is read with the columns of its time, in which the default is not known.
             if former is None and field.initial_default is not None:
                 raise ConfigurationError(f"the range begins before {field.name} was added with a default, which the view would not show")
             yield f"{'NULL' if former is None else quoted(former)} AS {quoted(field.name)}"

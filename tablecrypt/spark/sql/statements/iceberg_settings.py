@@ -129,16 +129,18 @@ class IcebergSettings:
         """Take and check what a request says of its session; a program's own write says nothing.
 
         Raises:
-            ConfigurationError: a name is misspelt, a value is none of its setting, or asks for something that does not happen here.
+            ConfigurationError: a name is misspelt, or a value is one that its setting cannot have, or is not supported here.
         """
         given = request.mapping(_FIELD) if _FIELD in request.fields else {}
         summary = {name.removeprefix(SNAPSHOT_PROPERTY): str(given[name]) for name in given if name.startswith(SNAPSHOT_PROPERTY)}
         others = {name: str(value) for name, value in given.items() if not name.startswith(SNAPSHOT_PROPERTY)}
+        # A misspelt setting would be passed over, and the session would not do what its user asked for.
         check_option_names([name for name in others if folded(name) not in _BY_FOLDED], _CHECKS, f"the session's setting {PREFIX}…")
         # With dashes comes before camel case, as in Iceberg.
         known = {_BY_FOLDED[folded(name)]: others[name] for name in sorted(others, key=_CHECKS.__contains__) if folded(name) in _BY_FOLDED}
         for name, value in known.items():
             refused, reason = _REFUSED.get(name, (None, ""))
+            # Compared with what the check returns, since one value can be written in several ways.
             if _CHECKS[name](PREFIX + name, value) == refused:
                 raise ConfigurationError(f"{PREFIX}{name}={value} is not supported: {reason}; RESET {PREFIX}{name}")
         return cls(known, summary)

@@ -50,6 +50,7 @@ def procedure_of(
         parameters=parameters_of(operation, but),
         columns=pa.schema([(name, kind) for name, kind in _fields(hints["return"]) if name not in but]),
         run=run or _called(operation),
+        # An operation that takes a runner reads or writes data files, for which executors are worth starting.
         runs_jobs=Runner in get_args(hints.get("runner")),
         only_looks=only_looks,
     )

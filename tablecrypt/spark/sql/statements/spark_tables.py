@@ -4,7 +4,7 @@ Iceberg's procedures let the new table name the files that are there. An encrypt
 as for add_files, in the commit that creates the table.
 
     snapshot  the source stays as it is
-    migrate   the source is renamed before its rows are copied, so that nobody writes to it by its name; it gets its name back if that fails
+    migrate   the source is renamed before its rows are copied, so that no client writes to it by name; it gets its name back if that fails
 
 Raises:
     ConfigurationError: the source is no table of files that Iceberg could take, is bucketed, or lacks directories that its catalog lists;
@@ -74,11 +74,13 @@ def _copy(
 ) -> None:
     source = call.text(argument)
     check_parallelism(call)
+    # Each would be passed over: `dry_run => true` must not copy and rename a table.
     if found := call.given(*_NOT_OF_SPARK):
         raise ConfigurationError(
             f"{', '.join(found)}: these are for Iceberg tables of {call.catalog_name}, and Spark copies the rows of {source}"
         )
     _check_source(call, source)
+    # Asked before the source is renamed, which happens before the new table is made.
     if call.catalog.table_exists(target):
         raise TableAlreadyExistsError(f"Table {'.'.join(target)} already exists")
     location = call.optional_text("location")
@@ -97,6 +99,7 @@ def _check_source(call: Call, source: str) -> None:
     if call.flag("source_is_bucketed"):
         raise ConfigurationError(f"{source} is bucketed by Spark, whose buckets Iceberg does not have: CREATE TABLE … AS SELECT copies it")
     missing = call.items("missing_directories")
+    # Spark reads a missing directory as one without rows, which nothing in the new table would show.
     if missing and not call.flag("ignore_missing_files"):
         raise ConfigurationError(
             f"{source}: {len(missing)} directories that its catalog lists do not exist, such as {missing[0]}: "

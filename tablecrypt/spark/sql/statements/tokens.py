@@ -58,7 +58,7 @@ class Tokens:
             raise self.error(" ".join(words))
 
     def name(self) -> str:
-        """Pass a name. Digits alone are none without backticks, as in Spark."""
+        """Pass a name. Digits alone are a name only in backticks, as in Spark."""
         if self._next == len(self._tokens) or not (self._here.is_quoted or _NAME.fullmatch(self._here.word or "")):
             raise self.error("a name")
         self._next += 1

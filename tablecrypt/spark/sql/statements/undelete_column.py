@@ -26,6 +26,7 @@ def _undelete_column(call: Call) -> Iterator[Row]:
     dropped = _newest(table.metadata.schemas, path)
     if dropped is None:
         raise ConfigurationError(f"no schema of {'.'.join(table.name())} ever had a column {name}")
+    # A column that was renamed is there: a second one of its field id would read the same values.
     if current.find_column_name(dropped.field_id) is not None:
         raise ConfigurationError(f"{name} was not dropped: it is called {current.find_column_name(dropped.field_id)} now")
     restored = dropped.model_copy(update={"required": False})
@@ -36,6 +37,7 @@ def _undelete_column(call: Call) -> Iterator[Row]:
     with transaction:
         transaction.apply(
             (AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=-1)),
+            # The schema is made from this one: columns that others added meanwhile would be gone.
             (AssertCurrentSchemaId(current_schema_id=current.schema_id),),
         )
     yield {"column": name, "type": str(dropped.field_type), "field_id": dropped.field_id}

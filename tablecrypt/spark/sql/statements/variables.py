@@ -1,7 +1,7 @@
 """Spark's variables: `${env:HOME}` or `${spark.app.name}` in a statement, which Spark's parser replaces before it parses.
 
 A user may write them into a statement. Into SQL that comes from elsewhere, as a view's does, or that is made of the names and values of a
-table's metadata, whoever wrote it would put them to read the environment of whoever runs it, where credentials are.
+table's metadata, its author could put them, to read the environment of the user who runs it, where credentials are.
 
 A word before a colon says where the value comes from, as Spark's documentation of `spark.sql.variable.substitute` lists. A name without one
 is that of a setting, and one that is not set becomes nothing. After any other word Spark replaces nothing.

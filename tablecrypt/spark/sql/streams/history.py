@@ -1,7 +1,7 @@
 """The snapshots that a stream reads: what appends added, in order, each once.
 
 A micro-batch holds files that appends added, those of several snapshots, or some of one. Snapshots that only rewrote files (replace) hold
-no new rows and are passed over. Snapshots that deleted or overwrote rows stop the stream with an error, unless it was told to pass over
+no new rows and are passed over. Snapshots that deleted or overwrote rows stop the stream with an error, unless its options say to pass over
 them; rows that such a snapshot added are then not read.
 
 Raises ConfigurationError: the branch was rolled back, or its history expired before it was read.
@@ -110,6 +110,7 @@ def history(located: LocatedTable, branch: str, after: int, until: int | None = 
             snapshots.append(head)
         parent = head.parent_snapshot_id
         head = metadata.snapshot_by_id(parent) if parent is not None else None
+    # A gap is an error: a stream that went on behind it would lose rows without a word.
     if (head is None and after != BEFORE_THE_FIRST) or not seen_end:
         raise ConfigurationError(
             f"{located.name}: snapshot {after if seen_end else until} is not in the history of branch {branch}: it expired, or the branch "
@@ -134,6 +135,7 @@ def unread(located: LocatedTable, branch: str, after: Position, until: Position 
     snapshots = history(located, branch, after.snapshot_id, None if until is None or is_same else until.snapshot_id)
     parts = [] if is_same else [Part(snapshot) for snapshot in snapshots]
     begun = located.table.metadata.snapshot_by_id(after.snapshot_id)
+    # Of the snapshot that the last micro-batch ended in, only some of the files were read.
     if after.files is not None and begun is not None:
         parts.insert(0, Part(begun, after.files))
     if until is not None and until.files is not None and parts:
@@ -146,6 +148,7 @@ def added_files(table: EncryptedTable, snapshot: Snapshot) -> list[EncryptedFile
     scan = table.incremental_append_scan(
         from_snapshot_id_exclusive=snapshot.parent_snapshot_id, to_snapshot_id_inclusive=snapshot.snapshot_id
     )
+    # A checkpoint counts files in this order, so it has to be the same in every process and after a restart.
     return sorted(cast("Iterable[EncryptedFileScanTask]", scan.tasks()), key=_place)
 
 
@@ -163,6 +166,7 @@ def next_position(table: EncryptedTable, parts: Iterable[Part], after: Position,
     batch = _Batch(after, rules)
     for part in parts:
         if not rules.may_pass(part.snapshot):
+            # Rows of the appends before it come first; the next micro-batch stops with the error.
             if batch.end == after:
                 check_appended(part.snapshot, rules)
             break
@@ -183,12 +187,14 @@ class _Batch:
             return False
         self._snapshots += 1
         snapshot = part.snapshot
+        # By the summary's counts, so that manifests are read only for a snapshot that has to be divided.
         if part.is_whole and self._has_room(_added(snapshot, _ADDED_FILES), _added(snapshot, _ADDED_ROWS)):
             self._add(_added(snapshot, _ADDED_FILES), _added(snapshot, _ADDED_ROWS))
             self.end = Position(snapshot.snapshot_id)
             return True
 
         for number, task in enumerate(part.tasks(table), part.begin):
+            # One file always fits, or a stream with a low limit would never get further.
             if self._files and not self._has_room(1, 1):
                 return False
             self._add(1, task.file.record_count)

@@ -82,6 +82,7 @@ def stream_latest(planner: Planner, request: Request) -> Response:
     after = _position(loaded, request.mapping("after"))
     until = None if request.fields.get("until") is None else _position(loaded, request.mapping("until"))
     rules = _rules(loaded, request)
+    # Trigger.AvailableNow first asks for the end of all that there is, and then for batches up to it.
     if request.flag("unlimited"):
         rules = replace(rules, max_files=None, max_rows=None)
     if until in (after, Position()):
@@ -103,6 +104,7 @@ def plan_appends(planner: Planner, request: Request) -> Response:
     tasks: list[EncryptedFileScanTask] = []
     rules = _rules(loaded, request)
     for part in unread(loaded.located, loaded.branch, after, until) if after != until else ():
+        # Checked again: Spark may plan a batch of an older checkpoint, whose offsets this process has not made.
         check_appended(part.snapshot, rules)
         tasks += part.tasks(loaded.located.table) if rules.reads(part.snapshot) else ()
     tasks = of_whole_partitions(tasks, request.items("answered"), loaded)
@@ -115,8 +117,10 @@ def _loaded_now(loaded: LoadedTable) -> LoadedTable:
         raise ConfigurationError(f"{name} is read at a snapshot or tag, which gets no new rows: stream from the table or a branch")
     loaded.located.check_branch(loaded.branch)
     table = loaded.located.reloaded()
+    # A table that was dropped and made again has other snapshots: the checkpoint's say nothing about it.
     if table.metadata.table_uuid != loaded.located.table.metadata.table_uuid:
         raise ConfigurationError(f"{name} is not the table that this query began with: start it with a new checkpoint")
+    # Spark has planned the query for the columns that it began with.
     if table.metadata.current_schema_id != loaded.located.table.metadata.current_schema_id:
         raise ConfigurationError(f"{name}: its columns were changed: start the query again, and it continues where it stopped")
     return replace(loaded, located=replace(loaded.located, table=table))
@@ -137,6 +141,7 @@ def _position(loaded: LoadedTable, offset: Mapping[str, Any]) -> Position:
     is_known = {"table-uuid", "snapshot-id"} <= set(offset) <= {"table-uuid", "snapshot-id", "files"}
     if not is_known or type(snapshot_id) is not int or ("files" in offset and (type(files) is not int or files < 1)):
         raise FormatError("the checkpoint has an offset that does not belong to a stream of this catalog: begin with a new checkpoint")
+    # A checkpoint outlives the query, and may be one of a table that had this name before.
     if offset["table-uuid"] != str(loaded.located.table.metadata.table_uuid):
         raise ConfigurationError(f"{loaded.located.name} is not the table that this query began with: start it with a new checkpoint")
     return Position(snapshot_id, files)

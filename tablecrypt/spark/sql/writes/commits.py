@@ -1,6 +1,6 @@
 """Writes of Spark SQL: where tasks put their files, and the commit of what they report.
 
-    begin_write    ─▶ what tasks are told: columns with field ids, the public key that results are encrypted to, settings;
+    begin_write    ─▶ what tasks get: columns with field ids, the public key that results are encrypted to, settings;
                       of a table with protected columns, what Python writes files with where tasks run (portable.py)
     file_location  a task's request for its next file ─▶ the location (jvm/coordinator.py)
     commit_write   the tasks' encrypted results ─▶ one snapshot
@@ -157,8 +157,10 @@ def begin_write(planner: Planner, request: Request) -> Response:
     loaded = planner.tables[request.text("table")]
     query_id = request.optional_text("query_id")
     if query_id is not None:
+        # A streaming query loaded the table when it began; each micro-batch goes into the table as it is now.
         loaded = _loaded_now(loaded)
     loaded.check_writable(is_stream=query_id is not None)
+    # A branch that the session names is made before tasks run, so that their commit has one to move.
     loaded = with_branch(loaded)
     mode, options = request.text("mode"), SqlWriteOptions.of(request)
     command = request.optional_text("command")
@@ -168,7 +170,9 @@ def begin_write(planner: Planner, request: Request) -> Response:
     merged = in_asked_spec(
         loaded.located.table.metadata if source_columns is None else merged_metadata(loaded, source_columns), options, mode
     )
+    # A change writes the rows that it has read, masks and all, whatever Spark's plan says.
     masks = _REWRITTEN if mode in _ROW_LEVEL else request.optional_text("masks")
+    # Only a change that marks rows may turn out to write none, and so need no key of a protected column.
     marks_for = command if mode == _DELTA else None
     writer = _writer(loaded, merged, source_columns, options, marks_for, _UNKNOWN if masks is None else masks)
     metadata = writer.metadata
@@ -233,6 +237,7 @@ def _writer(
         marks_for: delete, update or merge, of a change that marks the rows which it deletes, and may have none to write.
         masks: why rows may hold masks; empty where none does.
     """
+    # Refused before tasks run: they would fail one by one, after Spark has computed the rows.
     if reason := _unsupported(metadata.schema()) or unsupported_partitioning(metadata.spec(), metadata.schema()):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     properties = options.over(metadata.properties)
@@ -255,12 +260,14 @@ def _python_writer(
     parquet_writer_options(properties)
     settings = {TARGET_FILE_SIZE: str(target_file_size(properties))}
     writer = _Writer(loaded, metadata, metadata.schema(), settings, is_python=True)
+    # No key is asked for, since marking rows writes no value. A task that asks for a file all the same is refused.
     if marks_for == _DELETE:
         return replace(writer, denied=ConfigurationError(f"{loaded.located.name}: a DELETE that marks rows writes none"))
     try:
         keyed = with_column_keys(loaded, write_only=not masks)
     except ColumnKeyDeniedError as refused:
         denied = _for_masks(masks, refused)
+        # A MERGE whose clauses only delete may run: the refusal waits until a task asks for a file.
         if marks_for != _MERGE:
             raise denied from None
         return replace(writer, denied=denied)
@@ -296,7 +303,9 @@ def commit_write(planner: Planner, request: Request) -> Response:
     """Commit the results of the attempts that won, in the order of their tasks."""
     write, files, change = ended_write(planner, request)
     if write.copy is not None:
+        # Counted before the commit, after which an error would suggest that nothing was committed.
         write.copy.count(files)
+    # CREATE and REPLACE TABLE commit rows with the table, in commit_staged.
     if write.loaded.staged is not None:
         copied = frozenset[bytes]() if write.copy is None else write.copy.files.fingerprints
         write.loaded.staged.keep(files, _options(write, None).summary, copied)
@@ -310,6 +319,7 @@ def commit_write(planner: Planner, request: Request) -> Response:
             commit_change(write.located, change, options)
         else:
             commit_written(write.located, files, options)
+    # Spark repeats a batch if it does not know that the commit succeeded: the rows must not come twice.
     except BatchAlreadyCommittedError:
         logger.info("%s already contains the batch: %s", write.located.name, marker)
     return Response({"files": len(files)})
@@ -317,14 +327,17 @@ def commit_write(planner: Planner, request: Request) -> Response:
 
 def ended_write(planner: Planner, request: Request) -> tuple[OpenWrite, list[DataFile], RowChange | None]:
     """End a write whose tasks are done. Return it, the files of the attempts that won, which alone remain, and what they change."""
+    # Popped before anything else: the private key goes with it, so that a late result opens nowhere.
     write = planner.writes.pop(request.text("write"))
     try:
         files, deleted = _reported(write, request.content)
+        # Executors wrote through Hadoop, which may be configured for another store than the FileIO that will read the files.
         check_found(write.io, files)
         change = _change(planner, write, request, files, deleted)
     except BaseException:
         write.remove_files_except(())
         raise
+    # Before the commit, while every location that tasks were given is known: afterwards the others would be orphans.
     write.remove_files_except(files)
     return write, files, change
 
@@ -353,6 +366,7 @@ def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: Sql
             "the write option isolation-level is for overwrites: write.{delete,update,merge}.isolation-level are of changes"
         )
     checked_since(located.table.metadata, options.validated_from, VALIDATE_FROM)
+    # A user would replace rows that the server does not let that user see.
     if mode != "append":
         refuse_restricted(located.table.io, "a write that removes or replaces rows")
     if mode == "overwrite_partitions" and not located.table.spec().is_unpartitioned():
@@ -414,6 +428,7 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
     order_id = sort_order_of(write.metadata, write.options, write.source_columns)
     for result in opened_results(write.key, write.locations, content):
         for file in result.files:
+            # Parquet's Java writer knows no protected columns: its file would hold their values under the table's key.
             if isinstance(file, FileOfPython) != of_python:
                 raise FormatError(f"{file.location}: another writer wrote it than the one that the table's columns need")
             entry = file.entry(write.metadata, keeps_lineage=write.is_row_level)
@@ -430,6 +445,7 @@ def _change(
     """Return the change that a write makes; None for one that adds rows, or replaces all of them or whole partitions."""
     if write.is_row_level:
         return changed_rows(write.loaded, str(write.command), scans_of(planner, request), files, deleted)
+    # A forged or mistaken result must not make an append delete rows.
     if deleted:
         raise FormatError(f"{write.located.name}: tasks of a write that deletes no single row report deleted ones")
     return None if write.replaced is None else replace(write.replaced, added=files)

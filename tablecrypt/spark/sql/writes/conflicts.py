@@ -67,6 +67,7 @@ class ConflictCheck:
             if snapshot.snapshot_id == self.since:
                 return
             yield snapshot
+        # Without the snapshot it is not known what came after it: a branch that was rolled back, or history that expired.
         if self.since is not None:
             raise ValidationException(f"snapshot {self.since} is not in the history of the branch {self.branch or MAIN_BRANCH}")
 
@@ -89,9 +90,11 @@ class ConflictCheck:
 
     def _files(self, snapshot: Snapshot) -> Iterator[tuple[DataFile, ManifestEntryStatus]]:
         for manifest in snapshot.manifests(self.io):
+            # Manifests of earlier snapshots are checked with these, so each is opened once.
             if manifest.added_snapshot_id != snapshot.snapshot_id:
                 continue
             for entry in manifest.fetch_manifest_entry(self.io, discard_deleted=False):
+                # A merged manifest also holds entries of older snapshots.
                 if entry.snapshot_id == snapshot.snapshot_id and entry.status != ManifestEntryStatus.EXISTING:
                     yield entry.data_file, entry.status
 
@@ -106,7 +109,7 @@ def checked_since(metadata: TableMetadata, text: str | None, option: str) -> int
 
 
 def may_match(row_filter: BooleanExpression) -> Matches:
-    """Return whether a file may have rows that match a filter. Of delete files, the partition alone tells."""
+    """Return whether a file may have rows that match a filter. For delete files, only the partition is compared."""
 
     def matches(metadata: TableMetadata, file: DataFile) -> bool:
         schema = metadata.schema()

@@ -45,7 +45,7 @@ class Copy:
         """Take the locations of the files that the rows are of; an empty one where some are of none.
 
         Raises:
-            ConfigurationError: they are of no file, so that nobody could know them again, and the call wants that.
+            ConfigurationError: some are of no file, so a second call could not recognize them, and the call asks for that check.
         """
         self.has_other_rows = "" in locations
         if self.has_other_rows and self.is_checked:

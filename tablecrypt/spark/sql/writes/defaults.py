@@ -1,7 +1,7 @@
 """Defaults of columns as Spark keeps them, so that a statement without a column writes its default and not null.
 
 Spark has the text of an expression: of the write-default in CURRENT_DEFAULT, and of the initial default in EXISTS_DEFAULT, which it shows.
-Rows of files that lack the column are none of its business: their initial default comes from the reader.
+Spark does not fill in rows of files that lack the column: their initial default comes from the reader.
 
 A DEFAULT of a statement is one value. CREATE TABLE and ALTER COLUMN make it the write-default, and ADD COLUMN the initial default too.
 DROP DEFAULT takes the write-default away; the initial default stays, as rows that are there have it.
@@ -96,6 +96,7 @@ def _expression(field: NestedField, value: Any) -> str | None:
 def _number(value: float) -> str:
     if math.isnan(value):
         return "NaN"
+    # As text that Spark casts: its literals have no infinities and no NaN.
     return repr(float(value)) if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
 
 

@@ -100,11 +100,14 @@ def layout_of(
     groups = kind.has_rows and bool(partition) and not order and (not options.uses_layout or _fans_out(properties))
     asked = options.properties.get(DISTRIBUTION_MODE)
     if asked is not None and kind.command is not None:
+        # An option of the write comes before the table's property of the command, too.
         properties[f"write.{kind.command}.distribution-mode"] = asked
     distribution = _distribution(properties, kind, bool(partition), bool(order)) if options.uses_layout else NONE
     taken = [field["column"] for field in partition if field["name"] == "identity"]
+    # A column that rows are partitioned by is sorted already.
     ordering = partition + [field for field in order if not (field["name"] == "identity" and field["column"] in taken)]
     ranges = ordering or ([_sorted(_FILE)] if kind.goes_by_file else [])
+    # Marked rows have no order to be ranged by.
     if distribution == RANGE and not kind.has_rows:
         distribution = HASH
     if distribution == RANGE and not ranges:
@@ -124,6 +127,7 @@ def sort_order_of(metadata: TableMetadata, options: SqlWriteOptions, source_colu
     if not options.uses_layout:
         return None
     order = described_order(metadata)
+    # A file claims the order only if its rows have all of it: readers may rely on that.
     is_whole = bool(order) and len(order) == len(metadata.sort_order().fields)
     return (
         metadata.default_sort_order_id

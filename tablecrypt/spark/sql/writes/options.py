@@ -106,6 +106,7 @@ class SqlWriteOptions:
     def of(cls, request: Request) -> SqlWriteOptions:
         """Take a request's options of a DataFrameWriterV2, and settings of its session. ConfigurationError for one that is not served."""
         given, session = request.mapping("options"), IcebergSettings.of(request)
+        # The write's own options last: they come before the session's.
         options = {**{name: value for name, value in session.values.items() if name in _PROPERTIES}, **write_options(request)}
         check_option_names(options, _KNOWN, "the write option")
         one_of(_STRATEGY, options.get(_STRATEGY, "speed"), ("speed", "compression"))
@@ -139,7 +140,7 @@ def write_options(request: Request) -> dict[str, str]:
 
 
 def written_by(request: Request) -> dict[str, str]:
-    """Return what the summary of a snapshot says of who wrote it, under the names that Iceberg Java gives it from Spark."""
+    """Return what the summary of a snapshot says of its writer, under the names that Iceberg Java gives it from Spark."""
     application = request.mapping("application") if "application" in request.fields else {}
     told = {_APPLICATION[name]: str(value) for name, value in application.items() if name in _APPLICATION}
     if "app-id" in told:

@@ -5,7 +5,7 @@
                start_file, write_rows …, finish_file ──▶ the file's manifest entry, again and again
                stop_writing: nothing is left of the attempt, unless its files are kept
 
-The executor's JVM speaks to a Python process of its own, as for files that Python reads (scans/portable.py). It decides which rows go into
+The executor's JVM speaks to a Python process beside it, as for files that Python reads (scans/portable.py). It decides which rows go into
 which file, and asks the driver for each file's location: what the commit does not take, the driver deletes. Rows come as Arrow streams in
 the table's columns, with `_row_id` and `_last_updated_sequence_number` behind them in a change of rows.
 
@@ -92,7 +92,9 @@ def with_column_keys(loaded: LoadedTable, *, write_only: bool) -> KeyedTable:
         return KeyedTable(_staged_with_column_keys(loaded), frozenset())
     table, before = copy(loaded.located.table), loaded.located.table.metadata
     unread = ensure_column_keys(table, write_only=write_only)
+    # Spark has planned the rows for the table as it was loaded.
     check_unchanged(loaded.located.name, before, table.metadata)
+    # The write is planned on the older head: with the newer metadata its commit would not see these commits as conflicts.
     if _head(before, loaded.branch) != _head(table.metadata, loaded.branch):
         raise CommitFailedException(f"{loaded.located.name}: others committed while keys of its columns were made: run the statement again")
     return KeyedTable(replace(loaded, located=replace(loaded.located, table=table)), unread)
@@ -109,6 +111,7 @@ def _staged_with_column_keys(loaded: LoadedTable) -> LoadedTable:
     transaction = staged.transaction
     metadata, io = transaction.encrypted_metadata, transaction.table_io
     columns = policy_of(metadata).columns
+    # Before a key is made: a user who may not read a column must not write masks as its values.
     column_keys(metadata, io).check_readable(columns)
     entries = io.manager.columns.entries_for(metadata.key_ring, columns.values())
     transaction.apply(tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries))
@@ -128,6 +131,7 @@ def content_for_tasks(keyed: KeyedTable, metadata: TableMetadata, properties: Pr
     table = keyed.loaded.located.table
     written = copy(table)
     written.metadata = metadata.model_copy(update={"properties": dict(properties)})
+    # All protected columns, whatever the rows have: each file holds all of them.
     readable = frozenset(policy_of(table.metadata).columns) - keyed.write_only
     return pickle.dumps(table_access(written, readable, brings_keys=True, write_only=keyed.write_only))
 
@@ -219,12 +223,14 @@ class WritingAttempt:
             file = self._opened()
             parquet = file.write_row_group(self._writer) if file.rows.count or file.parquet is None else file.parquet
             entry = parquet.finish()
+            # Only now: a file whose end failed stays open, and stop() deletes it.
             self._open = None
             return FileEntryCodec(self._metadata).encode_files([entry])
 
     def stop(self, *, keep: bool) -> None:
         """End the attempt. Without `keep` its files are deleted, where the store allows it."""
         with self._lock:
+            # Set under the lock, so that no thread begins a file after the others were deleted.
             self._has_ended = True
             if self._open is not None and self._open.parquet is not None:
                 self._open.parquet.abandon()

@@ -123,9 +123,11 @@ def written_by(statement: Statement) -> list[DataFile]:
                 program.append(rows._jdf, json.dumps(statement.table))
         except Exception:
             if statement.refusal is not None:
+                # The program's own error, and not Spark's, in which it is a text among stack traces.
                 raise statement.refusal from None
             raise
         finally:
+            # A statement that fails in Spark may ask neither for a commit nor for an abort.
             statement.planner.abandon_writes()
     return statement.files
 
@@ -166,6 +168,7 @@ class Statement:
             return self._operations[name](self.planner, request)
         except Exception as error:
             if name != _OF_TASKS:
+                # The first one: Spark aborts the write after an error, and the abort may fail too.
                 self.refusal = self.refusal or error
             raise
 
@@ -175,5 +178,6 @@ class Statement:
 
     def _end(self, planner: Planner, request: Request) -> Response:
         _, files, _ = ended_write(planner, request)
+        # Only the attempts that won: files of the others are deleted by now.
         self.files += files
         return Response({"files": len(files)})

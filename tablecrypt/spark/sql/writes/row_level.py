@@ -59,6 +59,7 @@ def row_change(planner: Planner, request: Request) -> Response:
     if command not in _COMMANDS:
         raise FormatError(f"a change by {command!r} is not known")
     loaded.check_writable()
+    # Rows that the server's filter hides would be lost when their files are written again.
     refuse_restricted(loaded.located.table.io, command.upper())
     return Response({"delta": _is_delta(loaded, command)})
 
@@ -98,6 +99,7 @@ def changed_rows(
         files: with new and rewritten rows.
         deleted: positions of deleted rows by data file; empty for copy-on-write.
     """
+    # The conditions of the scans: by these files were skipped, so they say on which rows the result depends.
     change = RowChange(
         branch=loaded.target,
         conflicts_with=reduce(Or, (scan.plan.row_filter for scan in scans), cast("BooleanExpression", AlwaysFalse())),
@@ -106,6 +108,7 @@ def changed_rows(
     if _is_delta(loaded, command):
         change.position_deleted = _position_deleted(scans, deleted)
         change.added = files
+    # A copy-on-write job has written the rows that stay, so a position beside them is a forged or mistaken one.
     elif deleted:
         raise FormatError(f"{loaded.located.name}: tasks of a copy-on-write change report deleted rows")
     else:
@@ -121,6 +124,7 @@ def _is_delta(loaded: LoadedTable, command: str) -> bool:
 def _position_deleted(scans: Sequence[ReadFiles], deleted: Mapping[str, BitMap64]) -> list[tuple[EncryptedFileScanTask, BitMap64]]:
     tasks = {task.file.file_path: task for scan in scans for task in scan.plan.tasks}
     for location, positions in deleted.items():
+        # A forged result must not delete rows of files that the statement did not read, nor name rows that no file has.
         if location not in tasks or not len(positions) or positions.max() >= tasks[location].file.record_count:
             raise FormatError(f"{location}: a task deletes rows that its query did not read")
     return [(tasks[location], positions) for location, positions in deleted.items()]
@@ -130,6 +134,7 @@ def can_delete_where(planner: Planner, request: Request) -> Response:
     """Say whether a condition matches whole files, so that no row has to be read."""
     try:
         whole_files(planner.tables[request.text("table")], request.items("filter"))
+    # No error here: Spark asks before it plans a job, which deletes row by row.
     except ConfigurationError:
         return Response({"whole": False})
     return Response({"whole": True})
@@ -156,6 +161,7 @@ def whole_files(loaded: LoadedTable, predicates: Sequence[Mapping[str, Any]]) ->
     located = loaded.located
     metadata = located.table.metadata
     schema = metadata.schema()
+    # A pruning filter will not do: files go as a whole, unread, so it must match no row more than Spark's condition.
     asked = exact_filter(predicates, schema)
     if asked is None:
         return _whole_partitions(loaded, predicates)
@@ -174,6 +180,7 @@ def _whole_partitions(loaded: LoadedTable, predicates: Sequence[Predicate]) -> R
     """Return the removal of the files of which all predicates are true, some of them on partition functions."""
     located, metadata = loaded.located, loaded.located.table.metadata
     tests = [partition_tests(predicate, metadata.schema(), metadata) for predicate in predicates]
+    # A part of the condition that is left out would let more files go.
     if any(each is None for each in tests):
         raise ConfigurationError(f"{located.name}: the condition is not one on partitions: use DELETE, UPDATE or MERGE")
     # What others add meanwhile may match, whatever the part of the condition that is none on a function says.

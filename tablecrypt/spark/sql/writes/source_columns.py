@@ -83,6 +83,7 @@ class SourceColumns:
         told = json.loads(request.text("row_schema"))
         untyped = [field for field in told["fields"] if field["type"] == _VOID]
         for field in untyped:
+            # Iceberg has no such type. Any will do: these columns are compared by name alone.
             field["type"] = "string"
         return cls(
             iceberg_schema(told),
@@ -115,6 +116,7 @@ class SourceColumns:
         places = {self._folded(field.name): place for place, field in enumerate(schema.fields)}
         known = [name for name in names if name in places]
         for before, after in itertools.pairwise(known):
+            # Columns are matched by name all the same; Iceberg has this check, and has it on by default.
             if self.checks_order and places[before] > places[after]:
                 raise ConfigurationError(
                     f"the rows for {table} have the column {after} after {before}, and the table has it before: select the columns in the "
@@ -161,6 +163,7 @@ class SourceColumns:
                 )
             if existing is None:
                 yield Difference((*path, field.name), field.field_type, is_new=True)
+            # A column of nulls fits every type.
             elif not is_untyped:
                 yield from self._within(table, existing.field_type, field.field_type, (*path, existing.name))
 
@@ -173,6 +176,7 @@ class SourceColumns:
             case MapType(), MapType():
                 yield from self._within(table, known.key_type, given.key_type, (*path, "key"))
                 yield from self._within(table, known.value_type, given.value_type, (*path, "value"))
+            # Spark's cast brings a narrower type to the table's; without mergeSchema it decides about all others too.
             case _ if known == given or _holds(known, given) or not self.merges:
                 return
             case _ if _holds(given, known):
@@ -231,6 +235,7 @@ def merged_metadata(loaded: LoadedTable, source_columns: SourceColumns) -> Table
     merged = transaction.table_metadata
     if merged.current_schema_id == table.metadata.current_schema_id:
         return merged
+    # A schema is the table's, not a branch's.
     if loaded.audit_first.branch or loaded.audit_first.wap_id:
         raise ConfigurationError(
             f"{name}: mergeSchema would show new columns to readers before the rows are published: add them with ALTER TABLE first"

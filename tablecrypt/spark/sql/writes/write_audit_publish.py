@@ -1,4 +1,4 @@
-"""Write-audit-publish: what is written to a table is seen by its readers only after somebody has looked at it.
+"""Write-audit-publish: readers of a table see what is written to it only after an audit.
 
     write.wap.enabled=true    a property of the table: writes to it go where the session says
     spark.wap.branch=NAME     reads and writes go to this branch; the first write makes it, where the main branch is then
@@ -9,7 +9,7 @@ A table with a branch, tag or snapshot in its name is read and written there and
 Raises:
     ConfigurationError: both are set; a statement names a branch, and the session an id; the name is that of a tag; a stream's rows would go
         into snapshots of no branch; or a statement that makes or replaces a table would put its rows where everybody reads.
-    CommitFailedException: somebody else has made the branch meanwhile, and written to it; or has written a table's first rows.
+    CommitFailedException: another writer has made the branch meanwhile, and written to it; or has written a table's first rows.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class AuditFirst:
             raise ConfigurationError(f"{BRANCH_SETTING} and {ID_SETTING} are both set: unset one of them")
         if self.wap_id is not None and branch != MAIN_BRANCH:
             raise ConfigurationError(f"the statement writes to the branch {branch}, and {ID_SETTING} keeps rows out of any: unset that")
+        # A batch is recognized in the history of a branch, in which these snapshots are not.
         if self.wap_id is not None and is_stream:
             raise ConfigurationError(f"{ID_SETTING} is for statements, and a stream needs a branch: unset it, or set {BRANCH_SETTING}")
         if makes_table and (self.branch is not None or self.wap_id is not None):
@@ -110,6 +111,7 @@ def with_branch(loaded: LoadedTable) -> LoadedTable:
         raise CommitFailedException(
             f"{loaded.located.name}: another writer wrote the table's first rows meanwhile: run the statement again"
         )
+    # The change was planned on the main branch's rows, and this branch has others.
     elif there.snapshot_id != metadata.current_snapshot_id:
         raise CommitFailedException(f"{loaded.located.name}: another writer created the branch {name} meanwhile: run the statement again")
     return replace(loaded, located=replace(loaded.located, table=table), branch=name)
