@@ -164,8 +164,8 @@ def flat_view(buffer: Buffer) -> Iterator[memoryview]:
     """Lend the bytes of a buffer that belongs to the caller, and release them at the end, whatever happens.
 
     An exception keeps the frames of its traceback alive, and they their views. The garbage collector may clear what the views are of, such
-    as a BytesIO, before it clears the frames: some releases of Python crash then. So whoever slices such a view releases the slice too, and
-    forgets the buffer itself where the caller may be Python's own, as io.BufferedReader is.
+    as a BytesIO, before it clears the frames: some releases of Python crash then. So code that slices such a view releases the slice too,
+    and forgets the buffer itself where the caller may be Python's own, as io.BufferedReader is.
     """
     with memoryview(buffer) as whole, whole.cast("B") as view:
         yield view

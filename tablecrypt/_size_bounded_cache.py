@@ -15,7 +15,7 @@ class SizeBoundedCache(Generic[K, V]):
     """Values by their keys, the longest unused first. Used by many threads.
 
     Attributes:
-        size: how many bytes all values take, as who kept them said.
+        size: how many bytes all values take, as the callers of `keep` said.
     """
 
     def __init__(self) -> None:

@@ -50,7 +50,7 @@ def _parsed(value: Any) -> _Address | None:
     if found is None:
         return None
     segments = found["path"].split("/")[1:]
-    # Whoever removes dot segments reads another path than whoever does not.
+    # A server that removes dot segments sees another path than one that does not.
     if any(unquote(each) in {".", ".."} for each in segments):
         return None
     # Host and scheme are compared without case, and the path with it: servers tell paths apart by case.

@@ -336,7 +336,7 @@ def check_table_properties(table: str, properties: Mapping[str, Any], client: Ma
         ConfigurationError: a property names a class or module; nothing was imported.
     """
     for name, value in properties.items():
-        # A table may repeat the client's own class. Any other one would run code of whoever can edit metadata.json.
+        # A table may repeat the client's own class. Any other one would run code that an editor of metadata.json chose.
         if names_code(name) and client.get(name) != value:
             raise ConfigurationError(
                 f"table {table}: its property {name}={value!r} names code to import. Classes come from this client's own configuration "
@@ -345,7 +345,7 @@ def check_table_properties(table: str, properties: Mapping[str, Any], client: Ma
 
 
 def check_own_properties(given: Mapping[Any, Any], scope: str, is_foreign_kms: bool = False) -> None:
-    """Refuse what looks like a property of this package and is none, and values that cannot be read.
+    """Refuse names that look like a property of this package and are not one, and values that cannot be read.
 
     A slip in one would make a table that is not encrypted, or skip a check, without any sign.
 

@@ -68,7 +68,7 @@ def whole_number(name: str, value: object, least: int = 0) -> int:
     """Return a whole number of at most 18 digits.
 
     Raises:
-        ConfigurationError: it is none, or below `least`.
+        ConfigurationError: it is not one, or is below `least`.
     """
     text = str(value)
     # int() also takes "+5", " 5", "1_000" and digits of other scripts, which other clients read otherwise.

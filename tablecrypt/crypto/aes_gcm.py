@@ -50,7 +50,7 @@ class AesGcm:
         return nonce + self.encrypt_detached(nonce, plaintext, aad)
 
     def encrypt_detached(self, nonce: bytes, plaintext: Buffer, aad: bytes) -> bytes:
-        """Return ciphertext | tag, for a caller who writes the nonce before them himself and so saves a copy of both."""
+        """Return ciphertext | tag, for a caller that writes the nonce itself and so saves a copy of both."""
         _check_nonce(nonce)
         return self._cipher.encrypt(nonce, memoryview(plaintext), aad)
 

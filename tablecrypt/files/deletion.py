@@ -1,6 +1,6 @@
 """Which files may be deleted or written over for a table: the one place that decides it.
 
-Metadata files, manifests, logs, listings and workers' messages say which files a table has, or had. They are data: whoever writes the
+Metadata files, manifests, logs, listings and workers' messages say which files a table has, or had. They are data: any writer of the
 storage may have written them. What they name is deleted only if
 
     it lies below a folder of the table    those in the pin, or what the caller names. Metadata that is seen for the first time says only
@@ -166,7 +166,7 @@ _OUTSIDE: Final = "lies outside the table's folders"
 def names_location(metadata_location: str, location: str) -> bool:
     """Whether the place of a metadata file says where its table lies: the file is in the folder metadata of that location.
 
-    The catalog says where the metadata file is. What the file itself says of the location, whoever writes the storage can edit.
+    The catalog says where the metadata file is. Any writer of the storage can edit what the file itself says of the location.
     """
     try:
         below = ParsedLocation.of(metadata_location).below(ParsedLocation.of(location))

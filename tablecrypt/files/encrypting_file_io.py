@@ -1,6 +1,6 @@
 """A FileIO that lets nothing but ciphertext through: it wraps any PyIceberg FileIO and fails closed.
 
-    who asks                       what is allowed                                     through
+    caller                         what is allowed                                     through
     this package, AGS1 files       read and write with the file's own key metadata     decrypting_input, encrypting_output
     this package, Parquet files    write a file that encrypts itself, checked to be so  raw_output (see raw_output.py)
     this package                   read stored bytes, of which nothing is promised     raw_input

@@ -88,7 +88,7 @@ class AllowList:
         self._by_certificate = _unique((common, name) for name, user in document.users.items() for common in user.certificates)
 
     def user(self, proofs: Proofs) -> str | None:
-        """Return who sent the request; None when no proof holds, or when two name different users."""
+        """Return the user that sent the request; None when no proof holds, or when two name different users."""
         found = set()
         if proofs.token is not None:
             found.add(self._by_token.get(token_hash(proofs.token)))

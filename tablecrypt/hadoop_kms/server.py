@@ -130,7 +130,7 @@ def check_loopback(settings: ServerSettings, why: str) -> None:
 
 
 class BoundedReader(io.RawIOBase):
-    """Reads from a socket until a deadline and for so many bytes; what is beyond either is an OSError."""
+    """Reads from a socket until a deadline and up to a number of bytes; beyond either it raises OSError."""
 
     def __init__(self, connection: socket.socket, deadline: float, max_bytes: int) -> None:
         self._connection = connection
@@ -153,7 +153,7 @@ class BoundedReader(io.RawIOBase):
 
 
 class TimedWriter(io.BufferedIOBase):
-    """Writes to a socket, each time within so many seconds."""
+    """Writes to a socket; each write may take a number of seconds."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._connection = connection

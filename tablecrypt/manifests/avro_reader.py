@@ -243,7 +243,7 @@ class AvroContainer(Generic[R]):
             yield count, block
 
     def records(self, block: bytes, count: int) -> Iterator[R]:
-        """Yield the records of a block, which has to hold exactly so many."""
+        """Yield the records of a block, which has to hold exactly `count`."""
         # A record of fields that are all null takes no byte: without this, an empty block could claim 2^60 of them.
         if not 0 <= count <= len(block):
             raise FormatError(f"{self.location}: an Avro block of {len(block)} bytes cannot hold {count} records")

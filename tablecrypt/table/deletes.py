@@ -11,7 +11,7 @@ Raises TamperedFileError, PlaintextRefusedError or FormatError, naming the delet
 gone would come back. Equality columns that are not named, or cannot be compared (nested ones), are a FormatError too.
 
 A data file has at most one deletion vector. Two of them would be against the specification, and a vector that lacks what an earlier one
-said brings rows back. So whoever deletes hands over the rows that go now; those that went before are read here (`write_row_delta`), and
+said brings rows back. So a delete hands over the rows that go now; those that went before are read here (`write_row_delta`), and
 each attempt to commit compares the vectors that the table has then with those that were read (`RowDelta.check_base`).
 
 Iceberg table spec, "Equality Delete Files", "Deletion Vectors".

@@ -42,7 +42,7 @@ class MetadataCache(SizeBoundedCache[str, TableMetadata]):
         return deepcopy(self.find(digest))
 
     def put(self, digest: str, metadata: TableMetadata, size: int) -> None:
-        """Keep metadata that is what JSON of this hash and so many bytes says, and is an encrypted table's."""
+        """Keep the metadata of an encrypted table, parsed from JSON of this hash and `size` bytes."""
         if size <= MOST_BYTES:
             self.keep(digest, deepcopy(metadata), size, MOST_BYTES)
 

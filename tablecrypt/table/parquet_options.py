@@ -155,7 +155,7 @@ def dictionary_columns(rows: pa.Table, sample_bytes: int = SAMPLE_BYTES) -> list
 
     Args:
         rows: the first rows of the file, in its own columns.
-        sample_bytes: about so many bytes of Arrow memory of them are looked at.
+        sample_bytes: about how many bytes of Arrow memory of them are looked at.
     """
     within_bytes = rows.num_rows * sample_bytes // max(rows.nbytes, 1)
     sample = rows.slice(0, max(1, min(SAMPLE_VALUES, within_bytes))).combine_chunks()

@@ -80,7 +80,7 @@ def isolation_of(properties: Mapping[str, str], command: str) -> IsolationLevel:
 
 
 def isolation_level(level: str, name: str) -> IsolationLevel:
-    """Return an isolation level by its name, as a property or an option says. ConfigurationError where there is none."""
+    """Return an isolation level by its name, as a property or an option says. ConfigurationError for any other name."""
     return IsolationLevel(one_of(name, level, (each.value for each in IsolationLevel)))
 
 

@@ -135,7 +135,7 @@ class _ReadByEngines(ScanForOthers, BaseScan):
         return connected
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return the rows as a stream, by Arrow's PyCapsule interface. Who takes it may be an engine: raises as `for_engine`."""
+        """Return the rows as a stream, by Arrow's PyCapsule interface. The consumer may be an engine: raises as `for_engine`."""
         return self.to_arrow_dataset().scanner().to_reader().__arrow_c_stream__(requested_schema)
 
 

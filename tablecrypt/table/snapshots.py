@@ -371,7 +371,6 @@ class EncryptedProducer(ProducerAdapter):
         limits = {name: getattr(moved, name) for name in RETENTION}
         set_branch = SetSnapshotRefUpdate(snapshot_id=moved.snapshot_id, ref_name=self.target_branch, type=SnapshotRefType.BRANCH, **limits)
         head = self.table_metadata.refs.get(self.target_branch)
-        # The list names the manifests of this head: on another one it would drop what others committed.
         unchanged = AssertHead(snapshot_id=head.snapshot_id if head is not None else None, ref=self.target_branch)
         return (*updates, set_branch), (unchanged,)
 

@@ -152,7 +152,7 @@ def check_garbage_is_collected(table: Table, otherwise: str = "") -> None:
         otherwise: what the caller may do in place of deleting.
 
     Raises:
-        ConfigurationError: gc.enabled is false, or no boolean: whoever misspelt it may have meant either.
+        ConfigurationError: gc.enabled is false, or no boolean: a misspelt word may mean either.
     """
     properties = table.metadata.properties
     if not GC_ENABLED.is_true(properties):

@@ -1,4 +1,4 @@
-"""Changes of an encrypted table's metadata: the updates that encryption adds, and what must hold for every commit, whoever staged it.
+"""Changes of an encrypted table's metadata: the updates that encryption adds, and what must hold for every commit of any program.
 
 The updates, in the wire form of Iceberg's REST catalog:
 

@@ -246,7 +246,7 @@ def keys_filter(keys: pa.Table, schema: Schema, few: int = FEW_KEYS) -> BooleanE
     Args:
         keys: without nulls, in the key columns and maybe with types narrower than theirs.
         schema: the table's.
-        few: so many keys are not many.
+        few: up to this number of keys, the filter names each key.
     """
     if keys.num_rows <= few:
         return upsert_util.create_match_filter(keys, keys.column_names)

@@ -160,7 +160,7 @@ def write_stream(
         writer: of the rows' Arrow schema.
         rows: drawn as they are written.
         target_size: stored bytes of a file.
-        open_files: so many files are written at a time.
+        open_files: how many files are written at a time.
     """
     limit = RowGroupLimit.of(writer, target_size)
     files = _RollingFiles(writer, target_size, open_files)
@@ -187,7 +187,7 @@ class RowGroupLimit:
     """When a row group is full.
 
     Attributes:
-        rows: so many rows.
+        rows: number of rows.
         size: bytes of Arrow memory.
     """
 
@@ -196,7 +196,7 @@ class RowGroupLimit:
 
     @classmethod
     def of(cls, writer: DataFileWriter, target_size: int) -> Self:
-        """Return the limit of a file that ends at so many stored bytes."""
+        """Return the limit for files that end at `target_size` stored bytes."""
         return cls(writer.row_group_size, min(writer.row_group_bytes, target_size))
 
     def is_reached(self, rows: RowGroup) -> bool:
