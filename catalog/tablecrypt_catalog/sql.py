@@ -218,8 +218,10 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
                 raise NoSuchTableError(f"Table does not exist: {old[1]}")
             # The new name may be pinned of an encrypted table that was dropped by other means.
             self._check_new_name(session, old, new)
-            delete_pin(session, self.name, new)
-            rename_pin(session, self.name, old, new)
+            if new != old:
+                # A table that keeps its name keeps its pin: without it, edited metadata would be trusted at first sight.
+                delete_pin(session, self.name, new)
+                rename_pin(session, self.name, old, new)
             session.commit()
         self.client_pins.rename(from_identifier, to_identifier)
         return self.load_table(to_identifier)

@@ -455,8 +455,8 @@ def check_whole(location: str, metadata: EncryptedTableMetadata) -> None:
     """Check that the parts of an encrypted table's metadata fit together, so that no reader takes a full table for an empty one.
 
     Raises:
-        TamperedFileError: two entries have one id, or the current snapshot is not there, or is not that of `main` or of the log; or a
-            snapshot is of a time that no calendar has, or its manifest list has a name that no file has.
+        TamperedFileError: two entries have one id, a snapshot is its own ancestor, or the current snapshot is not there, or is not that of
+            `main` or of the log; or a snapshot is of a time that no calendar has, or its manifest list has a name that no file has.
     """
     for snapshot in metadata.snapshots:
         if not 0 <= snapshot.timestamp_ms <= _LAST_MS:
@@ -465,6 +465,7 @@ def check_whole(location: str, metadata: EncryptedTableMetadata) -> None:
             named = snapshot.manifest_list[:_SHOWN]
             raise TamperedFileError(location, f"snapshot {snapshot.snapshot_id} names the manifest list {named!r}, which is no file's name")
     _check_ids(location, metadata)
+    _check_ancestors(location, metadata)
     _check_current_snapshot(location, metadata)
 
 
@@ -485,6 +486,21 @@ def _check_ids(location: str, metadata: EncryptedTableMetadata) -> None:
             if each in seen:
                 raise TamperedFileError(location, f"two {what} {str(each)[:_SHOWN]}: no writer of Iceberg does that")
             seen.add(each)
+
+
+def _check_ancestors(location: str, metadata: EncryptedTableMetadata) -> None:
+    parents = {each.snapshot_id: each.parent_snapshot_id for each in metadata.snapshots}
+    ended: set[int | None] = set()
+    for snapshot_id in parents:
+        way: dict[int | None, None] = {}
+        step: int | None = snapshot_id
+        while step in parents and step not in ended:
+            # Whatever looks for a snapshot among ancestors walks from parent to parent, and would never arrive.
+            if step in way:
+                raise TamperedFileError(location, f"snapshot {step} is an ancestor of itself: no writer of Iceberg does that")
+            way[step] = None
+            step = parents[step]
+        ended.update(way)
 
 
 def _check_current_snapshot(location: str, metadata: EncryptedTableMetadata) -> None:

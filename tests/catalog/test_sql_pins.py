@@ -228,6 +228,18 @@ def test_a_pin_goes_with_a_renamed_table(catalog: EncryptedSqlCatalog, table: Ta
         catalog.load_table("db.u")
 
 
+def test_a_table_that_is_renamed_to_its_own_name_keeps_its_pin(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    older = table.metadata.metadata_log[-1].metadata_file
+    catalog.rename_table("db.t", "db.t")
+    assert list(pins(catalog)) == ["db.t"]
+    point_to(catalog, older)
+
+    with pytest.raises(MetadataRollbackError):
+        catalog.rename_table("db.t", "db.t")
+    with pytest.raises(MetadataRollbackError):
+        catalog.load_table("db.t")
+
+
 def test_names_that_are_missing_or_taken_are_refused_as_pyiceberg_refuses_them(catalog: EncryptedSqlCatalog, table: Table) -> None:
     catalog.create_table("db.taken", ROWS.schema, properties=ENCRYPTED)
     for new, error in (("db.taken", TableAlreadyExistsError), ("nowhere.t", NoSuchNamespaceError)):

@@ -122,6 +122,10 @@ def _without_main(metadata: dict[str, Any]) -> None:
     metadata["current-snapshot-id"] = 7
 
 
+def _set_parent(metadata: dict[str, Any], child: int, parent: int) -> None:
+    metadata["snapshots"][child]["parent-snapshot-id"] = metadata["snapshots"][parent]["snapshot-id"]
+
+
 CONTRADICTIONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "dangling": (lambda metadata: metadata.update({"current-snapshot-id": 7}), "no such snapshot exists"),
     "dangling without main": (_without_main, "no such snapshot exists"),
@@ -137,6 +141,8 @@ CONTRADICTIONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "before 1970": (lambda metadata: metadata["snapshots"][0].update({"timestamp-ms": -1}), "has the time -1 ms, which is no date"),
     "after 9999": (lambda metadata: metadata["snapshots"][1].update({"timestamp-ms": 253_402_300_800_000}), "which is no date"),
     "last of 63 bits": (lambda metadata: metadata["snapshots"][0].update({"timestamp-ms": 2**63 - 1}), "which is no date"),
+    "its own parent": (lambda metadata: _set_parent(metadata, 0, 0), "is an ancestor of itself"),
+    "a circle of parents": (lambda metadata: _set_parent(metadata, 0, 1), "is an ancestor of itself"),
     "two statistics": (
         lambda metadata: metadata.update(statistics=[{"snapshot-id": _first(metadata), **PUFFIN}] * 2),
         "two statistics files",
