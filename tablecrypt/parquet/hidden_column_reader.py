@@ -53,7 +53,7 @@ from tablecrypt.parquet.hidden_columns import (
 from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
 from tablecrypt.parquet.layout import Chunk, FileCiphers, FileLayout, RowGroupLayout, Span
 from tablecrypt.parquet.modules import ModuleCipher
-from tablecrypt.parquet.one_key import counted_keys
+from tablecrypt.parquet.one_key import keys_of_chunks
 from tablecrypt.parquet.placeholders import is_error_placeholder, nulls_of_error_placeholder
 from tablecrypt.parquet.storage import FileView, Sink, Source
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
@@ -140,9 +140,12 @@ class OpenedLayout:
                 f"{layout.location}: column {min(unknown)} is encrypted with a key of its own, and the table's properties do not say that "
                 "it is protected: they were changed, or the file is another table's"
             )
-        groups = len(layout.row_groups)
-        expected = (groups * (num_leaves - len(hidden_leaves)), groups * len(hidden_leaves))
-        if counted_keys(layout.footer, self._ciphers) == expected:
+        # Chunk by chunk, in row groups of as many chunks as the schema has leaves: by their number alone, a hidden column under the file's
+        # key would pass beside another column that has a key of its own.
+        ordinals = {hidden.ordinal for hidden in hidden_leaves}
+        expected = [ordinal in ordinals for ordinal in range(num_leaves)] * len(layout.row_groups)
+        is_even = all(len(group) == num_leaves for group in layout.row_groups)
+        if is_even and keys_of_chunks(layout.footer, self._ciphers) == expected:
             return
         check_hidden_keys(layout, hidden_leaves)
 

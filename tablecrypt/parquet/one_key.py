@@ -49,14 +49,14 @@ def check_one_key(footer: StoredFooter, key_metadata: StandardKeyMetadata, opene
         TamperedFileError: the footer does not authenticate.
     """
     ciphers = FileCiphers(footer, FileKeys.of_table_file(key_metadata))
-    if counted_keys(footer, ciphers) == (opened.num_row_groups * opened.num_columns, 0):
+    if keys_of_chunks(footer, ciphers) == [False] * (opened.num_row_groups * opened.num_columns):
         return
     for chunk in FileLayout(Source(source, footer.location), footer, ciphers).chunks():
         _ = chunk.cipher  # an error for every other than that of the footer
 
 
-def counted_keys(footer: StoredFooter, ciphers: FileCiphers) -> tuple[int, int]:
-    """Return how many chunks have the footer's key, and how many one of their own. The others are in the clear, or say it in no known way.
+def keys_of_chunks(footer: StoredFooter, ciphers: FileCiphers) -> list[bool | None]:
+    """Return of each chunk, in the order of the footer, whether it has a key of its own; None: in the clear, or said in no known way.
 
     Raises:
         FormatError: the footer is none of Parquet.
@@ -65,4 +65,4 @@ def counted_keys(footer: StoredFooter, ciphers: FileCiphers) -> tuple[int, int]:
     metadata = bytes(ciphers.footer.decrypt(FOOTER_SUFFIX, memoryview(footer.stored), "the footer"))
     with described(footer.location, "the footer"):
         keys = stored_values(metadata, _KEY_OF_CHUNK)
-    return keys.count(_FOOTER_KEY), sum(1 for key in keys if key.startswith(_OWN_KEY))
+    return [False if key == _FOOTER_KEY else True if key.startswith(_OWN_KEY) else None for key in keys]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import secrets
 from collections.abc import Callable
 from typing import Any, Final
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from tablecrypt import parquet
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import FileKeys, thrift
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
@@ -213,6 +215,26 @@ def test_a_footer_changed_by_a_holder_of_the_tables_key_gives_no_values(change: 
     stored = file.changed(change)
     with pytest.raises((TamperedFileError, AuthenticationError, FormatError)):
         file.read(["ssn", "note"], *PROTECTED, stored=stored)
+
+
+def test_values_that_the_table_key_alone_encrypts_are_refused_beside_another_column_with_a_key_of_its_own() -> None:
+    """As many chunks have a key of their own as hidden columns there are, but not these."""
+    key_metadata = StandardKeyMetadata.generate(16, secrets.token_bytes)
+    fields = [pa.field(name, pa.string(), metadata={b"PARQUET:field_id": str(at).encode()}) for at, name in enumerate(["ssn", "decoy"], 1)]
+    schema = pa.schema([*fields, pa.field(hidden_name(1), pa.string())])
+    rows = pa.table([pa.array(["mask"]), pa.array(["any"]), pa.array(["forged"])], schema=schema)
+    stored = io.BytesIO()
+    parquet.write_table(rows, stored, FileKeys(key_metadata.encryption_key, {"decoy": b"0123456789abcdef"}, key_metadata.aad_prefix))
+    forged = ProtectedFile.of(stored.getvalue(), key_metadata, {1: Secret(b"k" * 16)})
+    with pytest.raises(TamperedFileError, match="is not under the key that it has to be under"):
+        forged.open(1)
+
+
+def test_chunks_that_are_counted_to_another_row_group_are_refused(file: ProtectedFile) -> None:
+    """The keys of all chunks are in the order that they have to be in, but not those of each row group."""
+    stored = file.changed(lambda _, chunks: chunks[0].append(chunks[1].pop(0)))
+    with pytest.raises(TamperedFileError, match="is not under the key that it has to be under"):
+        file.open(SSN, stored=stored)
 
 
 def test_a_column_whose_hidden_column_was_dropped_is_not_among_the_protected_ones_of_the_file(file: ProtectedFile) -> None:
