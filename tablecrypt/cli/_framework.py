@@ -1,35 +1,28 @@
-"""What all commands share: their help, options and arguments, the question before something is destroyed, and the group that finds them.
-
-Commands are imported only when they are used, so that --help and completion answer at once. Their one-line help stands here too, since the
-list of commands shows it without importing them.
-"""
+"""What commands share: their help, options and arguments, the question before something is destroyed, and runs on several tables."""
 
 from __future__ import annotations
 
-import datetime as dt
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TextIO, TypeVar
 
 import click
 
 from tablecrypt.cli._output import progress_shown, say, show
 from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED
-from tablecrypt.cli.settings import Settings, is_glob, pass_settings
-from tablecrypt.errors import ConfigurationError, MissingExtraError
+from tablecrypt.cli.settings import Settings, is_glob
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.printable import counted, printable
 from tablecrypt.setting_kinds import names_near, question
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from tablecrypt.maintenance import CatalogResult, ProgressListener, Runner
+    from tablecrypt.maintenance import CatalogResult, ProgressListener
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TABLE_FAILED: Final = "of several tables, one failed; the report says which and why"
 BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
 _CODES: Final = {
     0: "success",
@@ -99,30 +92,9 @@ def option_near(name: str, options: Iterable[str]) -> str:
 
 
 table_argument = click.argument("table", metavar="TABLE")
-optional_table_argument = click.argument("table", metavar="[TABLE|GLOB]", required=False)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")
-workers_option = click.option(
-    "--workers", type=click.IntRange(min=1), help="Number of files to process at once; by default one per core.", metavar="N"
-)
-delete_below_option = click.option(
-    "--delete-below",
-    "delete_below",
-    metavar="LOCATION",
-    multiple=True,
-    help="A folder in which the table's files may be deleted or overwritten although no pin covers it; repeatable.",
-)
-manifests_below_option = click.option(
-    "--manifests-below",
-    "manifests_below",
-    metavar="LOCATION",
-    multiple=True,
-    help="A folder of the table, and of no other, in which its manifests lie although no pin covers it; repeatable.",
-)
-spark_option = click.option(
-    "--spark", "use_spark", is_flag=True, help="Run on the executors of the Spark session that the environment configures."
-)
 
 
 def _set_loudness(context: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -140,88 +112,6 @@ def progress_options(command: F) -> F:
     ):
         command = click.option(*flags, is_flag=True, expose_value=False, callback=_set_loudness, help=help_text)(command)
     return command
-
-
-def moment(context: click.Context, parameter: click.Parameter, value: str | None) -> dt.datetime | None:
-    """Return the moment that an option names: ISO 8601, UTC without a zone, or how long ago it was: 30d, 12h."""
-    if value is None:
-        return None
-    units = {"d": "days", "h": "hours"}
-    try:
-        if value[-1:] in units and value[:-1].isdecimal():
-            return dt.datetime.now(dt.UTC) - dt.timedelta(**{units[value[-1]]: int(value[:-1])})
-        named = dt.datetime.fromisoformat(value)
-    except (ValueError, OverflowError):
-        message = f"{value!r} is neither a date such as 2024-02-29T12:00 nor an age such as 30d"
-        raise click.BadParameter(message, context, parameter) from None
-    return named if named.tzinfo is not None else named.replace(tzinfo=dt.UTC)
-
-
-def spark_runner(use_spark: bool) -> Runner | None:
-    """Return a runner on the Spark session that the environment describes, or None where none is wanted.
-
-    Raises:
-        MissingExtraError: PySpark is not installed.
-    """
-    if not use_spark:
-        return None
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise MissingExtraError.named("--spark needs the package pyspark", "spark") from error
-    from tablecrypt.spark import SparkRunner
-
-    return SparkRunner(SparkSession.builder.getOrCreate())
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of an operation: the command's settings, and what the options of `operation_options` say."""
-
-    settings: Settings
-    dry_run: bool
-    as_json: bool
-    on_files: bool
-    workers: int | None = None
-    use_spark: bool = False
-
-    def call(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call an operation with these arguments and its options, and return what it did."""
-        places = {"workers": self.workers, "runner": spark_runner(self.use_spark)} if self.on_files else {}
-        with progress_shown(self.settings) as heard:
-            return operation(*arguments, **options, **places, dry_run=self.dry_run, progress=heard)
-
-    def show(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call an operation with these arguments and its options, show what it did, and return that."""
-        done = self.call(operation, *arguments, **options)
-        show(done, self.as_json)
-        return done
-
-
-def operation_options(*, on_files: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add --dry-run, --progress, --quiet and --json, and --workers and --spark for an operation on files. The command gets a Run."""
-
-    def add(command: Callable[..., None]) -> Callable[..., None]:
-        @pass_settings
-        @wraps(command)
-        def run(
-            settings: Settings,
-            /,
-            *,
-            dry_run: bool,
-            as_json: bool,
-            workers: int | None = None,
-            use_spark: bool = False,
-            **options: Any,
-        ) -> None:
-            command(Run(settings, dry_run, as_json, on_files, workers, use_spark), **options)
-
-        added: Callable[..., None] = run
-        for option in (json_option, progress_options, dry_run_option, *((spark_option, workers_option) if on_files else ())):
-            added = option(added)
-        return added
-
-    return add
 
 
 def end_with_found() -> NoReturn:
@@ -299,17 +189,6 @@ class Chosen:
     @property
     def _has_globs(self) -> bool:
         return bool(self.include or self.exclude)
-
-
-def glob_options(command: F) -> F:
-    """Add --include and --exclude."""
-    for flag, what in (
-        ("--exclude", "Leave out tables whose names match; repeatable."),
-        ("--include", "Tables whose names match; repeatable."),
-    ):
-        option = click.option(flag, flag[2:], metavar="GLOB", multiple=True, help=f"Of the whole catalog: {what[0].lower()}{what[1:]}")
-        command = option(command)
-    return command
 
 
 def run_on(

@@ -1,4 +1,7 @@
-"""The commands by name: a line for each, so that their list shows without importing one, and the group that finds and imports them."""
+"""The commands by name: a line for each, so that their list shows without importing one, and the group that finds and imports them.
+
+Lines of operations come from their declarations (tablecrypt.operations), those of other commands stand here.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +13,16 @@ import click
 
 from tablecrypt.cli._framework import BEFORE_COMMAND, option_near, progress_options
 from tablecrypt.cli._output import retries_shown, say
+from tablecrypt.cli.operations import plain_command
 from tablecrypt.cli.settings import Settings, parse_properties
+from tablecrypt.operations import OF_COMMANDS
 from tablecrypt.setting_kinds import names_near, question
 
+_LINES: Final = {name: each.help.partition("\n")[0] for name, each in OF_COMMANDS.items()}
 TABLE_COMMANDS: Final = {
-    "list": "List the tables of a catalog.",
-    "describe": "Describe a table: its columns, keys, snapshots and size.",
-    "doctor": "Check whether everything works.",
-    "audit": "Find plaintext and neglected keys.",
-    "verify": "Authenticate every byte of a table.",
-    "inspect": "Show the structure of a table or a file.",
+    **{name: line for name, line in _LINES.items() if OF_COMMANDS[name].only_looks},
     "cat": "Print rows of a table or a file.",
-    "rotate-kek": "Replace the KEK of a table.",
-    "rewrap": "Rewrap the KEKs under the newest version of the master key.",
-    "prune-keys": "Remove keys that no snapshot needs.",
-    "reencrypt": "Re-encrypt data files under fresh keys.",
-    "migrate": "Encrypt a plaintext table.",
-    "compact": "Merge small files and apply deletes.",
-    "rescue": "Recover lost keys from older metadata.",
-    "relocate": "Copy a table to another location or master key.",
-    "erase": "Erase rows from a table and its history, and prove it.",
-    "shred": "Destroy the keys of snapshots, of a whole table, or of a column.",
-    "orphans": "Find and remove files that do not belong to the table.",
+    **{name: line for name, line in _LINES.items() if not OF_COMMANDS[name].only_looks},
 }
 OTHER_COMMANDS: Final = {
     "run": "Run a program in which PyIceberg opens encrypted tables.",
@@ -51,19 +42,19 @@ _MODULES: Final = {
     "activation": ("activate", "deactivate"),
     "audit": ("audit", "verify", "doctor"),
     "cat": ("cat",),
-    "catalog": ("list", "describe"),
     "erase": ("erase",),
     "files": ("encrypt-file", "decrypt-file"),
     "hadoop_kms": ("hadoop-kms", "hadoop-kms-key", "hadoop-kms-token"),
     "inspect": ("inspect",),
-    "keys": ("keygen", "rotate-kek", "rewrap", "prune-keys", "rescue"),
+    "keys": ("keygen", "rotate-kek", "rewrap", "rescue"),
     "run": ("run",),
     "spark": ("spark-jar",),
-    "tables": ("reencrypt", "migrate", "compact", "relocate", "orphans"),
+    "tables": ("list", "describe", "migrate", "orphans"),
     "shredding": ("shred",),
     "completion": ("completion",),
     "demo": ("demo",),
 }
+"""Modules with commands that are functions of their own; the others are made from the declarations alone."""
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 COMMANDS: Final = {**TABLE_COMMANDS, **OTHER_COMMANDS}
 
@@ -88,6 +79,9 @@ class LazyGroup(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name not in _MODULE_OF:
+            return plain_command(OF_COMMANDS[cmd_name].name)
+
         module = import_module(f"tablecrypt.cli.{_MODULE_OF[cmd_name]}")
         function = cmd_name.replace("-", "_")
         command = getattr(module, f"{function}_command" if function in dir(builtins) else function)

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from tablecrypt.cli._framework import (
-    DocumentedCommand,
-    Run,
-    confirm,
-    delete_below_option,
-    end_with_found,
-    operation_options,
-    table_argument,
-    yes_option,
-)
+from tablecrypt.cli._framework import confirm, end_with_found
 from tablecrypt.cli._output import say, show
-from tablecrypt.cli.main import FOUND
+from tablecrypt.cli.operations import Run, command_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.printable import bytes_shown, counted
 
@@ -27,41 +16,9 @@ if TYPE_CHECKING:
     from tablecrypt.maintenance import Erased, ErasedRef
 
 
-@click.command(
-    cls=DocumentedCommand,
-    examples=[
-        ("What would be erased", 'tablecrypt --catalog prod erase db.people --where "customer_id = 7" --dry-run'),
-        (
-            "Erase, with a certificate",
-            'tablecrypt --catalog prod erase db.people --where "customer_id = 7" --yes --certificate erased.html --certificate erased.json',
-        ),
-    ],
-    needs="Permission to wrap and unwrap with the table's master key, to list, read, write and delete in its folder, and to commit.",
-    codes={FOUND: "not complete: something of such rows is left, or could not be searched or deleted; the report says what"},
-)
-@table_argument
-@click.option("--where", "row_filter", metavar="FILTER", required=True, help='The rows to erase, such as "customer_id = 7".')
-@click.option(
-    "--certificate",
-    "certificates",
-    metavar="FILE",
-    multiple=True,
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write what was erased and what was proved to a file, .html or .json; it holds no value of a row. Repeatable.",
-)
-@delete_below_option
-@yes_option
-@operation_options(on_files=True)
-def erase(run: Run, table: str, row_filter: str, certificates: tuple[Path, ...], delete_below: tuple[str, ...], yes: bool) -> None:
-    """Erase rows from a table and its history, and prove it.
-
-    The rows that --where matches are deleted from every branch of TABLE. Files that still store them are rewritten, tags move to snapshots
-    without them, and the snapshots that held them go, with their files and keys. Then all that is left is decrypted and searched. It cannot
-    be undone: time travel to those snapshots ends.
-
-    Run it again to continue an interrupted run, or if others wrote meanwhile. The report says which copies it cannot reach.
-    """
-    from tablecrypt.maintenance import erase as erase_rows
+@command_of("erase")
+def erase(run: Run, table: str, row_filter: str, certificates: tuple[Path, ...], yes: bool, **options: Any) -> None:
+    """Check the certificates' paths, ask, erase, and write the certificates."""
     from tablecrypt.maintenance.erasure.certificate import check_certificate_path, write_certificate
 
     if run.dry_run and certificates:
@@ -70,7 +27,8 @@ def erase(run: Run, table: str, row_filter: str, certificates: tuple[Path, ...],
         check_certificate_path(path)
     if not run.dry_run:
         confirm(f"All rows of {table} where {row_filter} will be erased for good, and with them the snapshots that held them. Go on?", yes)
-    erased: Erased = run.call(erase_rows, run.settings.table(table), row_filter, delete_below=delete_below)
+
+    erased: Erased = run.call(run.settings.table(table), row_filter=row_filter, **options)
     # Before the certificate, whose disk may be full: what was erased cannot be said again.
     show(erased, as_json=True) if run.as_json else _print(erased)
     for path in certificates:

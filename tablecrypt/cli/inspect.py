@@ -9,15 +9,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from tablecrypt import _magics as magics
 from tablecrypt import parquet
 from tablecrypt._magics import looks_like
 from tablecrypt.cli import file_keys
-from tablecrypt.cli._framework import DocumentedCommand, json_option
 from tablecrypt.cli._output import show
-from tablecrypt.cli.settings import Settings, pass_settings
+from tablecrypt.cli.operations import Run, command_of
+from tablecrypt.cli.settings import Settings
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
@@ -27,42 +25,20 @@ if TYPE_CHECKING:
     from tablecrypt.parquet import FileKeys
 
 
-@click.command(
-    cls=DocumentedCommand,
-    examples=[
-        ("A table's keys, snapshots and files", "tablecrypt --catalog prod inspect db.orders"),
-        (
-            "One file of a table, with the key that the table has for it",
-            "tablecrypt --catalog prod inspect db.orders --file s3://…/a.parquet",
-        ),
-        ("A file without its key: what it says in the clear", "tablecrypt inspect ./rows.enc.parquet"),
-        ("A file that encrypt-file made", "tablecrypt inspect ./rows.enc.parquet --key-file orders.keys --key-id orders"),
-    ],
-    needs="For a table, permission to unwrap with its master key, and to read its metadata and manifests. For a file alone, none.",
-)
-@click.argument("source", metavar="TABLE|FILE")
-@click.option("--file", "location", metavar="LOCATION", help="Show this file of the table.")
-@file_keys.key_options
-@json_option
-@pass_settings
-def inspect(settings: Settings, source: str, location: str | None, key_file: Path | None, key_id: str | None, as_json: bool) -> None:
-    """Show the structure of a table or a file.
-
-    An argument that contains a / is the path of a FILE; anything else is the name of a TABLE of the catalog. For a table, shows its keys
-    and what each opens, its snapshots, and how many files of each kind there are. For a file, shows AGS1 blocks or Parquet modules; with
-    the file's key, also what the footer says. Key bytes are never shown.
-    """
+@command_of("inspect", file_keys.key_options)
+def inspect(run: Run, source: str, location: str | None, key_file: Path | None, key_id: str | None) -> None:
+    """Show the structure of a table, of a file of it, or of a file by its path."""
     if "/" not in source:
         file_keys.check_unused(key_file, key_id)
-        show(_layers_of_table(settings, source) if location is None else _file_of_table(settings, source, location), as_json)
+        show(_layers_of_table(run.settings, source) if location is None else _file_of_table(run.settings, source, location), run.as_json)
         return
     if location is not None:
         raise ConfigurationError("--file is for tables")
     path = file_keys.present(source)
-    key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path)) if key_id else None
+    key_metadata = file_keys.read_key(file_keys.manager(run.settings, key_file, key_id), file_keys.key_path(path)) if key_id else None
     with path.open("rb") as raw:
         keys = None if key_metadata is None else file_keys.parquet_keys(key_metadata)
-        show(_layers_of_file(raw, source, key_metadata, keys), as_json)
+        show(_layers_of_file(raw, source, key_metadata, keys), run.as_json)
 
 
 def _layers_of_table(settings: Settings, name: str) -> dict[str, Any]:

@@ -2,61 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
-import click
-
-from tablecrypt.cli._framework import (
-    DocumentedCommand,
-    Run,
-    confirm,
-    delete_below_option,
-    end_with_found,
-    operation_options,
-    table_argument,
-    yes_option,
-)
+from tablecrypt.cli._framework import confirm, end_with_found
 from tablecrypt.cli._output import say, show
-from tablecrypt.cli.main import FOUND
+from tablecrypt.cli.operations import Run, command_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.printable import counted
 
 if TYPE_CHECKING:
     from tablecrypt.maintenance import Shredded, ShreddedColumn
 
+T = TypeVar("T", "Shredded", "ShreddedColumn")
 
-@click.command(
-    cls=DocumentedCommand,
-    examples=[
-        ("What would be destroyed, and what left", "tablecrypt --catalog prod shred db.orders --all-but-heads --replace-heads --dry-run"),
-        ("History: every snapshot but the newest", "tablecrypt --catalog prod shred db.orders --all-but-heads --replace-heads --yes"),
-        ("Two snapshots", "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --snapshot 71 --yes"),
-        ("The whole table", "tablecrypt --catalog prod shred db.orders --whole-table db.orders --yes"),
-        ("One protected column, in all snapshots", "tablecrypt --catalog prod shred db.people --column ssn --yes"),
-    ],
-    needs="Permission to wrap and unwrap with the table's master key (--column: the column's), to list, write and delete in its metadata "
-    "folder, and to commit.",
-    codes={FOUND: "not complete: something is left, refused, not found or still opened, or nothing became unreadable"},
-)
-@table_argument
-@click.option("--snapshot", "snapshots", type=int, multiple=True, metavar="ID", help="A snapshot, in the table or expired; repeatable.")
-@click.option("--all-but-heads", is_flag=True, help="Every snapshot that no branch or tag points to.")
-@click.option(
-    "--whole-table",
-    is_flag=False,
-    flag_value="",
-    metavar="NAME",
-    help="Shred the whole table: repeat its name here. --dry-run does not need the name.",
-)
-@click.option("--column", metavar="NAME", help="Shred one protected column, in every file of every snapshot.")
-@click.option(
-    "--replace-heads",
-    is_flag=True,
-    help="Replace branch heads that hold keys of files they deleted by snapshots with the same rows, and shred those heads too.",
-)
-@delete_below_option
-@yes_option
-@operation_options()
+
+@command_of("shred")
 def shred(
     run: Run,
     table: str,
@@ -68,14 +29,7 @@ def shred(
     delete_below: tuple[str, ...],
     yes: bool,
 ) -> None:
-    """Destroy the keys of snapshots, of a whole table, or of a column.
-
-    Rows that were deleted from TABLE can be read in older snapshots for as long as the keys of those exist. Removes the keys from the table
-    and from every metadata file that can still be read, and the KEK that opened them. It cannot be undone. The report says what copies
-    elsewhere would still open.
-
-    With --column the values of one protected column become unreadable in all snapshots, and all else stays.
-    """
+    """Check that one thing to shred is named, ask, and shred it."""
     chosen = [bool(snapshots), all_but_heads, whole_table is not None, column is not None].count(True)
     if chosen == 0:
         raise ConfigurationError("name what to shred: --snapshot ID, --all-but-heads, --whole-table NAME or --column NAME")
@@ -92,7 +46,18 @@ def shred(
     if not run.dry_run:
         what = "every snapshot but the heads" if all_but_heads else counted(len(snapshots), "snapshot", "snapshots")
         confirm(f"The keys of {'all' if whole_table is not None else what} of {table} will be destroyed for good. Go on?", yes)
-    _shred(run, table, snapshots, all_but_heads, whole_table is not None, replace_heads, delete_below)
+
+    loaded = run.settings.table(table)
+    done = run.call(
+        loaded,
+        snapshots=snapshots,
+        # The user repeated the name as it was typed, perhaps with the catalog's before it; the operation compares the table's own.
+        whole_table=None if whole_table is None else ".".join(loaded.name()),
+        replace_heads=replace_heads,
+        delete_below=delete_below,
+        all_but_heads=all_but_heads,
+    )
+    _end(run, done, _print_shredded)
 
 
 def _check_name(table: str, whole_table: str, dry_run: bool) -> None:
@@ -102,48 +67,16 @@ def _check_name(table: str, whole_table: str, dry_run: bool) -> None:
         raise ConfigurationError(f"--whole-table says {whole_table}, but the table is {table}: to destroy all of it, repeat its name")
 
 
-def _shred(
-    run: Run,
-    table: str,
-    snapshots: tuple[int, ...],
-    all_but_heads: bool,
-    whole_table: bool,
-    replace_heads: bool,
-    delete_below: tuple[str, ...],
-) -> None:
-    from tablecrypt.maintenance import shred as destroy
-
-    loaded = run.settings.table(table)
-    done: Shredded = run.call(
-        destroy,
-        loaded,
-        list(snapshots) or None,
-        whole_table=".".join(loaded.name()) if whole_table else "",
-        replace_heads=replace_heads,
-        delete_below=delete_below,
-        all_but_heads=all_but_heads,
-    )
-    if run.as_json:
-        show(done, as_json=True)
-    else:
-        _print_shredded(done)
-    _end(done)
-
-
 def _shred_column(run: Run, table: str, column: str, delete_below: tuple[str, ...], yes: bool) -> None:
-    from tablecrypt.maintenance import shred_column
-
     if not run.dry_run:
         confirm(f"The keys of column {column} of {table} will be destroyed for good. Go on?", yes)
-    done: ShreddedColumn = run.call(shred_column, run.settings.table(table), column, delete_below=delete_below)
-    if run.as_json:
-        show(done, as_json=True)
-    else:
-        _print_shredded_column(done)
-    _end(done)
+    done = run.call(run.settings.table(table), "shred_column", column=column, delete_below=delete_below)
+    _end(run, done, _print_shredded_column)
 
 
-def _end(done: Shredded | ShreddedColumn) -> None:
+def _end(run: Run, done: T, print_done: Callable[[T], None]) -> None:
+    """Print what was done, and end with code 1 if something of it is left."""
+    show(done, as_json=True) if run.as_json else print_done(done)
     if not done.dry_run and not done.is_complete:
         end_with_found()
 

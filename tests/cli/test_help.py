@@ -71,10 +71,11 @@ def test_the_list_names_every_command() -> None:
     assert len(TABLE_COMMANDS) + len(OTHER_COMMANDS) == len(COMMANDS)
 
 
-def test_the_list_of_commands_loads_no_command() -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["compact", "--help"], ["relocate", "--help"]])
+def test_the_list_of_commands_and_the_help_of_an_operation_load_no_operation(arguments: list[str]) -> None:
     code = (
         "import sys; from tablecrypt.cli.main import run\n"
-        "try: run(['--help'])\n"
+        f"try: run({arguments})\n"
         "except SystemExit: pass\n"
         "print(sorted({'pyarrow', 'rich', 'sqlalchemy', 'tablecrypt.maintenance', 'tablecrypt.cli.audit'} & set(sys.modules)))"
     )

@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 
 from tablecrypt import maintenance
 from tablecrypt.maintenance.table_maintenance import TableMaintenance
+from tablecrypt.operations import OPERATIONS
 from tests.support.tables import memory_catalog, new_table, rows
 
 ELSEWHERE: Final = {
@@ -38,6 +39,10 @@ def test_a_method_takes_what_the_function_takes_without_the_table(table: Table, 
     assert list(inspect.signature(method).parameters.values()) == arguments[1:]
     assert method.__doc__ == function.__doc__
     assert getattr(TableMaintenance, name) is function
+
+
+def test_every_declared_operation_on_an_encrypted_table_is_a_method() -> None:
+    assert {name for name in OPERATIONS if name in vars(TableMaintenance)} == OPERATIONS.keys() - {"migrate", "list_tables"}
 
 
 def test_methods_do_what_the_functions_do(table: Table) -> None:

@@ -15,6 +15,7 @@ from pyiceberg.typedef import Identifier
 from tablecrypt import maintenance
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.operations import OPERATIONS
 from tablecrypt.spark.sql.calls import TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
 from tablecrypt.spark.sql.statements.operations import parameters_of, procedure_of
 from tablecrypt.spark.sql.statements.spark_tables import (
@@ -96,22 +97,7 @@ def _options(kind: str, *names: str) -> tuple[Parameter, ...]:
 
 _OF_ICEBERG: Final = (TABLE, _PROPERTIES, *BACKUP_PARAMETERS, *PARAMETERS)
 PROCEDURES: Final[Mapping[str, Procedure]] = {
-    **{
-        operation.__name__: procedure_of(operation)
-        for operation in (
-            maintenance.erase,
-            maintenance.prune_keys,
-            maintenance.reencrypt,
-            maintenance.relocate,
-            maintenance.rescue,
-            maintenance.rewrap,
-            maintenance.rewrap_column_keks,
-            maintenance.rotate_column_keks,
-            maintenance.rotate_kek,
-            maintenance.shred,
-            maintenance.shred_column,
-        )
-    },
+    **{name: procedure_of(getattr(maintenance, name)) for name, declared in OPERATIONS.items() if declared.procedure},
     # An interrupted verification leaves its state in a file of whoever ran it.
     "verify": procedure_of(maintenance.verify, but=("resume_from", "resumed"), only_looks=True),
     "migrate": replace(

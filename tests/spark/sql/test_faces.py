@@ -20,8 +20,10 @@ import pytest
 from tablecrypt import maintenance as m
 from tablecrypt.cli.commands import COMMANDS, LazyGroup
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.operations import OPERATIONS as DECLARED
 from tablecrypt.spark.sql.calls import Call, table_of
 from tablecrypt.spark.sql.procedures import PROCEDURES
+from tablecrypt.spark.sql.statements.operations import procedure_of
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.command import Command
@@ -78,13 +80,6 @@ NOT_IN_COMMAND: Final = {
     "on_tables": "--include and --exclude",
     "write_evidence": "audit --bundle",
 }
-COMMANDS_OF: Final = {
-    "list_tables": "list",
-    "remove_orphan_files": "orphans",
-    "rewrap_column_keks": "rewrap",
-    "rotate_column_keks": "rotate-kek",
-    "shred_column": "shred",
-}
 NO_OPTIONS: Final = {
     "listed": "comes from a query",
     "now": "is for tests",
@@ -128,12 +123,22 @@ def test_the_row_of_a_procedure_says_all_that_the_result_says(name: str) -> None
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - NOT_IN_COMMAND.keys()))
 def test_every_argument_of_an_operation_is_an_option_of_its_command(name: str) -> None:
-    command_name = COMMANDS_OF.get(name, name.replace("_", "-"))
+    command_name = DECLARED[name].command
     assert command_name in COMMANDS
     command = LazyGroup().get_command(click.Context(LazyGroup()), command_name)
     assert command is not None
     _, *arguments = inspect.signature(OPERATIONS[name]).parameters
     assert {OPTIONS_OF.get(each, each) for each in arguments if each not in NO_OPTIONS} <= {parameter.name for parameter in command.params}
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - NOT_IN_SQL.keys()))
+def test_a_procedure_follows_the_declaration_of_its_operation(name: str) -> None:
+    declared, procedure = DECLARED[name], PROCEDURES[name]
+
+    assert (procedure.only_looks, procedure.runs_jobs) == (declared.only_looks, declared.on_files)
+    if declared.procedure:
+        assert procedure.parameters == procedure_of(OPERATIONS[name]).parameters
+        assert procedure.columns == procedure_of(OPERATIONS[name]).columns
 
 
 def test_procedures_that_run_jobs_can_run_without_any() -> None:
