@@ -31,7 +31,6 @@ manifest list or manifest.
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -65,8 +64,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.files.raw_output import RawContent
-from tablecrypt.maintenance._journal import Journal, make_new_files, replacement_entry
+from tablecrypt.maintenance._file_rewrite import FileRewrite, NewFileWork, replacement_entry, write_again
+from tablecrypt.maintenance._journal import Journal
 from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.progress import ProgressListener
@@ -74,8 +73,6 @@ from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.manifest_file import inherit, parse_manifest
 from tablecrypt.manifests.manifest_list import parse_manifest_list
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, FORMAT_VERSION, EncryptedDataFile
-from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.writing import encrypt
 from tablecrypt.table._pyiceberg.arrow import read_plain_deletes
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.foreign_engines import location_provider
@@ -84,16 +81,7 @@ from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.reader import cast_batch
 from tablecrypt.table.replace_files import BaseManifest, EncryptedFileSwap
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import (
-    FreshKeys,
-    TableFileIO,
-    delete_written,
-    deleting_on_error,
-    folders_of,
-    is_deletion_vector,
-    key_metadata_of,
-    with_key,
-)
+from tablecrypt.table.table_files import FreshKeys, TableFileIO, delete_written, folders_of, is_deletion_vector, key_metadata_of, with_key
 from tablecrypt.table.updates import EncryptTableUpdate
 from tablecrypt.table.write import write_data_files
 
@@ -121,7 +109,6 @@ def _stored(io: FileIO, location: str) -> bytes:
         return stream.read()
 
 
-_CHUNK_LENGTH: Final = 4 * 1024 * 1024
 _ONE_FILE: Final = 2**62
 _PARTITION: Final = DATA_FILE_POSITIONS["partition"]
 OPERATION: Final = "migrate"
@@ -166,23 +153,21 @@ class Migration:
         """
         self._io.manager.check_usable(self._metadata.key_ring)
         journal = migration_journal(self.table)
-        encrypted = {location: new for location, new in journal.load().items() if location in self.files}
-        resumed = len(encrypted)
-
+        earlier = {location: new for location, new in journal.load().items() if location in self.files}
+        rewrite = FileRewrite(self.table, journal, OPERATION, runner, progress, dict(earlier))
         key_length = self._io.manager.data_key_length
 
-        def copied(file: DataFile) -> FileWork[MigrateWork]:
-            return migrate_work(file, self._folder_for(file.file_path), key_length)
+        def copied(file: DataFile) -> FileWork[NewFileWork]:
+            return FileWork(NewFileWork.of(file, self._folder_for(file.file_path), key_length), size=file.file_size_in_bytes)
 
         def rewritten(file: DataFile) -> FileWork[RewriteOrcWork]:
             return rewrite_orc_work(file, self._metadata, key_length)
 
         orc = {location: file for location, file in self.files.items() if file.file_format == FileFormat.ORC}
         others = {location: file for location, file in self.files.items() if location not in orc}
-        make_new_files(self.table, others, encrypted, runner, migrate_file, copied, replacement_entry, journal, OPERATION, progress)
-        from_orc = partial(rewritten_entry, self._metadata)
-        make_new_files(self.table, orc, encrypted, runner, rewrite_orc_file, rewritten, from_orc, journal, f"{OPERATION}: ORC", progress)
-        return resumed, encrypted
+        rewrite.write(others, migrate_file, copied, replacement_entry)
+        rewrite.write(orc, rewrite_orc_file, rewritten, partial(rewritten_entry, self._metadata), phase=": ORC")
+        return len(earlier), rewrite.done
 
     def commit_in_place(self, encrypted: Mapping[str, EncryptedDataFile]) -> int | None:
         """Commit, and return the id of the snapshot; None for a table without any.
@@ -316,40 +301,9 @@ def plain_snapshot_ids(snapshots: Iterable[EncryptedSnapshot]) -> list[int]:
     return [snapshot.snapshot_id for snapshot in snapshots if snapshot.key_id is None]
 
 
-@dataclass(frozen=True)
-class MigrateWork:
-    """Which plaintext file, the folder for its ciphertext, and how many bytes its DEK has."""
-
-    location: str
-    folder: str
-    file_format: str
-    data_key_length: int
-
-
-def migrate_work(file: DataFile, folder: str, data_key_length: int) -> FileWork[MigrateWork]:
-    """Return the work of encrypting one file of a plain table."""
-    return FileWork(MigrateWork(file.file_path, folder, file.file_format.value, data_key_length), size=file.file_size_in_bytes)
-
-
-def migrate_file(io: EncryptingFileIO, work: MigrateWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
+def migrate_file(io: EncryptingFileIO, work: NewFileWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
     """Write the encrypted file and return its location and key metadata, which knows the file's length."""
-    new = FreshKeys(work.data_key_length).new_key_metadata()
-    location = f"{work.folder}/{uuid.uuid4()}.{work.file_format.lower()}"
-    with deleting_on_error(io, [location]):
-        encrypt_one = _encrypt_parquet if work.file_format == FileFormat.PARQUET.value else _encrypt_avro
-        return FileDone(location, (new.with_file_length(encrypt_one(io, work.location, location, new)),))
-
-
-def _encrypt_parquet(io: EncryptingFileIO, source: str, target: str, new: StandardKeyMetadata) -> int:
-    with io.plaintext_input(source).open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as sink:
-        return encrypt(stored, sink, FileKeys.of_table_file(new), location=source)
-
-
-def _encrypt_avro(io: EncryptingFileIO, source: str, target: str, new: StandardKeyMetadata) -> int:
-    output = io.encrypting_output(target, new)
-    with io.plaintext_input(source).open() as stored, output.create() as sink:
-        shutil.copyfileobj(stored, sink, _CHUNK_LENGTH)
-    return len(output)
+    return write_again(io, work, None)
 
 
 @dataclass(frozen=True)
