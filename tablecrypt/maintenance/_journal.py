@@ -1,5 +1,4 @@
-"""Work on many files that a killed run does not lose: new files take the place of old ones, made one by one on a runner, and a journal
-beside the table says which are done.
+"""A journal beside a table, which says what new files take the place of which old ones: a run that is killed loses none that are in it.
 
     <location>/metadata/tablecrypt-<operation>/
         <part>.entries    AGS1 stream: length of the JSON, 8 bytes LE | JSON list of old locations | entries of the new files, in that order
@@ -22,7 +21,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Final
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
@@ -35,12 +34,9 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import metadata_folder
-from tablecrypt.maintenance.progress import Progress, ProgressListener
-from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runner
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, with_key
+from tablecrypt.table.table_files import TableFileIO
 
 logger = logging.getLogger(__name__)
 
@@ -159,55 +155,3 @@ def _keys(location: str, content: bytes) -> tuple[KeyRing, str]:
         return KeyRing([EncryptedKey.model_validate(key) for key in fields[_ENCRYPTION_KEYS]]), str(fields[_KEY_ID])
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{location}: not the keys of a journal, or only half of them: {type(error).__name__}") from None
-
-
-W = TypeVar("W")
-R = TypeVar("R")
-
-
-def make_new_files(
-    table: EncryptedTable,
-    files: Mapping[str, DataFile],
-    done: dict[str, EncryptedDataFile],
-    runner: Runner,
-    function: FileFunction[W, R],
-    work_of: Callable[[DataFile], FileWork[W]],
-    entry_of: Callable[[DataFile, FileDone[R]], EncryptedDataFile],
-    journal: Journal,
-    operation: str,
-    progress: ProgressListener,
-) -> None:
-    """Make what is missing in `done`.
-
-    Args:
-        table: the old and the new files are its.
-        files: the old files, by location.
-        done: for each old location the file that takes its place; filled as the journal is.
-        runner: runs the function.
-        function: writes one new file.
-        work_of: the function's work on one old file.
-        entry_of: the new file, from the old one and what came of the work.
-        journal: keeps what is done.
-        operation, progress: the operation's name, and a listener that hears how many bytes of old files are done.
-    """
-    if not files:
-        return
-    total = sum(file.file_size_in_bytes for file in files.values())
-    size_done = sum(file.file_size_in_bytes for location, file in files.items() if location in done)
-    remaining = [file for location, file in files.items() if location not in done]
-    progress(Progress(operation, size_done, total, "bytes"))
-    with journal.keeping(done) as keep:
-        for index, each in runner.run(table, function, [work_of(file) for file in remaining]):
-            old = remaining[index]
-            keep(old.file_path, entry_of(old, each))
-            size_done += old.file_size_in_bytes
-            progress(Progress(operation, size_done, total, "bytes"))
-
-
-def replacement_entry(file: DataFile, done: FileDone[str]) -> EncryptedDataFile:
-    """Return the entry of a file that holds what another one holds, at another location and under another key, which knows its length."""
-    (key_metadata,) = done.keys
-    new = with_key(file, key_metadata)
-    new[DATA_FILE_POSITIONS["file_path"]] = done.result
-    new[DATA_FILE_POSITIONS["file_size_in_bytes"]] = key_metadata.file_length
-    return new

@@ -1,7 +1,8 @@
 """Fresh DEKs for the data of a table: files encrypted again without decoding a value, and put in place of the old ones in one snapshot.
 
     plan      data files that the filter may match and that are old enough, with the delete files that apply to them
-    files     each one written under a fresh DEK and AAD prefix, on threads or executors; the journal says which are done
+    files     each one written under a fresh DEK and AAD prefix, on threads or executors; the journal says which are done (_file_rewrite.py,
+              and columns/reencryption.py where columns are protected)
     commit    one snapshot of operation "replace" (see table/replace_files.py), tried again on what others commit meanwhile
 
 A run that was killed is continued by calling again: what its journal holds is not done again. Sequence numbers, row ids, statistics and the
@@ -9,11 +10,6 @@ order of rows stay; deletion vectors are written again, about the new files.
 
 What it does not do: older snapshots still name the old files under the old DEKs until they are expired; KEKs and master keys are for
 `rotate_kek` and `rewrap`.
-
-Of each file:
-
-    Parquet    module by module (see parquet/writing.py; columns/reencryption.py where columns are protected)
-    Avro       AGS1 block by block
 
 A file whose partition shows a protected column is not copied: its rows are written again under the current partition spec, in snapshots of
 their own before the others (see columns/partitions.py). The journal does not hold these.
@@ -29,14 +25,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Final
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
@@ -44,8 +38,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.files.raw_output import RawContent
-from tablecrypt.maintenance._journal import Journal, make_new_files, replacement_entry
+from tablecrypt.maintenance._file_rewrite import FileRewrite, NewFileWork, commit_replacement, write_again
+from tablecrypt.maintenance._journal import Journal
 from tablecrypt.maintenance._tables import (
     check_branch,
     checked_condition,
@@ -55,25 +49,15 @@ from tablecrypt.maintenance._tables import (
     require_encrypted,
     table_io,
 )
-from tablecrypt.maintenance.columns.footers import look_at
-from tablecrypt.maintenance.columns.former_protection import forget_former_protection
+from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.columns.partitions import ShownFiles, not_among
-from tablecrypt.maintenance.columns.reencryption import (
-    NewFile,
-    ProtectedFiles,
-    ProtectedWork,
-    ReencryptWork,
-    may_have_hidden_columns,
-    write_protected,
-)
+from tablecrypt.maintenance.columns.reencryption import FilesToReencrypt, NewFile, ReencryptWork, files_to_reencrypt, write_protected
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.writing import reencrypt as reencrypt_modules
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import FileCondition, ScanPlanner
@@ -81,9 +65,9 @@ from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import FreshKeys, deleting_on_error, is_deletion_vector, key_metadata_of
+from tablecrypt.table.table_files import is_deletion_vector, key_metadata_of
 
-_CHUNK_LENGTH: Final = 4 * 1024 * 1024
+_FORMATS: Final = (FileFormat.PARQUET.value, FileFormat.AVRO.value)
 
 OPERATION: Final = "reencrypt"
 
@@ -102,8 +86,8 @@ class Reencrypted(OperationResult):
         unused: new files that are not part of the table. `remove_orphan_files` deletes them; they stay until then, since another run may
             be about to commit them.
         in_line: how many data files had protected columns that were not as the properties declare, and have them so now.
-        twins_kept: how many data files carry hidden columns over as they are, since this user may not use a column's key, or the column was
-            shredded. All else in them is under fresh DEKs.
+        twins_kept: how many data files keep the twins of protected columns as they are, since this user may not use a column's key, or the
+            column was shredded. All else in them is under fresh DEKs.
     """
 
     data_files: int
@@ -171,78 +155,85 @@ def reencrypt(
     refuse_restricted(table.io, "reencrypt")
     check_branch(table, branch)
     condition = checked_condition(table, where)
-    plan = _planned(table, condition, older_than, branch)
-    protected = ProtectedFiles.among(table, plan.files.values(), runner)
-    moved = ShownFiles.among(table, branch, plan.files)
-    changed = () if protected is None else tuple(each for each in plan.files if each in moved.locations or not protected.conforms(each))
-    if out_of_line:
-        plan = plan.only(changed)
-    if protected is not None:
+    return _Reencryption(table, branch, condition, older_than, data_key_length, out_of_line, runner, progress).run(accept_masks, dry_run)
+
+
+@dataclass(frozen=True)
+class _Reencryption:
+    """One run on one branch. Attributes are as the arguments of `reencrypt`."""
+
+    table: EncryptedTable
+    branch: str
+    condition: FileCondition
+    older_than: dt.datetime | None
+    data_key_length: int | None
+    out_of_line: bool
+    runner: Runner
+    progress: ProgressListener
+
+    def run(self, accept_masks: bool, dry_run: bool) -> Reencrypted:
+        """Take the steps in their order: what refuses comes before what writes, and forgetting, which refreshes the table, last."""
+        plan = _planned(self.table, self.condition, self.older_than, self.branch)
+        files = files_to_reencrypt(self.table, plan.files.values(), self.runner)
+        moved = ShownFiles.among(self.table, self.branch, plan.files)
+        changed = [location for location in plan.files if location in moved.locations or not files.conforms(location)]
+        if self.out_of_line:
+            plan = plan.only(changed)
+
         if not accept_masks:
-            protected.refuse_masks(table, plan.files, plan.sequence_numbers, runner)
-        protected.check_readable(sorted(moved.locations))
-        protected.open_all(not_among(plan.files, moved.locations), plan.sequence_numbers)
-    found = Reencrypted(
-        name_of(table),
-        dry_run,
-        plan.data_files,
-        len(plan.files) - plan.data_files,
-        plan.size,
-        in_line=len(changed),
-        twins_kept=0 if protected is None else protected.kept,
-    )
-    if dry_run:
+            files.refuse_masks(plan.files, plan.sequence_numbers)
+        files.check_readable(sorted(moved.locations))
+        files.open_all(not_among(plan.files, moved.locations), plan.sequence_numbers)
+
+        found = _result(self.table, plan, dry_run, in_line=len(changed), twins_kept=files.kept)
+        if dry_run:
+            return found
+        if (head := moved.rewrite(self.data_key_length, self.runner, self.progress)) is not None:
+            found = replace(found, snapshot_id=head)
+            plan, files = self._planned_again(not_among(plan.files, moved.locations))
+        if plan.files:
+            found = self._copy(plan, files, found)
+        if not changed:
+            files.forget_former_protection()
         return found
-    if protected is not None and (head := moved.rewrite(data_key_length, runner, progress)) is not None:
-        found = replace(found, snapshot_id=head)
-        remaining = not_among(plan.files, moved.locations)
-        # Others than those that were planned may have gone with them, for their deletion vectors.
-        plan = _planned(table, condition, older_than, branch, remaining)
-        if out_of_line:
+
+    def _planned_again(self, remaining: Collection[str]) -> tuple[_Plan, FilesToReencrypt]:
+        """Plan what remains after a commit, which loaded the table again, and with it what makes the column keys of the new files."""
+        # Others than those that were planned may have gone too, for their deletion vectors.
+        plan = _planned(self.table, self.condition, self.older_than, self.branch, remaining)
+        if self.out_of_line:
             plan = plan.only([location for location in plan.files if location in remaining])
-        # The commit loaded the table again, and with it what makes the column keys of the new files.
-        protected = ProtectedFiles.among(table, plan.files.values(), runner)
-        if protected is not None:
-            protected.open_all(plan.files, plan.sequence_numbers)
-    if plan.files:
-        found = _carried_out(table, plan, protected, found, data_key_length, branch, runner, progress)
-    if protected is not None and not changed:
-        # Last, since it refreshes the table, and with it what makes the column keys of the new files.
-        forget_former_protection(table, runner)
-    return found
+        files = files_to_reencrypt(self.table, plan.files.values(), self.runner)
+        files.open_all(plan.files, plan.sequence_numbers)
+        return plan, files
+
+    def _copy(self, plan: _Plan, files: FilesToReencrypt, found: Reencrypted) -> Reencrypted:
+        """Write the new files and commit them."""
+        io, metadata = table_io(self.table), encrypted_metadata_of(self.table)
+        written_under = WrittenUnder.of(metadata)
+        key_length = self.data_key_length or io.manager.data_key_length
+        journal = Journal(io, metadata, metadata.encryption_keys, metadata.head_key_id(self.branch), OPERATION)
+        earlier = _earlier(journal, plan, key_length, files)
+        rewrite = FileRewrite(self.table, journal, OPERATION, self.runner, self.progress, dict(earlier.swaps))
+        folder = self.table.location_provider().new_data_location("any").rpartition("/")[0]
+
+        def work_of(file: DataFile) -> FileWork[ReencryptWork]:
+            return files.work(reencrypt_work(file, key_length, io.own_folders, folder))
+
+        rewrite.write(plan.files, reencrypt_file, work_of, files.entry)
+        swaps = rewrite.done
+        producer = commit_replacement(self.table, self.branch, EncryptedFileSwap, swaps=swaps, written_under=written_under)
+        journal.remove()
+
+        gone = sorted(swaps.keys() - producer.swapped)
+        unused = (*earlier.unused, *(swaps[location].file_path for location in gone))
+        return replace(found, resumed=len(earlier.swaps), gone=len(gone), snapshot_id=producer.snapshot_id, unused=unused)
 
 
-def _carried_out(
-    table: EncryptedTable,
-    plan: _Plan,
-    protected: ProtectedFiles | None,
-    found: Reencrypted,
-    data_key_length: int | None,
-    branch: str,
-    runner: Runner,
-    progress: ProgressListener,
-) -> Reencrypted:
-    """Write the new files and commit them."""
-    io, metadata = table_io(table), encrypted_metadata_of(table)
-    written_under = WrittenUnder.of(metadata)
-    key_length = data_key_length or io.manager.data_key_length
-    journal = Journal(io, metadata, metadata.encryption_keys, metadata.head_key_id(branch), OPERATION)
-    earlier = _earlier(journal, plan, key_length, partial(_usable, table, protected, runner))
-    swaps = dict(earlier.swaps)
-    folder = table.location_provider().new_data_location("any").rpartition("/")[0]
-    work_of = partial(reencrypt_work, data_key_length=key_length, own_folders=io.own_folders, data_folder=folder)
-    if protected is None:
-        make_new_files(table, plan.files, swaps, runner, reencrypt_file, work_of, replacement_entry, journal, OPERATION, progress)
-    else:
-        make_new_files(
-            *(table, plan.files, swaps, runner, reencrypt_protected_file),
-            *(lambda file: protected.work(work_of(file)), protected.entry, journal, OPERATION, progress),
-        )
-    swapped, snapshot_id = _commit(table, swaps, branch, written_under)
-    journal.remove()
-    gone = sorted(swaps.keys() - swapped)
-    unused = (*earlier.unused, *(swaps[location].file_path for location in gone))
-    return replace(found, resumed=len(earlier.swaps), gone=len(gone), snapshot_id=snapshot_id, unused=unused)
+def _result(table: EncryptedTable, plan: _Plan, dry_run: bool, in_line: int, twins_kept: int) -> Reencrypted:
+    """Return what was found, before anything was done."""
+    deletes = len(plan.files) - plan.data_files
+    return Reencrypted(name_of(table), dry_run, plan.data_files, deletes, plan.size, in_line=in_line, twins_kept=twins_kept)
 
 
 def _check_numbers(older_than: dt.datetime | None, data_key_length: int | None) -> None:
@@ -278,7 +269,7 @@ class _Earlier:
     unused: tuple[str, ...]
 
 
-def _earlier(journal: Journal, plan: _Plan, key_length: int, usable: Callable[[Mapping[str, EncryptedDataFile]], set[str]]) -> _Earlier:
+def _earlier(journal: Journal, plan: _Plan, key_length: int, files: FilesToReencrypt) -> _Earlier:
     """Read the journal of an earlier run. Files that are no longer planned, or whose DEKs have another length, are of no use."""
     found = journal.load()
     planned = {
@@ -286,18 +277,10 @@ def _earlier(journal: Journal, plan: _Plan, key_length: int, usable: Callable[[M
         for location, new in found.items()
         if location in plan.files and len(key_metadata_of(new).encryption_key) == key_length
     }
-    chosen = usable(planned)
-    swaps = {location: new for location, new in planned.items() if location in chosen}
+    usable = files.usable(planned)
+    swaps = {location: new for location, new in planned.items() if location in usable}
     unused = (new.file_path for location, new in found.items() if location not in swaps and new.file_path not in plan.files)
     return _Earlier(swaps, tuple(unused))
-
-
-def _usable(table: EncryptedTable, protected: ProtectedFiles | None, runner: Runner, swaps: Mapping[str, EncryptedDataFile]) -> set[str]:
-    """Return of which old files the new one can be committed: the column keys of a run that was killed may be gone with it."""
-    if protected is None or not swaps:
-        return set(swaps)
-    looks = look_at(table, (new for new in swaps.values() if may_have_hidden_columns(new)), runner)
-    return {old for old, new in swaps.items() if new.file_path not in looks or protected.is_usable(looks[new.file_path])}
 
 
 def _planned(
@@ -338,19 +321,8 @@ def _age_filter(metadata: EncryptedTableMetadata, older_than: dt.datetime | None
     return lambda entries: entries.numbers[Column.FILE_SEQUENCE_NUMBER] < first_young
 
 
-def _commit(
-    table: EncryptedTable, swaps: Mapping[str, EncryptedDataFile], branch: str, written_under: WrittenUnder
-) -> tuple[set[str], int]:
-    transaction = table.transaction()
-    with transaction:
-        producing = transaction.update_snapshot({}, branch)
-        producer = producing.producer(EncryptedFileSwap, Operation.REPLACE, swaps=swaps, written_under=written_under)
-        producer.commit()
-    return producer.swapped, producer.snapshot_id
-
-
-def reencrypt_work(file: DataFile, data_key_length: int, own_folders: DeletionScope, data_folder: str) -> FileWork[ReencryptWork]:
-    """Return the work of re-encrypting one file of a table.
+def reencrypt_work(file: DataFile, data_key_length: int, own_folders: DeletionScope, data_folder: str) -> FileWork[NewFileWork]:
+    """Return the work of re-encrypting one file of a table, without its protected columns.
 
     Args:
         file: the old one.
@@ -360,38 +332,21 @@ def reencrypt_work(file: DataFile, data_key_length: int, own_folders: DeletionSc
     """
     is_own = own_folders.reason_against(file.file_path) is None
     folder = file.file_path.rpartition("/")[0] if is_own else data_folder
-    work = ReencryptWork(file.file_path, file.file_format.value, data_key_length, folder)
+    work = NewFileWork.of(file, folder, data_key_length)
+    if file.file_path.endswith(BLANKED):
+        # Rows that were blanked are blanked in the new file too.
+        work = replace(work, suffix=BLANKED)
     return FileWork(work, (key_metadata_of(file),), file.file_size_in_bytes)
 
 
-def reencrypt_file(io: EncryptingFileIO, work: ReencryptWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
-    """Write the new file and return its location and key metadata, which knows the file's length."""
-    (old,) = keys
-    new = FreshKeys(work.data_key_length).new_key_metadata()
-    location = work.new_location()
-    copy_one = {FileFormat.PARQUET.value: _copy_parquet, FileFormat.AVRO.value: _copy_avro}.get(work.file_format)
-    if copy_one is None:
-        raise FormatError(f"{work.location}: {work.file_format} files of encrypted tables are not known")
-    with deleting_on_error(io, [location]):
-        return FileDone(location, (new.with_file_length(copy_one(io, work.location, old, location, new)),))
-
-
-def reencrypt_protected_file(io: EncryptingFileIO, work: ProtectedWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[NewFile]:
-    """Do the same for a file of a table with protected columns."""
+def reencrypt_file(io: EncryptingFileIO, work: ReencryptWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[NewFile]:
+    """Write the new file and return where it is, and its key metadata, which knows the file's length."""
     if work.hidden_columns is not None:
-        return write_protected(io, work.plain, work.hidden_columns, keys)
-    done = reencrypt_file(io, work.plain, keys)
+        return write_protected(io, work.file, work.hidden_columns, keys)
+    if work.file.file_format not in _FORMATS:
+        raise FormatError(f"{work.file.location}: {work.file.file_format} files of encrypted tables are not known")
+
+    # A work without a key is none of ours: `write_again` would take the file for plaintext.
+    (old,) = keys
+    done = write_again(io, work.file, old)
     return FileDone(NewFile(done.result), done.keys)
-
-
-def _copy_parquet(io: EncryptingFileIO, source: str, old: StandardKeyMetadata, target: str, new: StandardKeyMetadata) -> int:
-    with io.raw_input(source).open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as sink:
-        return reencrypt_modules(stored, sink, FileKeys.of_table_file(old), FileKeys.of_table_file(new), location=source)
-
-
-def _copy_avro(io: EncryptingFileIO, source: str, old: StandardKeyMetadata, target: str, new: StandardKeyMetadata) -> int:
-    output = io.encrypting_output(target, new)
-    with io.decrypting_input(source, old).open() as plaintext, output.create() as sink:
-        while chunk := plaintext.read(_CHUNK_LENGTH):
-            sink.write(chunk)
-    return len(output)

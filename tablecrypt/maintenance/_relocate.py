@@ -41,9 +41,9 @@ from tablecrypt.maintenance._relocate_metadata import (
 )
 from tablecrypt.maintenance._storage import canonical, stored_files
 from tablecrypt.maintenance._tables import check_new_name, check_own_manifests, encrypted_metadata_of, name_of, reload, table_io
-from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressListener, no_progress
+from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
-from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
+from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import read_metadata_file
@@ -213,12 +213,9 @@ class _Copying:
             if compare_content or file.location not in there
         ]
         skipped = len(plain) - len(works)
-        total, done = sum(_length(file) for file in plain), sum(_length(file) for file in plain) - sum(work.size for work in works)
-        progress(Progress("relocate: files", done, total, "bytes"))
-        for index, copied in runner.run(self.table, copy_file, works):
+        done = sum(_length(file) for file in plain) - sum(work.size for work in works)
+        for _, copied in run_counted(runner, self.table, copy_file, works, "relocate: files", progress, done):
             skipped += copied.result == 0
-            done += works[index].size
-            progress(Progress("relocate: files", done, total, "bytes"))
         self._check_copied(plain)
         return skipped
 
@@ -234,12 +231,9 @@ class _Copying:
             )
             for file in old
         ]
-        total, done = sum(work.size for work in works), 0
         new: dict[str, NewDeletes] = {}
-        for index, written in runner.run(self.table, rewrite_deletes, works):
+        for index, written in run_counted(runner, self.table, rewrite_deletes, works, "relocate: delete files", progress):
             new[old[index].location] = NewDeletes(written.result, written.keys[0])
-            done += works[index].size
-            progress(Progress("relocate: delete files", done, total, "bytes"))
         return new
 
     def write_metadata(self, new_deletes: dict[str, NewDeletes]) -> int:

@@ -31,12 +31,13 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import ALWAYS_TRUE, Table, TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance._file_rewrite import commit_replacement
 from tablecrypt.maintenance._tables import check_branch, checked_condition, encrypted_metadata_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.compaction_plan import (
     DELETE_RATIO,
@@ -356,11 +357,7 @@ class Compaction:
             snapshot.snapshot_id,
             self._written_under,
         )
-        transaction = self.table.transaction()
-        with transaction:
-            producer = transaction.update_snapshot({}, self.branch).producer(EncryptedRewrite, Operation.REPLACE, rewritten=change)
-            producer.commit()
-        return producer.snapshot_id
+        return commit_replacement(self.table, self.branch, EncryptedRewrite, rewritten=change).snapshot_id
 
 
 def scan_tasks(table: EncryptedTable, branch: str, condition: FileCondition = _EVERY_FILE) -> list[EncryptedFileScanTask]:

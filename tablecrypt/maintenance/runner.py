@@ -26,6 +26,7 @@ from typing import Generic, Protocol, TypeVar, cast
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.table.table import EncryptedTable
 
 W = TypeVar("W")
@@ -133,6 +134,33 @@ def completed(pool: Executor, calls: Iterable[Callable[[], T]], limit: int) -> I
             future.cancel()
     for failure in failures:
         raise failure
+
+
+def run_counted(
+    runner: Runner,
+    table: EncryptedTable,
+    function: FileFunction[W, R],
+    works: Sequence[FileWork[W]],
+    operation: str,
+    progress: ProgressListener,
+    done_before: int | None = None,
+) -> Iterator[tuple[int, FileDone[R]]]:
+    """Run work as `Runner.run` does, and tell a listener how many bytes are done once the caller has taken in what came of a work.
+
+    Args:
+        runner, table, function, works: as `Runner.run` has them; each work's size is what it counts.
+        operation, progress: the name of the phase, and the listener.
+        done_before: bytes that need no work any more, which the listener hears first; with None it hears of finished works alone.
+    """
+    done = done_before or 0
+    total = done + sum(work.size for work in works)
+    if done_before is not None:
+        progress(Progress(operation, done, total, "bytes"))
+
+    for index, each in runner.run(table, function, works):
+        yield index, each
+        done += works[index].size
+        progress(Progress(operation, done, total, "bytes"))
 
 
 def runner_or_threads(runner: Runner | None, workers: int | None) -> Runner:

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
 from tablecrypt.maintenance import Progress, remove_orphan_files, rescue, rewrap, rotate_kek, shred
 from tablecrypt.maintenance._shred_find import look_at_older
-from tablecrypt.maintenance._storage import older_metadata
+from tablecrypt.maintenance.older_metadata import older_metadata
 from tablecrypt.manifests.manifest_cache import CACHE
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt_catalog import EncryptedSqlCatalog

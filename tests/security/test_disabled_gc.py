@@ -101,7 +101,7 @@ WHERE_FILES_ARE_DELETED: Final = {
     "tablecrypt/maintenance/_storage.py": "checksums of a file that is gone, or another one now",
     "tablecrypt/spark/jvm/coordinator.py": "files of a write that is not committed",
     "tablecrypt/table/table_files.py": "files of a write that is not committed",
-    "tablecrypt/maintenance/_migrate.py": "migrate",
+    "tablecrypt/maintenance/_migrate/plaintext.py": "migrate",
     "tablecrypt/maintenance/_orphan_files.py": "remove_orphan_files",
     "tablecrypt/maintenance/_shred_scrub.py": "shred, shred_column",
     "tablecrypt/maintenance/erasure/removal.py": "erase",

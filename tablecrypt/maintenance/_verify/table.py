@@ -31,9 +31,9 @@ from tablecrypt.maintenance._tables import require_encrypted, table_io
 from tablecrypt.maintenance._verify.files import FileLook, LookAt, Problem, look_at_file
 from tablecrypt.maintenance._verify.state import VerifyState
 from tablecrypt.maintenance.columns.verification import HiddenColumnKeys, hidden_columns_to_verify, unchecked_columns
-from tablecrypt.maintenance.progress import Progress, ProgressListener, no_progress
+from tablecrypt.maintenance.progress import ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
-from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
+from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
 from tablecrypt.printable import counted, json_fields
 from tablecrypt.table.table import EncryptedTable
 
@@ -183,12 +183,10 @@ class _Run:
             }
             numbers = {file.location: file.sequence_number for file in files}
             self._hidden_columns = hidden_columns_to_verify(self._table, content, numbers, runner)
-        total, done = sum(file.length or 0 for file, _ in keyed), 0
-        for index, looked in runner.run(self._table, look_at_file, [self._work(file, key) for file, key in keyed]):
+        works = [self._work(file, key) for file, key in keyed]
+        for index, looked in run_counted(runner, self._table, look_at_file, works, "verify", self._progress):
             file, key = keyed[index]
             self._take(file, key, looked.result)
-            done += file.length or 0
-            self._progress(Progress("verify", done, total, "bytes"))
 
     def result(self) -> Verification:
         """Combine the results of all files with what could not be opened."""
@@ -204,7 +202,7 @@ class _Run:
             parts=self._parts,
             bad=tuple(self._bad_files()),
             unchecked_columns=unchecked_columns(self._table, self._hidden_columns.values()),
-            unchecked_files=sum(bool(hidden_columns.denied) for hidden_columns in self._hidden_columns.values()),
+            unchecked_files=sum(bool(keys.denied) for keys in self._hidden_columns.values()),
         )
 
     def _work(self, file: ReachableFile, key: StandardKeyMetadata) -> FileWork[LookAt]:

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -41,10 +40,10 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, Mask, ProtectedColumn, key_id_in
-from tablecrypt.maintenance._journal import replacement_entry
+from tablecrypt.maintenance._file_rewrite import NewFileWork, replacement_entry
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
-from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.columns.footers import look_at
+from tablecrypt.maintenance.columns.former_protection import forget_former_protection
 from tablecrypt.maintenance.columns.masks import refuse_masks
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
@@ -70,53 +69,24 @@ class _Opened:
     deks: tuple[Secret, ...] | None
 
 
-class ProtectedFiles:
-    """The data files of a table with protected columns, for one re-encryption.
+class FilesToReencrypt:
+    """The data files of a table for one re-encryption. This class is for a table that never had a protected column, and has nothing to ask.
 
-    Args:
-        table: the table.
-        looks: what the footers of its planned files say, by location.
-
-    Attributes:
-        policy: what the table's properties declare.
+    The order is: `conforms`; `refuse_masks` and `check_readable`, which refuse before anything is written; `open_all`; then `usable`,
+    and `work` and `entry` of each file; `forget_former_protection` last, where every file conformed.
     """
 
-    def __init__(self, table: EncryptedTable, looks: Mapping[str, StoredHiddenColumns]) -> None:
-        self._metadata: EncryptedTableMetadata = encrypted_metadata_of(table)
-        self._keys: ColumnKeys = column_keys(self._metadata, table_io(table))
-        self._maker: ColumnKeyMaker = table_io(table).manager.columns
-        self.policy: ColumnPolicy = policy_of(self._metadata)
-        self._written = {**self.policy.columns, **_dropped_columns(self._metadata)}
-        self._looks = looks
-        self._opened: dict[str, _Opened] = {}
-
-    @classmethod
-    def among(cls, table: EncryptedTable, files: Iterable[DataFile], runner: Runner) -> ProtectedFiles | None:
-        """Look at the footers of files; None for a table without protected columns.
-
-        Raises:
-            TamperedFileError, FormatError: a footer is not what was written.
-        """
-        metadata = encrypted_metadata_of(table)
-        if not has_column_keys(metadata):
-            return None
-        protected = policy_of(metadata).columns.keys()
-        return cls(table, look_at(table, (file for file in files if may_have_hidden_columns(file)), runner, protected))
+    @property
+    def kept(self) -> int:
+        """How many of the opened files keep their hidden columns as they are."""
+        return 0
 
     def conforms(self, location: str) -> bool:
         """Whether a file's protected columns are as the properties declare. What is no Parquet data file has none."""
-        found = self._looks.get(location)
-        return found is None or self._conforms(found)
+        return True
 
-    def refuse_masks(self, table: EncryptedTable, files: Mapping[str, DataFile], numbers: Mapping[str, int | None], runner: Runner) -> None:
+    def refuse_masks(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
         """Refuse files in which masks would become values. Arguments and errors are those of `masks.refuse_masks`."""
-        looks = {location: found for location, found in self._looks.items() if location in files}
-        refuse_masks(table, self.policy, files, looks, numbers, runner)
-
-    def is_usable(self, found: StoredHiddenColumns) -> bool:
-        """Whether a file that an earlier run has written conforms, under column keys that the metadata has."""
-        known = {entry.key_id for entry in self._metadata.key_ring.column_keys}
-        return self._conforms(found) and all(key_id_in(stored) in known for _, stored in found.keys if stored)
 
     def check_readable(self, locations: Iterable[str]) -> None:
         """Check that this user may read all protected columns of files whose rows are to be read and written again.
@@ -125,6 +95,92 @@ class ProtectedFiles:
             ColumnKeyDeniedError: this user may not use a column's key.
             KeyNotFoundError: a column was shredded, and the table has it still.
         """
+
+    def open_all(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
+        """Open the hidden columns of files, and make sure that new ones can be made.
+
+        Args:
+            files: by location.
+            sequence_numbers: data sequence numbers, by location.
+
+        Raises:
+            ColumnKeyDeniedError: a file does not conform, and this user may not use a key that changing it takes.
+            KmsError: the KMS failed.
+        """
+
+    def usable(self, swaps: Mapping[str, EncryptedDataFile]) -> Collection[str]:
+        """Return which old files can be replaced by what a run that was killed has written: its column keys may be gone with it."""
+        return swaps.keys()
+
+    def work(self, plain: FileWork[NewFileWork]) -> FileWork[ReencryptWork]:
+        """Return the work of re-encrypting one file.
+
+        Args:
+            plain: the same without its protected columns.
+
+        Raises:
+            RuntimeError: the file has protected columns and was not opened: they would be written as if they were none.
+        """
+        return FileWork(ReencryptWork(plain.work), plain.keys, plain.size)
+
+    def entry(self, file: DataFile, done: FileDone[NewFile]) -> EncryptedDataFile:
+        """Return the new file's entry, which says nothing of protected columns."""
+        return replacement_entry(file, FileDone(done.result.location, done.keys))
+
+    def forget_former_protection(self) -> None:
+        """Forget what no file needs of earlier protection. This refreshes the table, and with it what makes the column keys of new files.
+
+        Raises:
+            TamperedFileError, FormatError: a footer is not what was written.
+            CommitFailedException: others committed first, several times in a row.
+        """
+
+
+def files_to_reencrypt(table: EncryptedTable, files: Iterable[DataFile], runner: Runner) -> FilesToReencrypt:
+    """Look at the footers of files of a table, where it has or had protected columns.
+
+    Raises:
+        TamperedFileError, FormatError: a footer is not what was written.
+    """
+    metadata = encrypted_metadata_of(table)
+    if not has_column_keys(metadata):
+        return FilesToReencrypt()
+    protected = policy_of(metadata).columns.keys()
+    return ProtectedFiles(table, runner, look_at(table, (file for file in files if may_have_hidden_columns(file)), runner, protected))
+
+
+class ProtectedFiles(FilesToReencrypt):
+    """The data files of a table with protected columns.
+
+    Args:
+        table: the table.
+        runner: reads files.
+        looks: what the footers of its planned files say, by location.
+
+    Attributes:
+        policy: what the table's properties declare.
+    """
+
+    def __init__(self, table: EncryptedTable, runner: Runner, looks: Mapping[str, StoredHiddenColumns]) -> None:
+        self._table = table
+        self._runner = runner
+        self._metadata: EncryptedTableMetadata = encrypted_metadata_of(table)
+        self._keys: ColumnKeys = column_keys(self._metadata, table_io(table))
+        self._maker: ColumnKeyMaker = table_io(table).manager.columns
+        self.policy: ColumnPolicy = policy_of(self._metadata)
+        self._written = {**self.policy.columns, **_dropped_columns(self._metadata)}
+        self._looks = looks
+        self._opened: dict[str, _Opened] = {}
+
+    def conforms(self, location: str) -> bool:
+        found = self._looks.get(location)
+        return found is None or self._conforms(found)
+
+    def refuse_masks(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
+        looks = {location: found for location, found in self._looks.items() if location in files}
+        refuse_masks(self._table, self.policy, files, looks, sequence_numbers, self._runner)
+
+    def check_readable(self, locations: Iterable[str]) -> None:
         chosen = [location for location in locations if location in self._looks]
         if not chosen:
             return
@@ -142,16 +198,6 @@ class ProtectedFiles:
         self._keys.check_readable(field_id for field_id in sorted(wanted) if schema.find_column_name(field_id) is not None)
 
     def open_all(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
-        """Open the hidden columns of files, and make sure that new ones can be made.
-
-        Args:
-            files: by location.
-            sequence_numbers: data sequence numbers, by location.
-
-        Raises:
-            ColumnKeyDeniedError: a file does not conform, and this user may not use a key that changing it takes.
-            KmsError: the KMS failed.
-        """
         wanted: set[int] = set()
         for location, file in files.items():
             found = self._looks.get(location)
@@ -170,21 +216,25 @@ class ProtectedFiles:
 
     @property
     def kept(self) -> int:
-        """How many of the opened files keep their hidden columns as they are."""
         return sum(opened.deks is None for opened in self._opened.values())
 
-    def work(self, plain: FileWork[ReencryptWork]) -> FileWork[ProtectedWork]:
-        """Return the work of writing one file again.
+    def usable(self, swaps: Mapping[str, EncryptedDataFile]) -> Collection[str]:
+        if not swaps:
+            return ()
+        looks = look_at(self._table, (new for new in swaps.values() if may_have_hidden_columns(new)), self._runner)
+        return {old for old, new in swaps.items() if new.file_path not in looks or self._is_usable(looks[new.file_path])}
 
-        Args:
-            plain: the same for a table without protected columns.
-        """
+    def work(self, plain: FileWork[NewFileWork]) -> FileWork[ReencryptWork]:
         location = plain.work.location
-        opened, found = self._opened.get(location), self._looks.get(location)
-        if opened is None or found is None:
-            return FileWork(ProtectedWork(plain.work, None), plain.keys, plain.size)
+        found = self._looks.get(location)
+        if found is None:
+            return super().work(plain)
+        if location not in self._opened:
+            raise RuntimeError(f"{location}: its protected columns have to be opened before it is written again")
+
+        opened = self._opened[location]
         if opened.deks is None:
-            return FileWork(ProtectedWork(plain.work, CarriedOverColumns()), plain.keys, plain.size)
+            return FileWork(ReencryptWork(plain.work, CarriedOverColumns()), plain.keys, plain.size)
         prefix = FreshKeys(plain.work.data_key_length).new_key_metadata().aad_prefix
         made = self._keys.generate(sorted(self._wanted(found)), prefix)
         hashed = tuple(each for each in made if self._written[each].mask.needs_key)
@@ -199,11 +249,10 @@ class ProtectedFiles:
         )
         column_deks = (*opened.deks, *(Secret(key.secret) for key in made.values()), *(self._keys.mask_key(each) for each in hashed))
         keys = (*plain.keys, *(StandardKeyMetadata(key, prefix) for key in column_deks))
-        return FileWork(ProtectedWork(plain.work, work), keys, plain.size)
+        return FileWork(ReencryptWork(plain.work, work), keys, plain.size)
 
     def entry(self, file: DataFile, done: FileDone[NewFile]) -> EncryptedDataFile:
-        """Return the new file's entry, which says nothing of protected columns."""
-        new = replacement_entry(file, FileDone(done.result.location, done.keys))
+        new = super().entry(file, done)
         left_out = fields_left_out(self.policy, self._metadata.schema())
         for name in STATISTICS:
             values = new[DATA_FILE_POSITIONS[name]]
@@ -213,12 +262,20 @@ class ProtectedFiles:
             new[DATA_FILE_POSITIONS["split_offsets"]] = list(done.result.group_starts) or None
         return new
 
+    def forget_former_protection(self) -> None:
+        forget_former_protection(self._table, self._runner)
+
     def _wanted(self, found: StoredHiddenColumns) -> set[int]:
         return (self.policy.columns.keys() & found.columns) | self._dropped(found)
 
     def _dropped(self, found: StoredHiddenColumns) -> set[int]:
         """The field ids of a file's hidden columns whose columns the table has no more."""
         return {each for each in found.protected if self._metadata.schema().find_column_name(each) is None}
+
+    def _is_usable(self, found: StoredHiddenColumns) -> bool:
+        """Whether a file that an earlier run has written conforms, under column keys that the metadata has."""
+        known = {entry.key_id for entry in self._metadata.key_ring.column_keys}
+        return self._conforms(found) and all(key_id_in(stored) in known for _, stored in found.keys if stored)
 
     def _conforms(self, found: StoredHiddenColumns) -> bool:
         return conforms(found, self.policy, self._dropped(found))
@@ -269,29 +326,13 @@ def _dropped_columns(metadata: EncryptedTableMetadata) -> dict[int, ProtectedCol
 
 
 @dataclass(frozen=True)
-class ReencryptWork:
-    """Which file, of which format ("PARQUET" or "AVRO"), how many bytes its new DEK has, and the folder of the new file."""
-
-    location: str
-    file_format: str
-    data_key_length: int
-    folder: str
-
-    def new_location(self) -> str:
-        """Return where a new file goes that no other has the name of."""
-        # Rows that were blanked are blanked in the new file too.
-        suffix = BLANKED if self.location.endswith(BLANKED) else f".{self.file_format.lower()}"
-        return f"{self.folder}/{uuid.uuid4()}{suffix}"
-
-
-@dataclass(frozen=True)
 class CarriedOverColumns:
     """The hidden columns stay as they are."""
 
 
 @dataclass(frozen=True)
 class FreshHiddenColumns:
-    """New hidden columns. Their DEKs, those of the old ones and the keys of hashes travel apart, in the order of these fields.
+    """New hidden_columns. Their DEKs, those of the old ones and the keys of hashes travel apart, in the order of these fields.
 
     Attributes:
         aad_prefix: of the new file, which the new hidden columns are bound to.
@@ -311,11 +352,11 @@ class FreshHiddenColumns:
 
 
 @dataclass(frozen=True)
-class ProtectedWork:
-    """A file of a table with protected columns; `hidden_columns` is None for one that cannot have any."""
+class ReencryptWork:
+    """A file to re-encrypt; `hidden_columns` is None for one that cannot have any."""
 
-    plain: ReencryptWork
-    hidden_columns: CarriedOverColumns | FreshHiddenColumns | None
+    file: NewFileWork
+    hidden_columns: CarriedOverColumns | FreshHiddenColumns | None = None
 
 
 @dataclass(frozen=True)
@@ -327,10 +368,7 @@ class NewFile:
 
 
 def write_protected(
-    io: EncryptingFileIO,
-    work: ReencryptWork,
-    hidden_columns: CarriedOverColumns | FreshHiddenColumns,
-    keys: tuple[StandardKeyMetadata, ...],
+    io: EncryptingFileIO, work: NewFileWork, hidden_columns: CarriedOverColumns | FreshHiddenColumns, keys: tuple[StandardKeyMetadata, ...]
 ) -> FileDone[NewFile]:
     """Write the new file and return where it is, and its key metadata, which knows the file's length."""
     old, *column_keys = keys
@@ -359,8 +397,10 @@ def _write_fresh(
     location: str,
 ) -> RewrittenFile:
     opened = dict(zip(hidden_columns.old, deks, strict=False))
-    first, end = len(hidden_columns.old), len(hidden_columns.old) + len(hidden_columns.new)
-    made, hash_keys = deks[first:end], deks[end:]
+    made, hash_keys = (
+        deks[len(hidden_columns.old) : len(hidden_columns.old) + len(hidden_columns.new)],
+        deks[len(hidden_columns.old) + len(hidden_columns.new) :],
+    )
     of_hashes = dict(zip(hidden_columns.hashed, hash_keys, strict=True))
     keys = FileKeys(
         new.encryption_key,

@@ -17,8 +17,8 @@ from collections.abc import Collection
 from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
-from pyiceberg.table.snapshots import Operation
 
+from tablecrypt.maintenance._file_rewrite import commit_replacement
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.columns.blanking import blanked_file
 from tablecrypt.maintenance.erasure.plan import RefWork
@@ -71,10 +71,8 @@ def blank_rows(table: EncryptedTable, work: RefWork, row_filter: ErasureFilter, 
         for task in tasks:
             written.append(_blanked(table, work.name, task, row_filter))
     swaps = {task.file.file_path: new for task, new in zip(tasks, written, strict=True)}
-    transaction = table.transaction()
     try:
-        with transaction:
-            transaction.update_snapshot({}, work.name).producer(EncryptedFileSwap, Operation.REPLACE, swaps=swaps).commit()
+        commit_replacement(table, work.name, EncryptedFileSwap, swaps=swaps)
     except (CommitFailedException, ValidationException):
         # Of any other error it is not certain that nothing was committed.
         delete_written(table_io(table), [new.file_path for new in written])
