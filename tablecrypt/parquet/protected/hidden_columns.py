@@ -32,7 +32,7 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.keys.bound_schemas import REQUIRED, BoundSchema, SchemaNode
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
-from tablecrypt.parquet.layout import Chunk, FileLayout, leaf_paths
+from tablecrypt.parquet.layout import Chunk, leaf_paths
 from tablecrypt.parquet.thrift import (
     FLAT,
     LOGICAL_TYPE_SHAPE,
@@ -94,6 +94,11 @@ class Leaf:
     field_ids: tuple[int, ...]
     max_definition: int
     max_repetition: int
+
+    @property
+    def levels(self) -> tuple[int, int]:
+        """The highest definition and repetition level of its values."""
+        return self.max_definition, self.max_repetition
 
     @property
     def hidden_field_id(self) -> int | None:
@@ -184,7 +189,7 @@ def hidden_leaves_among(leaves: Sequence[Leaf], location: str) -> list[HiddenLea
         if field_id is None:
             continue
         placeholder = placeholders.get((field_id, leaf.path[1:]))
-        if placeholder is None or leaf.field_ids or not _have_the_same_levels(leaves[placeholder], leaf):
+        if placeholder is None or leaf.field_ids or leaf.levels != leaves[placeholder].levels:
             raise TamperedFileError(
                 location, f"the hidden column of field id {field_id} does not have the shape of the column with this field id"
             )
@@ -264,33 +269,6 @@ def narrowed(elements: Sequence[Struct], field_id: int) -> list[Struct]:
             if around:
                 around[-1] = (around[-1][0], around[-1][1] - 1)
     return []
-
-
-def check_hidden_keys(layout: FileLayout, hidden_leaves: Collection[HiddenLeaf]) -> None:
-    """Check that each hidden column is under a key of its own, and everything else under the file's.
-
-    Raises:
-        TamperedFileError: a column is under another key, or in the clear.
-    """
-    ordinals = {hidden.ordinal for hidden in hidden_leaves}
-    for chunk in layout.chunks():
-        if chunk.has_own_key != (chunk.ordinals.column in ordinals):
-            raise TamperedFileError(layout.location, f"{chunk.ordinals} is not under the key that it has to be under")
-        if not chunk.has_own_key:
-            _ = chunk.cipher  # an error for a column in the clear
-
-
-def hidden_column_under_key(path: Sequence[str], key_metadata: bytes | None, location: str) -> tuple[int, bytes]:
-    """Return the field id and key metadata of a column with a key of its own. TamperedFileError if it is no hidden column."""
-    field_id = hidden_field_id(path[0])
-    if field_id is None or key_metadata is None:
-        raise no_column_key(path, location)
-    return field_id, key_metadata
-
-
-def no_column_key(path: Sequence[str], location: str) -> TamperedFileError:
-    """Return the error for a column with a key of its own that no column key opens."""
-    return TamperedFileError(location, f"column {'.'.join(path)} is encrypted with a key that is no column key")
 
 
 def pages_of_hidden_column(chunk: Chunk) -> Iterator[Page]:
@@ -434,10 +412,6 @@ def _meaning_of(stored: bytes) -> str:
         in_utc = ", UTC" if kind == LogicalType.TIMESTAMP and details.flag(1) else ""
         return f"{'TIME' if kind == LogicalType.TIME else 'TIMESTAMP'}({unit}{in_utc})"
     return "another"
-
-
-def _have_the_same_levels(one: Leaf, other: Leaf) -> bool:
-    return (one.max_definition, one.max_repetition) == (other.max_definition, other.max_repetition)
 
 
 def _check_complete(leaves: Sequence[Leaf], hidden_leaves: Sequence[HiddenLeaf], location: str) -> None:

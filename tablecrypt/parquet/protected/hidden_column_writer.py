@@ -27,8 +27,12 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.footer import TAIL_LENGTH, encrypted_footer
-from tablecrypt.parquet.hidden_arrays import Replacement, hidden_column, hidden_field, path_to, replaced
-from tablecrypt.parquet.hidden_columns import (
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.layout import FileCiphers, plain_layout
+from tablecrypt.parquet.module_writer import FileEncryption, NewChunk, PlacedChunk, write_pages
+from tablecrypt.parquet.modules import ModuleOrdinals
+from tablecrypt.parquet.protected.hidden_arrays import Replacement, hidden_column, hidden_field, path_to, replaced
+from tablecrypt.parquet.protected.hidden_columns import (
     bound_schemas,
     check_names,
     hidden_leaves_among,
@@ -36,11 +40,7 @@ from tablecrypt.parquet.hidden_columns import (
     leaves_of,
     pages_of_hidden_column,
 )
-from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.layout import FileCiphers, plain_layout
-from tablecrypt.parquet.module_writer import FileEncryption, NewChunk, PlacedChunk, write_pages
-from tablecrypt.parquet.modules import ModuleOrdinals
-from tablecrypt.parquet.placeholders import blank_array, error_placeholder_chunk, make_error_placeholders
+from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_chunk, make_error_placeholders
 from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnMetaData, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.uniform import UniformParquetWriter
@@ -141,7 +141,7 @@ class ProtectedParquetWriter:
     def _write_row_group(self, rows: pa.Table) -> None:
         shown = rows
         for field_id, path in self._paths.items():
-            shown = replaced(shown, path, self._fields[field_id].mask or _blank_array)
+            shown = replaced(shown, path, self._fields[field_id].mask or blanks)
         self._held.hold()
         self._uniform.write(shown, rows.num_rows)
         row_group = self._held.release()
@@ -256,7 +256,3 @@ class _HoldingSink:
 
     def close(self) -> None:
         """Does nothing: the stream is the caller's."""
-
-
-def _blank_array(field: pa.Field, values: pa.Array) -> pa.Array:
-    return blank_array(field, len(values))

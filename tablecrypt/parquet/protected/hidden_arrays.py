@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.parquet.hidden_columns import hidden_name
-from tablecrypt.parquet.placeholders import empty_values
+from tablecrypt.parquet.protected.hidden_columns import hidden_name
+from tablecrypt.parquet.protected.placeholders import empty_values
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
 
