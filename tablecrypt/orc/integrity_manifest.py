@@ -37,7 +37,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyMismatchError, KeyNotFoundError, TamperedFileError
 from tablecrypt.orc.keys import LOCAL_KEY_LENGTHS, KeyProvider, MasterKeyVersion
-from tablecrypt.orc.source import Source
+from tablecrypt.orc.source import OrcSource
 
 FORMAT: Final = "tablecrypt-orc-manifest"
 VERSION: Final = 1
@@ -168,7 +168,7 @@ class IntegrityManifest:
 class CheckedSource:
     """A file that is checked against its manifest: reads whole blocks, and keeps the last few, because reads do not end at blocks."""
 
-    def __init__(self, source: Source, entry: FileDigests) -> None:
+    def __init__(self, source: OrcSource, entry: FileDigests) -> None:
         if source.length != entry.length:
             raise TamperedFileError(source.location, f"has {source.length} bytes, but its manifest says {entry.length}")
         self.location = source.location

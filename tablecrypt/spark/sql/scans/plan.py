@@ -92,7 +92,7 @@ PARTITION_COLUMN: Final = "_partition"
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScanPlan:
     """The files of one scan, by number.
 
     `row_filter` is the part of the condition by which files were skipped, bound to the table's current schema; `projected` holds the
@@ -158,7 +158,7 @@ def planned(
     columns = {field.name for field in projected.fields} if may_group else set()
     grouping = Grouping.of(tasks, metadata, loaded.schema, columns)
     tasks = tasks if grouping is None else grouping.in_groups(tasks)
-    made = Plan(loaded, row_filter, projected, tasks, readable)
+    made = ScanPlan(loaded, row_filter, projected, tasks, readable)
     names = stored_names(projected.fields, metadata.schemas, f"tc{secrets.token_hex(6)}")
     reason = _unsupported(loaded, projected)
     return Response(
