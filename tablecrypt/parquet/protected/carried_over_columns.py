@@ -43,20 +43,19 @@ from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import read_bloom_filter, read_index, read_pages
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end, write_footer
 from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.layout import Chunk, Span, plain_layout
+from tablecrypt.parquet.layout import Chunk, Span
 from tablecrypt.parquet.module_writer import FileEncryption, PlacedChunk, write_pages
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType
-from tablecrypt.parquet.protected.hidden_arrays import blanked_column
+from tablecrypt.parquet.protected.hidden_arrays import blanked_column, written_by_arrow
 from tablecrypt.parquet.protected.hidden_column_rewriting import decoded_columns, footer_of
 from tablecrypt.parquet.protected.hidden_columns import around_fields, leaves_of
 from tablecrypt.parquet.protected.placeholders import is_error_placeholder
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import Sink, Source, source_of
-from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
+from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, PhysicalType, RowGroup, Struct
 
 _PIECE: Final = 4 * 1024 * 1024
-_FLOATS: Final = frozenset({4, 5})
-"""FLOAT and DOUBLE among parquet.thrift's types."""
+_FLOATS: Final = frozenset({PhysicalType.FLOAT, PhysicalType.DOUBLE})
 
 
 def reencrypt_beside_hidden_columns(source: object, sink: object, old: StandardKeyMetadata, new: StandardKeyMetadata, location: str) -> int:
@@ -227,12 +226,9 @@ class _Blanking:
         """Return the chunks that Arrow makes of a column; None where they are not of the file's types and levels."""
         old = self._old.file.row_groups[number]
         kinds = [old[ordinal].metadata.integer(ColumnMetaData.TYPE) for ordinal in ordinals]
-        plaintext = pa.BufferOutputStream()
         # Arrow's dictionaries hold one NaN for all.
         options = {"use_dictionary": not _FLOATS.intersection(kinds), "store_decimal_as_integer": decimals_as_integers}
-        with pq.ParquetWriter(plaintext, table.schema, compression="zstd", **options) as writer:
-            writer.write_table(table, row_group_size=max(1, table.num_rows))
-        layout = plain_layout(source_of(plaintext.getvalue(), self._location))
+        layout = written_by_arrow(table, self._location, compression="zstd", **options)
         chunks = list(layout.row_groups[0])
         if [chunk.metadata.integer(ColumnMetaData.TYPE) for chunk in chunks] != kinds:
             return None

@@ -40,9 +40,9 @@ from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.layout import RowGroupLayout, plain_layout
+from tablecrypt.parquet.layout import RowGroupLayout
 from tablecrypt.parquet.module_writer import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
-from tablecrypt.parquet.protected.hidden_arrays import Replacement, path_to, replaced
+from tablecrypt.parquet.protected.hidden_arrays import Replacement, path_to, replaced, written_by_arrow
 from tablecrypt.parquet.protected.hidden_columns import (
     end_of,
     hidden_field_id,
@@ -55,10 +55,9 @@ from tablecrypt.parquet.protected.hidden_columns import (
 from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_pages
 from tablecrypt.parquet.protected.protected_layout import KeyByField, ProtectedLayout
 from tablecrypt.parquet.storage import Sink, source_of
-from tablecrypt.parquet.thrift import FLAT, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
+from tablecrypt.parquet.thrift import FLAT, ColumnMetaData, FileMetaData, KeyValue, RowGroup, SchemaElement, Struct
 
 _ARROW_SCHEMA: Final = b"ARROW:schema"
-_KEY: Final = 1
 _COMPRESSION: Final = "zstd"
 
 
@@ -223,11 +222,8 @@ class _Rewriting:
         make = self._replacements[field_id]
         values = self._decoded(field_id, group, [PlacedChunk(chunks[column.source], column.path) for column in columns])
         shown = replaced(values, path_to(values.schema, field_id), make or blanks)
-        plaintext = pa.BufferOutputStream()
         options = {"compression": _COMPRESSION, "use_dictionary": make is not None, "store_decimal_as_integer": True}
-        with pq.ParquetWriter(plaintext, shown.schema, **options) as writer:
-            writer.write_table(shown, row_group_size=max(1, shown.num_rows))
-        layout = plain_layout(source_of(plaintext.getvalue(), self._old.file.location))
+        layout = written_by_arrow(shown, self._old.file.location, **options)
         leaves = leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))
         made: list[PlacedChunk] = []
         for column, leaf, chunk in zip(columns, leaves, layout.row_groups[0], strict=True):
@@ -267,7 +263,7 @@ class _Rewriting:
             footer.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, [orders[ordinal] for ordinal in self._described])
         else:
             footer.remove(FileMetaData.COLUMN_ORDERS)
-        kept = [each for each in _structs(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(_KEY) != _ARROW_SCHEMA]
+        kept = [each for each in _structs(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) != _ARROW_SCHEMA]
         footer.remove(FileMetaData.KEY_VALUE_METADATA)
         if kept:
             footer.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, kept)

@@ -31,7 +31,7 @@ from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import FileCiphers, plain_layout
 from tablecrypt.parquet.module_writer import FileEncryption, NewChunk, PlacedChunk, write_pages
 from tablecrypt.parquet.modules import ModuleOrdinals
-from tablecrypt.parquet.protected.hidden_arrays import Replacement, hidden_column, hidden_field, path_to, replaced
+from tablecrypt.parquet.protected.hidden_arrays import Replacement, hidden_column, hidden_field, path_to, replaced, written_by_arrow
 from tablecrypt.parquet.protected.hidden_columns import (
     bound_schemas,
     check_names,
@@ -159,20 +159,16 @@ class ProtectedParquetWriter:
         columns = [
             hidden_column(rows, path).cast(field.type) for path, field in zip(self._paths.values(), self._hidden_schema, strict=True)
         ]
-        plaintext = pa.BufferOutputStream()
-        with pq.ParquetWriter(plaintext, self._hidden_schema, **self._hidden_options) as writer:
-            writer.write_table(pa.Table.from_arrays(columns, schema=self._hidden_schema), row_group_size=rows.num_rows)
-        with open_source(plaintext.getvalue(), _LOCATION) as source:
-            pairs = zip(self._hidden_leaves, plain_layout(source).row_groups[0], strict=True)
-            return [
-                write_pages(
-                    sink,
-                    self._encryption.cipher(chunk.path),
-                    PlacedChunk(chunk, chunk.path, pages_of_hidden_column(chunk)),
-                    ModuleOrdinals(row_group, hidden.ordinal, self._path(hidden.ordinal)),
-                )
-                for hidden, chunk in pairs
-            ]
+        made = written_by_arrow(pa.Table.from_arrays(columns, schema=self._hidden_schema), _LOCATION, **self._hidden_options)
+        return [
+            write_pages(
+                sink,
+                self._encryption.cipher(chunk.path),
+                PlacedChunk(chunk, chunk.path, pages_of_hidden_column(chunk)),
+                ModuleOrdinals(row_group, hidden.ordinal, self._path(hidden.ordinal)),
+            )
+            for hidden, chunk in zip(self._hidden_leaves, made.row_groups[0], strict=True)
+        ]
 
     def _dictionaries(self, chosen: bool | list[str]) -> tuple[list[str], dict[str, Any]]:
         """Which columns get dictionaries: no error placeholder, and each hidden column as its placeholder would."""
