@@ -33,7 +33,7 @@ from tablecrypt.orc.column_plan import plan_columns
 from tablecrypt.orc.file_encryption import FileAssembly, ShadowColumns
 from tablecrypt.orc.integrity_manifest import CheckedSource, FileHasher, IntegrityManifest, IntegrityManifestWriter
 from tablecrypt.orc.reader import open_view
-from tablecrypt.orc.source import FileSource, Source
+from tablecrypt.orc.source import FileSource, OrcSource
 from tablecrypt.orc.tail import read_tail
 
 MB: Final = 1_000_000
@@ -111,7 +111,7 @@ class Bench:
         if not self.read_encrypted().equals(self.table):
             raise SystemExit("the encrypted file did not give back what it was given")
 
-    def _read_view(self, source: Source) -> None:
+    def _read_view(self, source: OrcSource) -> None:
         view = open_view(read_tail(source), source, self.keys, None, masked=False)
         while view.read(PIECE):
             pass

@@ -14,7 +14,7 @@ with atheris.instrument_imports(include=["tablecrypt"]):
     from tablecrypt.hadoop_kms.access import AllowListFile, token_hash
     from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key
     from tablecrypt.hadoop_kms.protocol import HadoopKms, RateLimit
-    from tablecrypt.hadoop_kms.requests import Request, sent_iv
+    from tablecrypt.hadoop_kms.requests import KmsRequest, sent_iv
     from tablecrypt.kms.memory import MemoryKeyManagementClient
 
 TOKEN = "a-token-of-the-fuzzer"
@@ -31,7 +31,7 @@ SERVICE = HadoopKms(MasterKeyFile(FOLDER / "keys.json", KMS), lambda: ALLOWED, R
 def ask(data: bytes) -> None:
     """Method, then path and query, then body, between zero bytes."""
     method, target, body = [*data.split(b"\0", 2), b"", b""][:3]
-    response = SERVICE.respond(Request(METHODS[sum(method) % 3], f"/{target.decode('latin-1')}", body))
+    response = SERVICE.respond(KmsRequest(METHODS[sum(method) % 3], f"/{target.decode('latin-1')}", body))
     assert response.status in {200, 400, 403, 404, 405}
     assert response.status != 200 or TOKEN.encode() in target or response.operation == "login"
     assert response.status != 200 or not response.key.startswith("hidden")

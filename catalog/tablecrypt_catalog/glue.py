@@ -33,7 +33,7 @@ from tablecrypt_catalog.pins.hive import (
 )
 from tablecrypt_catalog.pins.moves import creation
 from tablecrypt_catalog.pins.record import table_version
-from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted, new_metadata
+from tablecrypt_catalog.table_encryption import UnverifiedTable, encrypted_table, is_encrypted, new_metadata
 
 
 class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
@@ -61,7 +61,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         check_against_entry(name, metadata, file, parameters)
         io = self.load_file_io(metadata.properties, location)
         is_vouched, columns = unpinned_metadata(parameters) is None, pinned_columns(name, parameters)
-        return LoadedTable(self, identifier, file, io, is_vouched=is_vouched, pinned_columns=columns)
+        return UnverifiedTable(self, identifier, file, io, is_vouched=is_vouched, pinned_columns=columns)
 
     def parameters_to_send(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """Return the parameters without a data key length that a commit has removed from the table's properties."""

@@ -55,7 +55,7 @@ from tablecrypt_catalog.pins.hive import (
     staged_parameters,
     unpinned_metadata,
 )
-from tablecrypt_catalog.table_encryption import LoadedTable, is_encrypted
+from tablecrypt_catalog.table_encryption import UnverifiedTable, is_encrypted
 
 EXPECTED_KEY: Final = "expected_parameter_key"
 EXPECTED_VALUE: Final = "expected_parameter_value"
@@ -112,7 +112,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
         check_against_entry(name, metadata, file, parameters)
         io = self.load_file_io(metadata.properties, location)
         is_vouched, columns = unpinned_metadata(parameters) is None, pinned_columns(name, parameters)
-        return LoadedTable(self, (entry.dbName, entry.tableName), file, io, is_vouched=is_vouched, pinned_columns=columns)
+        return UnverifiedTable(self, (entry.dbName, entry.tableName), file, io, is_vouched=is_vouched, pinned_columns=columns)
 
     def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
         """Return the parameters that pin a new table."""

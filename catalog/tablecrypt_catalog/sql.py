@@ -57,7 +57,7 @@ from tablecrypt_catalog.pins.sql import (
     write_pin,
 )
 from tablecrypt_catalog.table_encryption import (
-    LoadedTable,
+    UnverifiedTable,
     check_metadata,
     encrypted_table,
     new_metadata,
@@ -285,7 +285,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         except NoSuchTableError:
             return None
 
-    def _found(self, identifier: str | Identifier) -> tuple[TableVersion | None, LoadedTable, TableVersion]:
+    def _found(self, identifier: str | Identifier) -> tuple[TableVersion | None, UnverifiedTable, TableVersion]:
         location, pin = self._location_and_pin(identifier)
         with refusing_unreadable(identifier):
             file = self._read_metadata(identifier, location)
@@ -304,9 +304,9 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
                 "location is relative to the current folder. Run this in the folder in which the table was made"
             ) from error
 
-    def _loaded(self, identifier: str | Identifier, file: MetadataFile) -> tuple[LoadedTable, TableVersion]:
+    def _loaded(self, identifier: str | Identifier, file: MetadataFile) -> tuple[UnverifiedTable, TableVersion]:
         name = Catalog.identifier_to_tuple(identifier)
-        loaded = LoadedTable(self, name, file, self.load_file_io(EMPTY_DICT, file.location))
+        loaded = UnverifiedTable(self, name, file, self.load_file_io(EMPTY_DICT, file.location))
         check_metadata(self.client_properties, name, loaded.metadata, file.location)
         return loaded, table_version(loaded.metadata, file.location, file.digest)
 

@@ -95,13 +95,13 @@ def opened_table(catalog: Catalog, table: Table, verify: Callable[[TableVersion,
     if isinstance(table, EncryptedTable) or table.metadata.format_version != 3:
         loaded, digest = table, None
     else:
-        loaded = table if isinstance(table, LoadedTable) else _reloaded(catalog, table)
+        loaded = table if isinstance(table, UnverifiedTable) else _reloaded(catalog, table)
         digest = loaded.digest
     check_metadata(catalog.client_properties, table_identifier(loaded), loaded.metadata, loaded.metadata_location)  # type: ignore[attr-defined]
     proof = proof_of_heads(catalog, loaded.metadata, lambda: loaded.io)
     # Before the table is built: a version that the pins refuse gets no FileIO and no key.
     pin = verify(table_version(loaded.metadata, loaded.metadata_location, digest), proof)
-    return table_from_metadata(catalog, loaded, pin) if isinstance(loaded, LoadedTable) else loaded
+    return table_from_metadata(catalog, loaded, pin) if isinstance(loaded, UnverifiedTable) else loaded
 
 
 def proof_of_heads(catalog: Catalog, metadata: TableMetadata, inner: Callable[[], FileIO]) -> Proof:
@@ -112,7 +112,7 @@ def proof_of_heads(catalog: Catalog, metadata: TableMetadata, inner: Callable[[]
 NO_COLUMNS: Final[Mapping[int, PinnedColumn]] = {}
 
 
-class LoadedTable(Table):
+class UnverifiedTable(Table):
     """A table as its metadata file says, before anything is verified or opened: `opened_table` does both.
 
     Attributes:
@@ -137,10 +137,10 @@ class LoadedTable(Table):
         self.pinned_columns = pinned_columns
 
 
-def _reloaded(catalog: Catalog, table: Table) -> LoadedTable:
+def _reloaded(catalog: Catalog, table: Table) -> UnverifiedTable:
     """PyIceberg's models drop what encryption needs, so the file is read again."""
     file = read_metadata_file(table.io.new_input(table.metadata_location))
-    return LoadedTable(catalog, table_identifier(table), file, table.io, table.config)
+    return UnverifiedTable(catalog, table_identifier(table), file, table.io, table.config)
 
 
 def check_metadata(client_properties: Properties, identifier: Identifier, metadata: TableMetadata, location: str) -> None:
@@ -190,7 +190,7 @@ def check_updates(client_properties: Properties, identifier: Identifier, updates
             allowed.check((update.key.encrypted_by_id,), f"the commit to table {'.'.join(identifier)}")
 
 
-def table_from_metadata(catalog: Catalog, loaded: LoadedTable, pin: TableVersion | None = None) -> Table:
+def table_from_metadata(catalog: Catalog, loaded: UnverifiedTable, pin: TableVersion | None = None) -> Table:
     """Return the table of metadata that `check_metadata` has passed, with everything that encryption needs (see `MetadataFile.parse`).
 
     Raises:
@@ -290,7 +290,7 @@ def pinned_folders(catalog: Catalog, table: Table, pin: TableVersion | None) -> 
         return NOTHING
     folders = folders_of(table.metadata).folders
     # Metadata that nothing was compared with is as on first sight, at each load: a client without memory cannot tell.
-    is_vouched = isinstance(table, LoadedTable) and table.is_vouched
+    is_vouched = isinstance(table, UnverifiedTable) and table.is_vouched
     return DeletionScope(folders if is_vouched else folders_on_first_sight(table.metadata_location, folders))
 
 

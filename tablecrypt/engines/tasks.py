@@ -77,7 +77,7 @@ def with_attempt_names(metadata: EncryptedTableMetadata, partition: int, attempt
 
 
 @dataclass(frozen=True)
-class TaskResult:
+class EngineTaskResult:
     """What one task did: the files that it wrote, and the table's rows that they replace."""
 
     files: list[DataFile]
@@ -136,7 +136,7 @@ def encrypt_tasks(job_key: JobKey, codec: FileEntryCodec, partitions: Iterable[S
     return [job_key.encrypt(Role.TASK, number, codec.encode_tasks(tasks)) for number, tasks in enumerate(partitions)]
 
 
-def decrypted_results(job_key: JobKey, codec: FileEntryCodec, results: Iterable[tuple[int, bytes]]) -> list[TaskResult]:
+def decrypted_results(job_key: JobKey, codec: FileEntryCodec, results: Iterable[tuple[int, bytes]]) -> list[EngineTaskResult]:
     """Decrypt the tasks' results, on the driver: (task number, RESULT message).
 
     Raises:
@@ -162,7 +162,7 @@ def removing_on_error(io: EncryptingFileIO, files: Sequence[DataFile]) -> Iterat
         yield
 
 
-def _decoded_result(codec: FileEntryCodec, content: bytes) -> TaskResult:
+def _decoded_result(codec: FileEntryCodec, content: bytes) -> EngineTaskResult:
     reader = ByteReader(content, "a task's result")
     marks = decode_positions(reader.frame())
-    return TaskResult(codec.decode_files(reader.rest()), marks)
+    return EngineTaskResult(codec.decode_files(reader.rest()), marks)

@@ -39,9 +39,9 @@ from tablecrypt.hadoop_kms.requests import (
     ILLEGAL_ARGUMENT,
     ILLEGAL_STATE,
     SECURITY,
-    Call,
+    KmsCall,
+    KmsRequest,
     Refusal,
-    Request,
     encrypted_local_key,
     sent_iv,
     split_target,
@@ -95,7 +95,7 @@ class ServedKeys(KeyProvider, Protocol):
 
 
 @dataclass(frozen=True)
-class Response:
+class KmsResponse:
     """What to send back, and what to log: which user did what with which key. `content` may hold a local key and is never shown."""
 
     status: int
@@ -122,7 +122,7 @@ class HadoopKms:
         self._allow_list = allow_list
         self._rate = rate
         self.believes_names = believe_names
-        self._operations: Mapping[str, Callable[[Call], Any]] = {
+        self._operations: Mapping[str, Callable[[KmsCall], Any]] = {
             "metadata": self._metadata,
             "current": self._current,
             "versions": self._versions,
@@ -131,14 +131,14 @@ class HadoopKms:
             "decrypt": self._decrypt,
         }
 
-    def respond(self, request: Request) -> Response:
+    def respond(self, request: KmsRequest) -> KmsResponse:
         """Answer one request. Never raises for what a client or the KMS does: every failure is a response."""
-        user, call = "-", Call("-")
+        user, call = "-", KmsCall("-")
         try:
             token, path, query = split_target(request.target)
             # Hadoop's client logs in first and asks for nothing then, so no key is at stake before a proof is looked at.
             if request.method == "OPTIONS":
-                return Response(200, cookie=self._login(query), operation="login")
+                return KmsResponse(200, cookie=self._login(query), operation="login")
             allowed, user = self._identify(request, token)
             call = understand(request, path, query)
             content = self._perform(allowed, user, call)
@@ -146,7 +146,7 @@ class HadoopKms:
             return _refused(refusal, user, call)
         except TablecryptError as error:
             return _refused(_translated(error), user, call)
-        return Response(200, json.dumps(content).encode(), user=user, operation=call.operation, key=call.shown_key)
+        return KmsResponse(200, json.dumps(content).encode(), user=user, operation=call.operation, key=call.shown_key)
 
     def _login(self, query: Mapping[str, list[str]]) -> str | None:
         """The cookie with which Hadoop's client repeats its user name, if the server trusts names. It proves nothing and is not signed."""
@@ -156,7 +156,7 @@ class HadoopKms:
             return None
         return f'hadoop.auth="u={name}&p={name}&t=simple&e={_NO_EXPIRY}"; Path=/; HttpOnly'
 
-    def _identify(self, request: Request, token: str | None) -> tuple[AllowList, str]:
+    def _identify(self, request: KmsRequest, token: str | None) -> tuple[AllowList, str]:
         """Return the list and the user. What brings no proof at all is counted and refused before the list is looked at."""
         claimed = None
         if self.believes_names:
@@ -174,7 +174,7 @@ class HadoopKms:
         self._count(f"user {user}")
         return allowed, user
 
-    def _refuse_stranger(self, request: Request) -> NoReturn:
+    def _refuse_stranger(self, request: KmsRequest) -> NoReturn:
         self._count(f"peer {request.peer}")
         raise Refusal(403, SECURITY, "the request does not prove that it comes from a user of the allow list")
 
@@ -182,7 +182,7 @@ class HadoopKms:
         if not self._rate.allows(name):
             raise Refusal(429, ILLEGAL_STATE, "too many requests: ask again later")
 
-    def _perform(self, allowed: AllowList, user: str, call: Call) -> Any:
+    def _perform(self, allowed: AllowList, user: str, call: KmsCall) -> Any:
         if call.operation == "names":
             return allowed.allowed(user, self._keys.names())
         if call.operation == "metadata of many":
@@ -197,7 +197,7 @@ class HadoopKms:
         # ORC reads on with masks after an IOException alone, so every other refusal is an unchecked exception.
         raise Refusal(403, AUTHORIZATION if decision is AccessDecision.MASKS else SECURITY, message)
 
-    def _metadata(self, call: Call) -> dict[str, Any]:
+    def _metadata(self, call: KmsCall) -> dict[str, Any]:
         known = self._keys.describe(call.key)
         return {
             "name": known.name,
@@ -209,17 +209,17 @@ class HadoopKms:
             "versions": known.versions,
         }
 
-    def _current(self, call: Call) -> dict[str, str]:
+    def _current(self, call: KmsCall) -> dict[str, str]:
         return _version_json(call.key, self._keys.describe(call.key).versions - 1)
 
-    def _versions(self, call: Call) -> list[dict[str, str]]:
+    def _versions(self, call: KmsCall) -> list[dict[str, str]]:
         return [_version_json(call.key, version) for version in range(self._keys.describe(call.key).versions)]
 
-    def _version(self, call: Call) -> dict[str, str]:
+    def _version(self, call: KmsCall) -> dict[str, str]:
         self._master(call)
         return _version_json(call.key, call.version)
 
-    def _generate(self, call: Call) -> list[dict[str, Any]]:
+    def _generate(self, call: KmsCall) -> list[dict[str, Any]]:
         count = call.query.get("num_keys", ["1"])[0]
         if not re.fullmatch("[0-9]{1,4}", count) or not 1 <= int(count) <= _MAX_GENERATED:
             raise Refusal(400, ILLEGAL_ARGUMENT, f"num_keys must be a number from 1 to {_MAX_GENERATED}")
@@ -234,24 +234,24 @@ class HadoopKms:
             for encrypted in made
         ]
 
-    def _decrypt(self, call: Call) -> dict[str, str]:
+    def _decrypt(self, call: KmsCall) -> dict[str, str]:
         encrypted = encrypted_local_key(call)
         local_key = self._keys.decrypt_local_key(self._master(call, len(encrypted)), encrypted)
         return {"name": call.key, "versionName": "EK", "material": _encode(local_key.reveal())}
 
-    def _master(self, call: Call, length: int | None = None) -> MasterKeyVersion:
+    def _master(self, call: KmsCall, length: int | None = None) -> MasterKeyVersion:
         known = self._keys.describe(call.key)
         if call.version >= known.versions:
             raise KeyNotFoundError(f"there is no version {call.version} of key {call.key!r}")
         return MasterKeyVersion(call.key, call.version, length or known.length)
 
 
-def refused(status: int, message: str, java_class: str = ILLEGAL_ARGUMENT) -> Response:
+def refused(status: int, message: str, java_class: str = ILLEGAL_ARGUMENT) -> KmsResponse:
     """The response to anything that is not a request of the protocol."""
-    return _refused(Refusal(status, java_class, message), "-", Call("-"))
+    return _refused(Refusal(status, java_class, message), "-", KmsCall("-"))
 
 
-def _refused(refusal: Refusal, user: str, call: Call) -> Response:
+def _refused(refusal: Refusal, user: str, call: KmsCall) -> KmsResponse:
     body = {
         "RemoteException": {
             "message": refusal.message,
@@ -259,7 +259,7 @@ def _refused(refusal: Refusal, user: str, call: Call) -> Response:
             "javaClassName": refusal.java_class,
         }
     }
-    return Response(
+    return KmsResponse(
         refusal.status, json.dumps(body).encode(), user=user, operation=call.operation, key=call.shown_key, reason=refusal.reason
     )
 

@@ -34,7 +34,7 @@ UNSUPPORTED: Final = "java.lang.UnsupportedOperationException"
 
 
 @dataclass(frozen=True)
-class Request:
+class KmsRequest:
     """One request. `target` is path and query as they came; `certificate` the common name of the verified client certificate."""
 
     method: str
@@ -57,7 +57,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True)
-class Call:
+class KmsCall:
     """An understood request of a known user: what is asked, of which key, of which version."""
 
     operation: str
@@ -89,25 +89,25 @@ def split_target(target: str) -> tuple[str | None, list[str], Mapping[str, list[
         raise Refusal(400, ILLEGAL_ARGUMENT, f"a query has at most {_MAX_FIELDS} fields") from None
 
 
-def understand(request: Request, path: list[str], query: Mapping[str, list[str]]) -> Call:
+def understand(request: KmsRequest, path: list[str], query: Mapping[str, list[str]]) -> KmsCall:
     """Return what the request asks for. `path` and `query` are those of split_target."""
     match request.method, path:
         case "GET", ["keys", "names"]:
-            return Call("names")
+            return KmsCall("names")
         case "GET", ["keys", "metadata"]:
-            return Call("metadata of many", query=query)
+            return KmsCall("metadata of many", query=query)
         case "GET", ["key", name, "_metadata"]:
-            return Call("metadata", _checked_name(name))
+            return KmsCall("metadata", _checked_name(name))
         case "GET", ["key", name, "_currentversion"]:
-            return Call("current", _checked_name(name))
+            return KmsCall("current", _checked_name(name))
         case "GET", ["key", name, "_versions"]:
-            return Call("versions", _checked_name(name))
+            return KmsCall("versions", _checked_name(name))
         case "GET", ["key", name, "_eek"] if query.get("eek_op") == ["generate"]:
-            return Call("generate", _checked_name(name), query=query)
+            return KmsCall("generate", _checked_name(name), query=query)
         case "GET", ["keyversion", version_name]:
-            return Call("version", *_checked_version(version_name))
+            return KmsCall("version", *_checked_version(version_name))
         case "POST", ["keyversion", version_name, "_eek"] if query.get("eek_op") == ["decrypt"]:
-            return Call("decrypt", *_checked_version(version_name), body=request.body)
+            return KmsCall("decrypt", *_checked_version(version_name), body=request.body)
     raise Refusal(
         405, UNSUPPORTED, "this server decrypts ORC's local keys and does nothing else: keys are made with tablecrypt hadoop-kms-key"
     )
@@ -126,7 +126,7 @@ def _checked_version(version_name: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
-def encrypted_local_key(call: Call) -> bytes:
+def encrypted_local_key(call: KmsCall) -> bytes:
     """Return the encrypted local key in the body of a decrypt call."""
     try:
         body = json.loads(call.body)

@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt._bytes import flat_view
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.hadoop_kms.protocol import HadoopKms, Response, refused
-from tablecrypt.hadoop_kms.requests import ILLEGAL_STATE, Request
+from tablecrypt.hadoop_kms.protocol import HadoopKms, KmsResponse, refused
+from tablecrypt.hadoop_kms.requests import ILLEGAL_STATE, KmsRequest
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -295,7 +295,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PUT = do_DELETE = do_OPTIONS = _serve
 
-    def _response(self) -> Response:
+    def _response(self) -> KmsResponse:
         length = self.headers.get("Content-Length", "0")
         # Two ways to say where the body ends let a proxy and this server see two different requests.
         if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
@@ -307,14 +307,14 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) < int(length):
             return refused(400, "the body is shorter than its Content-Length")
         cookie, certificate = self.headers.get("Cookie", ""), common_name(self.connection)
-        request = Request(self.command, self.path, body, cookie, certificate, self.client_address[0])
+        request = KmsRequest(self.command, self.path, body, cookie, certificate, self.client_address[0])
         try:
             return self.server.service.respond(request)
         except Exception:  # noqa: BLE001 a dropped connection would be taken for a missing right
             _log.exception("peer=%s a request failed", request.peer)
             return refused(500, "this server failed: its log says why", ILLEGAL_STATE)
 
-    def _send(self, response: Response) -> None:
+    def _send(self, response: KmsResponse) -> None:
         self.close_connection = True
         # For a request line that it does not understand the base class assumes a version without headers.
         self.request_version = self.protocol_version

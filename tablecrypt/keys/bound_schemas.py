@@ -55,7 +55,6 @@ from pyiceberg.types import (
 FieldsOf = Callable[[int], Sequence[NestedField]]
 """Returns what a column is, and was in earlier schemas, by its field id."""
 
-REQUIRED: Final = 0
 OPTIONAL: Final = 1
 _LABEL: Final = b"tablecrypt twin schema"
 _BOOLEAN, _INT32, _INT64, _INT96, _FLOAT, _DOUBLE, _BYTE_ARRAY, _FIXED = range(8)

@@ -201,7 +201,7 @@ Step: TypeAlias = Callable[[Lanes], Numbers]
 
 
 @dataclass(frozen=True)
-class Field:
+class AvroField:
     """One field of a record: how it is passed, whether it may be null, and under which id it is kept (None: it is not)."""
 
     field_id: int
@@ -227,7 +227,7 @@ class Field:
             found[self.field_id] = values, ends
 
 
-def fields_of(schema: Schema, inlined: int, kept: frozenset[int]) -> list[Field]:
+def fields_of(schema: Schema, inlined: int, kept: frozenset[int]) -> list[AvroField]:
     """Return the fields of a writer's record in their order, with those of the struct field `inlined` in its place.
 
     Raises:
@@ -241,7 +241,7 @@ def fields_of(schema: Schema, inlined: int, kept: frozenset[int]) -> list[Field]
             raise Irregular(f"the record's field {field.name} is no struct that is always there")
         else:
             flat.extend(field.field_type.fields)
-    return [Field(field.field_id, _step_of(field.field_type), field.required, field.field_id in kept) for field in flat]
+    return [AvroField(field.field_id, _step_of(field.field_type), field.required, field.field_id in kept) for field in flat]
 
 
 def _step_of(kind: IcebergType) -> Step:
@@ -252,7 +252,9 @@ def _step_of(kind: IcebergType) -> Step:
     if (size := _fixed_size(kind)) is not None:
         return partial(_pass_fixed, size=size)
     if isinstance(kind, StructType):
-        return partial(_pass_struct, fields=[Field(each.field_id, _step_of(each.field_type), each.required, False) for each in kind.fields])
+        return partial(
+            _pass_struct, fields=[AvroField(each.field_id, _step_of(each.field_type), each.required, False) for each in kind.fields]
+        )
     if isinstance(kind, MapType) and isinstance(kind.key_type, IntegerType) and kind.value_required:
         if isinstance(kind.value_type, _NUMBERS):
             return partial(_pass_numbers, each=2)
@@ -278,7 +280,7 @@ def _pass_fixed(lanes: Lanes, size: int) -> Numbers:
     return begin
 
 
-def _pass_struct(lanes: Lanes, fields: Sequence[Field]) -> Numbers:
+def _pass_struct(lanes: Lanes, fields: Sequence[AvroField]) -> Numbers:
     begin = lanes.at.copy()
     for field in fields:
         field.read(lanes, {})
@@ -320,7 +322,7 @@ class Found:
     fields: Mapping[int, tuple[Numbers, Numbers]]
 
 
-def find_records(data: Bytes, blocks: Sequence[Block], fields: Sequence[Field], format_field: int) -> tuple[Found, list[bool]]:
+def find_records(data: Bytes, blocks: Sequence[Block], fields: Sequence[AvroField], format_field: int) -> tuple[Found, list[bool]]:
     """Return the records of all blocks whose records can be read side by side, and for each block whether it is one of these.
 
     Raises:

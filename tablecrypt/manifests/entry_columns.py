@@ -33,7 +33,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import StructType
 
 from tablecrypt.errors import FormatError
-from tablecrypt.manifests.avro_columns import NULL, Block, Bytes, Field, Found, Irregular, Lanes, Numbers, fields_of, find_records
+from tablecrypt.manifests.avro_columns import NULL, AvroField, Block, Bytes, Found, Irregular, Lanes, Numbers, fields_of, find_records
 from tablecrypt.manifests.avro_reader import AVRO_SCHEMA_KEY, AvroContainer, RecordTypes, read_record
 from tablecrypt.manifests.avro_schema import from_avro_json, to_avro_json
 from tablecrypt.manifests.records import (
@@ -239,7 +239,7 @@ def _one_by_one(container: ManifestContainer, stored: _Stored) -> ManifestColumn
 
 
 @lru_cache(maxsize=64)
-def _fields(avro_schema: str) -> list[Field]:
+def _fields(avro_schema: str) -> list[AvroField]:
     return fields_of(from_avro_json(avro_schema), DATA_FILE_FIELD_ID, _KEPT)
 
 

@@ -47,7 +47,7 @@ from tablecrypt.manifests.records import (
     PARTITION_SUMMARY_ELEMENT_ID,
     ROOT_STRUCT,
 )
-from tablecrypt.manifests.table_state import TableState, table_state_in
+from tablecrypt.manifests.table_state import ListedTableState, table_state_in
 
 _MANIFEST_TYPES: Final = RecordTypes[EncryptedManifestFile](
     schema=MANIFEST_LIST_SCHEMA,
@@ -85,7 +85,7 @@ class ManifestListHeader:
     format_version: int
     protected_columns: frozenset[int] = frozenset()
     column_keys: frozenset[tuple[int, str]] = frozenset()
-    table_state: TableState | None = None
+    table_state: ListedTableState | None = None
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def protected_columns_header(field_ids: Iterable[int], column_keys: Iterable[tup
 
 
 def further_fields(
-    protected_columns: Iterable[int], column_keys: Iterable[tuple[int, str]], table_state: TableState | None
+    protected_columns: Iterable[int], column_keys: Iterable[tuple[int, str]], table_state: ListedTableState | None
 ) -> dict[str, str]:
     """Return what the header of a manifest list says beside what the specification has it say."""
     of_table = {} if table_state is None else table_state.header_fields()

@@ -80,7 +80,7 @@ class Digested:
 
 
 @dataclass(frozen=True)
-class TableState:
+class ListedTableState:
     """What one manifest list says of its table: digests of properties and refs by name."""
 
     table_uuid: uuid.UUID
@@ -91,7 +91,7 @@ class TableState:
     refs: Mapping[str, str]
 
     @classmethod
-    def of(cls, metadata: TableMetadata, moved: Mapping[str, SnapshotRef] | None = None) -> TableState:
+    def of(cls, metadata: TableMetadata, moved: Mapping[str, SnapshotRef] | None = None) -> ListedTableState:
         """Return the state of a table.
 
         Args:
@@ -108,7 +108,7 @@ class TableState:
             refs=ref_digests({**metadata.refs, **(moved or {})}),
         )
 
-    def in_copy(self, table_uuid: uuid.UUID, changed: Mapping[str, str | None], dropped_refs: Collection[str]) -> TableState:
+    def in_copy(self, table_uuid: uuid.UUID, changed: Mapping[str, str | None], dropped_refs: Collection[str]) -> ListedTableState:
         """Return what the same list says in a copy of the table.
 
         What the copying did not change stays what the list says: changes that came after the list are still to be seen in the copy.
@@ -137,7 +137,7 @@ class TableState:
         return {TABLE_STATE: json.dumps(content, sort_keys=True, separators=(",", ":"))}
 
 
-def table_state_in(header: Mapping[str, str], location: str) -> TableState | None:
+def table_state_in(header: Mapping[str, str], location: str) -> ListedTableState | None:
     """Return what a manifest list's header says of its table; None where it says nothing.
 
     Raises:
@@ -150,7 +150,7 @@ def table_state_in(header: Mapping[str, str], location: str) -> TableState | Non
         # uuid.UUID also takes braces, capitals and "urn:uuid:", which no writer of this field uses.
         if not _UUID.fullmatch(content["uuid"]):
             raise ValueError("the uuid")
-        return TableState(
+        return ListedTableState(
             table_uuid=uuid.UUID(content["uuid"]),
             schema=_digested(content["schema"]),
             spec=_digested(content["spec"]),
@@ -191,7 +191,7 @@ class StatedTable:
         self._orders = {each.order_id: each for each in orders}
         self._agreeing: set[tuple[str, Digested]] = set()
 
-    def check(self, state: TableState, spec_ids: Collection[int], location: str) -> None:
+    def check(self, state: ListedTableState, spec_ids: Collection[int], location: str) -> None:
         """Compare what one manifest list says.
 
         Args:

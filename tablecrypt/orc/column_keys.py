@@ -29,7 +29,7 @@ class _Granted:
     statistics: list[bytes]
 
 
-class ColumnKeys:
+class LocalColumnKeys:
     """The local keys of one file.
 
     Args:

@@ -25,7 +25,7 @@ import pyarrow.types as pt
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.masks import Mask, Nullify, Redact, Sha256
-from tablecrypt.orc.schema import Column, Schema
+from tablecrypt.orc.schema import OrcColumn, Schema
 
 MaskChoice = str | Mask
 
@@ -63,9 +63,9 @@ class MaskTree:
 class EncryptedColumn:
     """A column to encrypt, the name of its key, and the top-level column it belongs to."""
 
-    column: Column
+    column: OrcColumn
     key_name: str
-    top: Column
+    top: OrcColumn
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class ColumnPlan:
     described: tuple[tuple[Mask, tuple[int, ...]], ...]
 
     @property
-    def shadowed(self) -> list[Column]:
+    def shadowed(self) -> list[OrcColumn]:
         """The top-level columns whose true values are encrypted, wholly or in part."""
         found = {one.top.id: one.top for one in self.encrypted}
         return [found[column_id] for column_id in sorted(found)]
@@ -116,7 +116,7 @@ def _encrypted(schema: Schema, encrypt: Mapping[str, Sequence[str]]) -> tuple[En
     return tuple(sorted(found, key=lambda one: (one.key_name, one.column.id)))
 
 
-def _top(schema: Schema, column_id: int) -> Column:
+def _top(schema: Schema, column_id: int) -> OrcColumn:
     return next(schema[child] for child in schema.root.children if column_id in schema[child].subtree)
 
 

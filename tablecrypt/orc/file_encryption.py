@@ -30,7 +30,7 @@ from tablecrypt.orc.compression import Compression
 from tablecrypt.orc.keys import KeyProvider, LocalKey
 from tablecrypt.orc.messages import Encryption, MaskDescription, Stream, StreamGroup, StreamKind, StripeFooter, StripeInformation, Variant
 from tablecrypt.orc.protobuf import Field, Message, blob_field, encode, integer_field
-from tablecrypt.orc.source import FileSource, Source
+from tablecrypt.orc.source import FileSource, OrcSource
 from tablecrypt.orc.statistics import merge_statistics
 from tablecrypt.orc.stream_cipher import MAX_STRIPE_ID, crypt_stream
 from tablecrypt.orc.tail import MAGIC, UNENCRYPTED, Stripe, Tail, locate_streams, read_tail
@@ -106,7 +106,7 @@ class StripeEncryptor:
         self._keys = keys
         self.count = 0
 
-    def encrypt(self, tail: Tail, source: Source) -> Iterator[EncryptedStripe]:
+    def encrypt(self, tail: Tail, source: OrcSource) -> Iterator[EncryptedStripe]:
         """Encrypt the stripes of one file that pyarrow wrote."""
         for stripe in tail.stripes:
             # Counted over all parts: a stripe id that came twice under one local key would repeat its IVs.
@@ -116,7 +116,7 @@ class StripeEncryptor:
             streams = list(self._move(footer, stripe, source, stripe_id, tail.location))
             yield self._assemble(streams, footer, stripe, tail.compression)
 
-    def _move(self, footer: StripeFooter, stripe: Stripe, source: Source, stripe_id: int, location: str) -> Iterator[_MovedStream]:
+    def _move(self, footer: StripeFooter, stripe: Stripe, source: OrcSource, stripe_id: int, location: str) -> Iterator[_MovedStream]:
         for located in locate_streams(footer, stripe, location):
             destination = self._shadows.destination(located.stream.column)
             # The rest of a shadow holds true values of columns that are plain or only masked: it must not reach the file.

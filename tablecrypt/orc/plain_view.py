@@ -38,12 +38,12 @@ from typing import Final
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError
-from tablecrypt.orc.column_keys import ColumnKeys
+from tablecrypt.orc.column_keys import LocalColumnKeys
 from tablecrypt.orc.compression import Compression, CompressionKind, original_chunk
 from tablecrypt.orc.lengths import MAX_BYTES, MAX_ELEMENTS, check_lengths
 from tablecrypt.orc.messages import ENCODING_VERSIONS, Stream, StreamGroup, StreamKind, StripeFooter, StripeInformation
 from tablecrypt.orc.protobuf import Message, blob_field, encode, integer_field
-from tablecrypt.orc.source import Source
+from tablecrypt.orc.source import OrcSource
 from tablecrypt.orc.stream_cipher import crypt_stream
 from tablecrypt.orc.tail import MAGIC, UNENCRYPTED, LocatedStream, Stripe, Tail, locate_streams
 
@@ -61,7 +61,7 @@ class MadeBytes:
     def length(self) -> int:
         return len(self.data)
 
-    def read(self, source: Source, begin: int, length: int) -> bytes:
+    def read(self, source: OrcSource, begin: int, length: int) -> bytes:
         return self.data[begin : begin + length]
 
 
@@ -79,7 +79,7 @@ class StreamBytes:
     def length(self) -> int:
         return self.located.stream.length
 
-    def read(self, source: Source, begin: int, length: int) -> bytes:
+    def read(self, source: OrcSource, begin: int, length: int) -> bytes:
         raw = source.read_at(self.located.offset + begin, length)
         if self.key is None:
             return raw
@@ -89,7 +89,7 @@ class StreamBytes:
 class ExpandedStream:
     """The stream `stored`, decompressed, which begins at `start` in the view. `what` names it in errors."""
 
-    def __init__(self, stored: StreamBytes, source: Source, compression: Compression, what: str) -> None:
+    def __init__(self, stored: StreamBytes, source: OrcSource, compression: Compression, what: str) -> None:
         self.start = stored.start
         self._stored = stored
         self._compression = compression
@@ -113,7 +113,7 @@ class ExpandedStream:
     def encoding_version(self) -> int:
         return self._stored.encoding_version
 
-    def read(self, source: Source, begin: int, length: int) -> bytes:
+    def read(self, source: OrcSource, begin: int, length: int) -> bytes:
         """Return `length` bytes from `begin` on, at least one."""
         first = bisect_right(self._ends, begin) - 1
         last = bisect_right(self._ends, begin + length - 1)
@@ -136,7 +136,7 @@ class ViewLayout:
         owners: for each column to decrypt the number of its variant.
     """
 
-    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, columns: Set[int], owners: dict[int, int]) -> None:
+    def __init__(self, tail: Tail, source: OrcSource, keys: LocalColumnKeys, columns: Set[int], owners: dict[int, int]) -> None:
         self._tail = tail
         self._source = source
         self._keys = keys
@@ -269,7 +269,7 @@ class PlainView(io.RawIOBase):
         owners: for each column to decrypt the number of its variant.
     """
 
-    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, columns: Set[int], owners: dict[int, int]) -> None:
+    def __init__(self, tail: Tail, source: OrcSource, keys: LocalColumnKeys, columns: Set[int], owners: dict[int, int]) -> None:
         super().__init__()
         self._source = source
         self._position = 0

@@ -22,11 +22,11 @@ import pyarrow.orc as pyarrow_orc
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError, KeyNotFoundError, KmsAccessDeniedError
-from tablecrypt.orc.column_keys import ColumnKeys, NoRights
+from tablecrypt.orc.column_keys import LocalColumnKeys, NoRights
 from tablecrypt.orc.integrity_manifest import CheckedSource, IntegrityManifest
 from tablecrypt.orc.keys import KeyProvider
 from tablecrypt.orc.plain_view import PlainView
-from tablecrypt.orc.source import FileSource, Source
+from tablecrypt.orc.source import FileSource, OrcSource
 from tablecrypt.orc.tail import Tail, read_tail
 
 
@@ -75,7 +75,7 @@ def read_batches(
 class DecodedFile:
     """An encrypted file behind pyarrow's decoder. Creating one requests the rights; arguments are those of read_table."""
 
-    def __init__(self, tail: Tail, source: Source, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> None:
+    def __init__(self, tail: Tail, source: OrcSource, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> None:
         self._location = tail.location
         self._columns = None if columns is None else list(columns)
         self._stripes = len(tail.stripes)
@@ -107,16 +107,16 @@ class DecodedFile:
             ) from error
 
 
-def checked_source(file: FileSource, keys: KeyProvider | None, manifest: bytes | None, name: str | None) -> Source:
+def checked_source(file: FileSource, keys: KeyProvider | None, manifest: bytes | None, name: str | None) -> OrcSource:
     """Return the file, with every byte checked against the manifest if there is one."""
     if manifest is None:
         return file
     return CheckedSource(file, IntegrityManifest.open(manifest, keys).entry(file.name if name is None else name))
 
 
-def open_view(tail: Tail, source: Source, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> PlainView:
+def open_view(tail: Tail, source: OrcSource, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> PlainView:
     """Return the file as plain ORC, in which those of the requested columns are decrypted that the keys may open."""
-    column_keys = ColumnKeys(tail, keys)
+    column_keys = LocalColumnKeys(tail, keys)
     owners: dict[int, int] = {}
     wanted = _wanted(tail, columns)
     for column_id in wanted:

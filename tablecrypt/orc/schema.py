@@ -48,7 +48,7 @@ class TypeKind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Column:
+class OrcColumn:
     """One node of the tree. `last` is the highest column id below it, or its own."""
 
     id: int
@@ -66,12 +66,12 @@ class Column:
 class Schema:
     """The columns of a file, by id and by name."""
 
-    def __init__(self, columns: list[Column]) -> None:
+    def __init__(self, columns: list[OrcColumn]) -> None:
         self._columns = columns
 
     @classmethod
     def parse(cls, types: list[Message], what: str) -> Schema:
-        columns: list[Column] = []
+        columns: list[OrcColumn] = []
         last = list(range(len(types)))
         # From the last column up: the subtrees of children have to be known before those of their parents.
         for column_id in range(len(types) - 1, -1, -1):
@@ -93,17 +93,17 @@ class Schema:
     def __len__(self) -> int:
         return len(self._columns)
 
-    def __getitem__(self, column_id: int) -> Column:
+    def __getitem__(self, column_id: int) -> OrcColumn:
         return self._columns[column_id]
 
-    def __iter__(self) -> Iterator[Column]:
+    def __iter__(self) -> Iterator[OrcColumn]:
         return iter(self._columns)
 
     @property
-    def root(self) -> Column:
+    def root(self) -> OrcColumn:
         return self._columns[0]
 
-    def find(self, name: str) -> Column:
+    def find(self, name: str) -> OrcColumn:
         """Return the column of a dotted name."""
         found = self._find(self.root, name)
         if found is None:
@@ -140,7 +140,7 @@ class Schema:
                     names.setdefault(name, []).extend(self[child].subtree)
         return names
 
-    def _find(self, column: Column, name: str) -> Column | None:
+    def _find(self, column: OrcColumn, name: str) -> OrcColumn | None:
         for child_name, child in sorted(zip(column.child_names, column.children, strict=True), key=lambda pair: -len(pair[0])):
             if name == child_name:
                 return self[child]
@@ -151,7 +151,7 @@ class Schema:
         return None
 
 
-def _column(column_id: int, last: int, message: Message, children: tuple[int, ...], what: str) -> Column:
+def _column(column_id: int, last: int, message: Message, children: tuple[int, ...], what: str) -> OrcColumn:
     kind = message.integer(_KIND)
     if kind > LAST_KIND:
         raise FormatError(f"{what}: column {column_id} has an unknown type {kind}")
@@ -170,4 +170,4 @@ def _column(column_id: int, last: int, message: Message, children: tuple[int, ..
             names = ()
     if len(names) != len(children):
         raise FormatError(f"{what}: column {column_id} has {len(children)} columns below it and {len(names)} names for them")
-    return Column(column_id, last, message, kind, children, names)
+    return OrcColumn(column_id, last, message, kind, children, names)

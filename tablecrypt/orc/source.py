@@ -15,7 +15,7 @@ from tablecrypt.errors import FormatError
 UNNAMED = "the ORC file"
 
 
-class Source(Protocol):
+class OrcSource(Protocol):
     """A file of known length. `location` names it in errors."""
 
     location: str

@@ -27,7 +27,7 @@ from tablecrypt.orc.compression import Compression, CompressionKind
 from tablecrypt.orc.messages import LAST_STREAM_KIND, Encryption, Stream, StripeFooter, StripeInformation
 from tablecrypt.orc.protobuf import Message
 from tablecrypt.orc.schema import Schema
-from tablecrypt.orc.source import Source
+from tablecrypt.orc.source import OrcSource
 from tablecrypt.orc.stream_cipher import MAX_STRIPE_ID
 
 MAGIC: Final = magics.ORC
@@ -79,7 +79,7 @@ class Tail:
         metadata = Message.parse(self.compression.decompress(self.metadata, what), what)
         return [stripe.blobs(1) for stripe in metadata.messages(1)]
 
-    def read_stripe_footer(self, source: Source, stripe: Stripe) -> StripeFooter:
+    def read_stripe_footer(self, source: OrcSource, stripe: Stripe) -> StripeFooter:
         """Fetch and check a stripe's footer."""
         at = stripe.information
         what = f"{self.location}: the footer of the stripe at {at.offset}"
@@ -104,7 +104,7 @@ class LocatedStream:
     offset: int
 
 
-def read_tail(source: Source) -> Tail:
+def read_tail(source: OrcSource) -> Tail:
     """Read and check the tail of an ORC file."""
     postscript, before_postscript = _read_postscript(source)
     where = f"{source.location}: the postscript"
@@ -154,7 +154,7 @@ def locate_streams(footer: StripeFooter, stripe: Stripe, what: str) -> list[Loca
     return located
 
 
-def _read_postscript(source: Source) -> tuple[Message, int]:
+def _read_postscript(source: OrcSource) -> tuple[Message, int]:
     """Return the postscript and the offset where it begins."""
     if source.length < len(MAGIC) + 2:
         raise no_orc_file(source, f"{source.length} bytes are too few for one")
@@ -172,7 +172,7 @@ def _read_postscript(source: Source) -> tuple[Message, int]:
     return postscript, source.length - 1 - length
 
 
-def no_orc_file(source: Source, why: str) -> FormatError:
+def no_orc_file(source: OrcSource, why: str) -> FormatError:
     """Return the error for a file that is not ORC, with what it looks like."""
     head = source.read_at(0, min(source.length, HEAD_LENGTH))
     return FormatError(f"{source.location}: is not an ORC file: it {looks_like(head)}, and {why}")

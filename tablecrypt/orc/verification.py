@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError
-from tablecrypt.orc.column_keys import ColumnKeys
+from tablecrypt.orc.column_keys import LocalColumnKeys
 from tablecrypt.orc.integrity_manifest import FileHasher, IntegrityManifestWriter
 from tablecrypt.orc.keys import KeyProvider
 from tablecrypt.orc.messages import BLOOM_FILTER_KINDS
 from tablecrypt.orc.reader import DecodedFile, checked_source
-from tablecrypt.orc.source import FileSource, Source
+from tablecrypt.orc.source import FileSource, OrcSource
 from tablecrypt.orc.tail import MAGIC, UNENCRYPTED, Tail, locate_streams, no_orc_file, read_tail
 
 _PIECE: Final = 8 * 1024 * 1024
@@ -97,12 +97,12 @@ def create_integrity_manifest(sources: Mapping[str, Any] | Sequence[str | os.Pat
     return writer.finish()
 
 
-def _read_all(source: Source) -> None:
+def _read_all(source: OrcSource) -> None:
     for offset in range(0, source.length, _PIECE):
         source.read_at(offset, min(_PIECE, source.length - offset))
 
 
-def _check_layout(tail: Tail, source: Source) -> tuple[str, ...]:
+def _check_layout(tail: Tail, source: OrcSource) -> tuple[str, ...]:
     """Check that footers account for every byte of the stripes; return the encrypted columns with unencrypted bloom filters."""
     variants = tail.require_encryption().variants
     encrypted = {column for variant in variants for column in tail.schema[variant.root].subtree}
@@ -123,7 +123,7 @@ def _check_layout(tail: Tail, source: Source) -> tuple[str, ...]:
     return tuple(tail.schema.name_of(column) for column in sorted(exposed))
 
 
-def _decode(tail: Tail, source: Source, keys: KeyProvider | None) -> int:
+def _decode(tail: Tail, source: OrcSource, keys: KeyProvider | None) -> int:
     rows = 0
     # A missing right does not stop the check: `_rights` reports which columns were seen only as masks.
     decoded = DecodedFile(tail, source, keys, None, masked=True)
@@ -135,7 +135,7 @@ def _decode(tail: Tail, source: Source, keys: KeyProvider | None) -> int:
 
 
 def _rights(tail: Tail, keys: KeyProvider | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    column_keys = ColumnKeys(tail, keys)
+    column_keys = LocalColumnKeys(tail, keys)
     roots = sorted({variant.root for variant in column_keys.encryption.variants})
     granted = [root for root in roots if column_keys.choose(root)[0] is not None]
     return (tuple(tail.schema.name_of(root) for root in granted), tuple(tail.schema.name_of(root) for root in roots if root not in granted))

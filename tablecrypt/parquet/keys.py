@@ -39,7 +39,7 @@ KeyByPath = Callable[[tuple[str, ...], bytes | None], Secret]
 
 
 @dataclass(frozen=True)
-class ColumnKey:
+class EncryptingKey:
     """What a column is encrypted with: its own key, stored with this key metadata, or the footer key."""
 
     key: Secret
@@ -145,16 +145,16 @@ class FileKeys:
             raise ConfigurationError("writing an encrypted Parquet file takes a footer_key: it encrypts or signs the footer")
         return _writing(self.footer_key, FOOTER_KEY_NAME)
 
-    def column_key(self, path: tuple[str, ...]) -> ColumnKey | None:
+    def column_key(self, path: tuple[str, ...]) -> EncryptingKey | None:
         """With what a written column is encrypted; None: it stays in the clear."""
         for name in _names_of(path):
             if name in self.plaintext_columns:
                 return None
             if name in self.column_keys:
-                return ColumnKey(
+                return EncryptingKey(
                     _writing(self.column_keys[name], _name_of(name)), _name_of(name), False, self.column_key_metadata.get(name)
                 )
-        return ColumnKey(self.required_footer_key(), FOOTER_KEY_NAME, True)
+        return EncryptingKey(self.required_footer_key(), FOOTER_KEY_NAME, True)
 
     def accept_plain(self, path: tuple[str, ...], location: str) -> None:
         """PlaintextRefusedError for a column in the clear that is not accepted on reading."""

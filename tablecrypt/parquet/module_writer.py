@@ -40,7 +40,7 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, read_bloom_filter, read_index, read_pages
 from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, PLAIN_MAGIC, Algorithm, described, write_footer
-from tablecrypt.parquet.keys import FOOTER_KEY_NAME, ColumnKey, FileKeys
+from tablecrypt.parquet.keys import FOOTER_KEY_NAME, EncryptingKey, FileKeys
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType
 from tablecrypt.parquet.storage import Sink
@@ -109,7 +109,7 @@ class FileEncryption:
             stored_prefix = keys.aad_prefix if keys.store_aad_prefix else None
             supply = bool(keys.aad_prefix) and not keys.store_aad_prefix
             self._algorithm = Algorithm(keys.ctr, aad_file_unique or random(FILE_UNIQUE_LENGTH), stored_prefix, supply)
-            self._footer_cipher: ModuleCipher | None = self._cipher(ColumnKey(keys.required_footer_key(), FOOTER_KEY_NAME, True))
+            self._footer_cipher: ModuleCipher | None = self._cipher(EncryptingKey(keys.required_footer_key(), FOOTER_KEY_NAME, True))
         else:
             self._footer_cipher = None
 
@@ -153,10 +153,10 @@ class FileEncryption:
         in_the_clear = self._keys is None or self._keys.plaintext_footer
         write_footer(sink, metadata, self._algorithm, self._footer_cipher, key_metadata, in_the_clear)
 
-    def _column_key(self, path: tuple[str, ...]) -> ColumnKey | None:
+    def _column_key(self, path: tuple[str, ...]) -> EncryptingKey | None:
         return None if self._keys is None else self._keys.column_key(path)
 
-    def _cipher(self, column_key: ColumnKey) -> ModuleCipher:
+    def _cipher(self, column_key: EncryptingKey) -> ModuleCipher:
         cipher = self._ciphers.get(column_key.name)
         if cipher is None:
             assert self._keys is not None and self._algorithm is not None
@@ -166,7 +166,7 @@ class FileEncryption:
         return cipher
 
 
-def _crypto_metadata(column_key: ColumnKey, metadata: Struct) -> Struct:
+def _crypto_metadata(column_key: EncryptingKey, metadata: Struct) -> Struct:
     crypto = Struct()
     if column_key.is_footer_key:
         crypto.set(ColumnCryptoMetaData.WITH_FOOTER_KEY, thrift.STRUCT, Struct())

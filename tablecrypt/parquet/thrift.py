@@ -241,6 +241,22 @@ class SchemaElement:
     LOGICAL_TYPE: Final = 10
 
 
+class PhysicalType:
+    """Values of SchemaElement.TYPE and ColumnMetaData.TYPE."""
+
+    FLOAT: Final = 4
+    DOUBLE: Final = 5
+    FIXED_LENGTH: Final = 7
+
+
+class Repetition:
+    """Values of SchemaElement.REPETITION_TYPE."""
+
+    REQUIRED: Final = 0
+    OPTIONAL: Final = 1
+    REPEATED: Final = 2
+
+
 class LogicalType:
     """What the values of a column mean: one of these, each a struct."""
 
@@ -252,6 +268,33 @@ class LogicalType:
     INTEGER: Final = 10
     UNKNOWN: Final = 11
     UUID: Final = 14
+
+
+class DecimalType:
+    """The details of LogicalType.DECIMAL."""
+
+    SCALE: Final = 1
+    PRECISION: Final = 2
+
+
+class TimeType:
+    """The details of LogicalType.TIME and LogicalType.TIMESTAMP."""
+
+    IS_ADJUSTED_TO_UTC: Final = 1
+    UNIT: Final = 2
+
+
+class IntegerType:
+    """The details of LogicalType.INTEGER."""
+
+    BIT_WIDTH: Final = 1
+    IS_SIGNED: Final = 2
+
+
+class KeyValue:
+    """An entry of FileMetaData.KEY_VALUE_METADATA."""
+
+    KEY: Final = 1
 
 
 class RowGroup:
@@ -413,7 +456,7 @@ FOOTER_CRYPTO_SHAPE: Final[Shape] = {FileMetaData.ENCRYPTION_ALGORITHM: ALGORITH
 """Of a footer that is not authenticated yet: only what authenticating it takes."""
 LOGICAL_TYPE_SHAPE: Final[Shape] = {
     **dict.fromkeys(range(1, 32), FLAT),
-    LogicalType.TIME: {2: dict.fromkeys(range(1, 4), FLAT)},
-    LogicalType.TIMESTAMP: {2: dict.fromkeys(range(1, 4), FLAT)},
+    LogicalType.TIME: {TimeType.UNIT: dict.fromkeys(range(1, 4), FLAT)},
+    LogicalType.TIMESTAMP: {TimeType.UNIT: dict.fromkeys(range(1, 4), FLAT)},
 }
 OFFSET_INDEX_SHAPE: Final[Shape] = {OffsetIndex.PAGE_LOCATIONS: FLAT}

@@ -39,10 +39,19 @@ from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.parquet.coded_columns import LIMITS, CodingLimits, coded_columns, decoded, with_dictionaries
-from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, MAGIC_LENGTH, TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end, read_footer
-from tablecrypt.parquet.hidden_column_reader import ColumnAccess, OpenedLayout
-from tablecrypt.parquet.hidden_columns import hidden_field_id
+from tablecrypt.parquet.footer import (
+    ENCRYPTED_MAGIC,
+    MAGIC_LENGTH,
+    TAIL_LENGTH,
+    EndThenFile,
+    StoredFooter,
+    foreign_end,
+    read_checked_end,
+    read_footer,
+)
 from tablecrypt.parquet.one_key import check_one_key
+from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess, open_columns
+from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.storage import await_release, open_source
 from tablecrypt.parquet.view_types import without_views
 
@@ -118,7 +127,7 @@ class UniformParquetFile:
         self.protected: frozenset[int] = frozenset()
         self.masks: frozenset[int] = frozenset()
         if access is not None:
-            self._open_hidden_columns(OpenedLayout(self._file, footer, key_metadata, access))
+            self._open_columns(footer, access)
         with self._translated("the footer"):
             self._fragment = self._opened()
             stored = self._fragment.physical_schema
@@ -192,9 +201,9 @@ class UniformParquetFile:
         self._check_head()
         return footer
 
-    def _open_hidden_columns(self, file: OpenedLayout) -> None:
-        self.protected, self.masks = file.protected, file.masks
-        view = file.view()
+    def _open_columns(self, footer: StoredFooter, access: ColumnAccess) -> None:
+        opened = open_columns(self._file, footer, self._key_metadata, access)
+        self.protected, self.masks, view = opened.protected, opened.masks, opened.view
         if view is None:
             return
         await_release(view)

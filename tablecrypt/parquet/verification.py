@@ -34,10 +34,10 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, KeyMismatchError, KeyNotFoundError, TamperedFileError
 from tablecrypt.parquet.chunk_modules import PIECE_LENGTH, read_bloom_filter, read_index, read_pages
 from tablecrypt.parquet.footer import MAGIC_LENGTH
-from tablecrypt.parquet.hidden_columns import hidden_field_id
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span, encrypted_layout
 from tablecrypt.parquet.modules import GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, impossible_length, stated_length
+from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.storage import Source, open_source
 from tablecrypt.parquet.thrift import ColumnChunk
 from tablecrypt.parquet.uniform import UniformParquetFile

@@ -30,7 +30,7 @@ from tablecrypt.engines.job_messages import FileNumber, merge_positions
 from tablecrypt.engines.jobs import WorkerJob
 from tablecrypt.engines.rewriting import encrypt_rewrites, rewritten_files
 from tablecrypt.engines.spreading import balanced
-from tablecrypt.engines.tasks import TaskResult, WritingTask, decrypted_results, delete_files
+from tablecrypt.engines.tasks import EngineTaskResult, WritingTask, decrypted_results, delete_files
 from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError
 from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -170,7 +170,7 @@ class TaskKeys:
 
 
 def upsert_change(
-    table: EncryptedTable, branch: str, content: UpsertContent, results: Sequence[TaskResult], keys: TaskKeys | None
+    table: EncryptedTable, branch: str, content: UpsertContent, results: Sequence[EngineTaskResult], keys: TaskKeys | None
 ) -> RowChange:
     """Return what the tasks found and wrote, with files written again where the table says copy-on-write.
 

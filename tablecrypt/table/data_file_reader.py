@@ -177,11 +177,11 @@ class AvroDataFile:
         if part is not None:
             raise FormatError(f"{self.location}: a part of an Avro file was asked for, and only Parquet files are read in parts")
 
-    def _selected(self, names: list[str]) -> list[Column]:
+    def _selected(self, names: list[str]) -> list[AvroColumn]:
         by_name = {column.field.name: column for column in self._columns}
         return [by_name[name] for name in names]
 
-    def _batches(self, columns: list[Column]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, columns: list[AvroColumn]) -> Iterator[pa.RecordBatch]:
         records = self._records()
         while True:
             with self._decoding():
@@ -227,7 +227,7 @@ def _to_batch(records: list[dict[str, Any]], columns: list[Column]) -> pa.Record
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([column.field for column in columns]))
 
 
-class Column(ABC):
+class AvroColumn(ABC):
     """One Avro field and how to build its Arrow array."""
 
     def __init__(self, name: str, field_id: int, arrow_type: pa.DataType, nullable: bool) -> None:
@@ -238,17 +238,17 @@ class Column(ABC):
         """Return the values as an Arrow array of the field's type."""
 
 
-class _Plain(Column):
+class _Plain(AvroColumn):
     def array(self, values: Sequence[Any]) -> pa.Array:
         return pa.array(values, self.field.type)
 
 
-class _Uuid(Column):
+class _Uuid(AvroColumn):
     def array(self, values: Sequence[Any]) -> pa.Array:
         return pa.ExtensionArray.from_storage(pa.uuid(), pa.array(values, pa.binary(16)))
 
 
-class _Decimal(Column):
+class _Decimal(AvroColumn):
     """Big-endian two's complement of any length, which Arrow keeps as 16 bytes little endian."""
 
     def array(self, values: Sequence[Any]) -> pa.Array:
@@ -258,8 +258,8 @@ class _Decimal(Column):
         return pa.Array.from_buffers(self.field.type, len(values), [valid.buffers()[1], pa.py_buffer(data)])
 
 
-class _Struct(Column):
-    def __init__(self, name: str, field_id: int, nullable: bool, children: list[Column]) -> None:
+class _Struct(AvroColumn):
+    def __init__(self, name: str, field_id: int, nullable: bool, children: list[AvroColumn]) -> None:
         super().__init__(name, field_id, pa.struct([child.field for child in children]), nullable)
         self._children = children
 
@@ -270,8 +270,8 @@ class _Struct(Column):
         return pa.StructArray.from_arrays(arrays, fields=list(self.field.type), mask=_null_mask(values))
 
 
-class _List(Column):
-    def __init__(self, name: str, field_id: int, nullable: bool, element: Column) -> None:
+class _List(AvroColumn):
+    def __init__(self, name: str, field_id: int, nullable: bool, element: AvroColumn) -> None:
         super().__init__(name, field_id, pa.large_list(element.field), nullable)
         self._element = element
 
@@ -282,10 +282,10 @@ class _List(Column):
         )
 
 
-class _Map(Column):
+class _Map(AvroColumn):
     """Entries as key/value records, or an Avro map, whose keys are strings."""
 
-    def __init__(self, name: str, field_id: int, nullable: bool, key: Column, value: Column) -> None:
+    def __init__(self, name: str, field_id: int, nullable: bool, key: AvroColumn, value: AvroColumn) -> None:
         super().__init__(name, field_id, pa.map_(key.field, value.field), nullable)
         self._key = key
         self._value = value
@@ -307,7 +307,7 @@ class _Map(Column):
         return [(entry[self._key.field.name], entry[self._value.field.name]) for entry in value]
 
 
-def record_columns(avro: Any) -> list[Column]:
+def record_columns(avro: Any) -> list[AvroColumn]:
     """Return the columns of an Avro record schema (parsed JSON)."""
     if not isinstance(avro, dict) or avro.get("type") != "record":
         raise FormatError("its Avro schema is not a record")
@@ -320,10 +320,10 @@ class _Types:
     def __init__(self) -> None:
         self._named: dict[str, Any] = {}
 
-    def fields(self, record: dict[str, Any], depth: int) -> list[Column]:
+    def fields(self, record: dict[str, Any], depth: int) -> list[AvroColumn]:
         return [self.column(field["name"], _id(field, "field-id"), field["type"], depth + 1) for field in record["fields"]]
 
-    def column(self, name: str, field_id: int, avro: Any, depth: int) -> Column:
+    def column(self, name: str, field_id: int, avro: Any, depth: int) -> AvroColumn:
         if depth > _MAX_DEPTH:
             raise FormatError("its Avro schema is nested too deeply")
         avro, nullable = self._without_null(avro)
@@ -338,7 +338,7 @@ class _Types:
             self._named[avro["name"]] = avro
         return self._column(name, field_id, avro, nullable, depth)
 
-    def _column(self, name: str, field_id: int, avro: dict[str, Any], nullable: bool, depth: int) -> Column:
+    def _column(self, name: str, field_id: int, avro: dict[str, Any], nullable: bool, depth: int) -> AvroColumn:
         match avro["type"], avro.get("logicalType"):
             case "record", _:
                 return _Struct(name, field_id, nullable, self.fields(avro, depth))

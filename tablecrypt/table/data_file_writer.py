@@ -38,7 +38,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile
-from tablecrypt.parquet.hidden_column_writer import ProtectedField, ProtectedParquetWriter
+from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.foreign_engines import location_provider

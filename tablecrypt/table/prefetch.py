@@ -26,7 +26,7 @@ MOST_AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True)
-class Source(Generic[T]):
+class RowSource(Generic[T]):
     """Something to read.
 
     Attributes:
@@ -38,7 +38,7 @@ class Source(Generic[T]):
     size: int = SMALL_TOGETHER
 
 
-def prefetched(sources: Iterable[Source[T]], workers: int, depth: int | None) -> Iterator[T]:
+def prefetched(sources: Iterable[RowSource[T]], workers: int, depth: int | None) -> Iterator[T]:
     """Yield all items of all sources, in order.
 
     Args:
@@ -59,7 +59,7 @@ def prefetched(sources: Iterable[Source[T]], workers: int, depth: int | None) ->
 class _Lanes(Generic[T]):
     """The sources that are being read, in order."""
 
-    def __init__(self, sources: Iterator[Source[T]], workers: int, depth: int | None) -> None:
+    def __init__(self, sources: Iterator[RowSource[T]], workers: int, depth: int | None) -> None:
         self._sources = sources
         self._following = next(sources, None)
         self._workers = workers
@@ -100,7 +100,7 @@ class _Lanes(Generic[T]):
     def _may_go_on(self, first: _Lane[T]) -> bool:
         return bool(first.items) or first.finished or (self._following is not None and self._has_room_for(self._following))
 
-    def _has_room_for(self, source: Source[T]) -> bool:
+    def _has_room_for(self, source: RowSource[T]) -> bool:
         busy = [lane.size for lane in self._running if self._depth is not None or not lane.finished]
         return len(busy) < self._workers or (len(busy) < MOST_AT_ONCE and sum(busy) + source.size <= SMALL_TOGETHER)
 
@@ -108,7 +108,7 @@ class _Lanes(Generic[T]):
 class _Lane(Generic[T]):
     """One source, read by a thread into a bounded queue."""
 
-    def __init__(self, source: Source[T], depth: int | None, changed: Condition) -> None:
+    def __init__(self, source: RowSource[T], depth: int | None, changed: Condition) -> None:
         self.size = source.size
         self.items: deque[T] = deque()
         self.finished = False

@@ -45,7 +45,7 @@ from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.filters import DeleteFilter, check_evaluable
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
-from tablecrypt.table.prefetch import Source
+from tablecrypt.table.prefetch import RowSource
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, refuse_restricted, restrictions_of
 
@@ -165,7 +165,7 @@ class TaskReader:
         for _, rows in self._live_rows(task, deletes):
             yield rows
 
-    def sources(self, tasks: Iterable[FileScanTask]) -> Iterator[Source[pa.RecordBatch]]:
+    def sources(self, tasks: Iterable[FileScanTask]) -> Iterator[RowSource[pa.RecordBatch]]:
         """Yield the rows of tasks, as `batches` yields them, to be read ahead: small local files together, each other file alone."""
         run: list[FileScanTask] = []
         length = 0
@@ -179,11 +179,11 @@ class TaskReader:
         if run:
             yield self._source(run)
 
-    def _source(self, tasks: list[FileScanTask]) -> Source[pa.RecordBatch]:
+    def _source(self, tasks: list[FileScanTask]) -> RowSource[pa.RecordBatch]:
         rows = partial(itertools.chain.from_iterable, map(self.batches, tasks))
         file = tasks[0].file
         # Nothing is won by reading more local files at once than there are workers.
-        return Source(rows) if is_local(file.file_path) else Source(rows, file.file_size_in_bytes)
+        return RowSource(rows) if is_local(file.file_path) else RowSource(rows, file.file_size_in_bytes)
 
     def positioned_batches(self, task: FileScanTask) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
         """Yield a task's rows with their positions in the data file. The reader must project _row_id, which makes positions known.

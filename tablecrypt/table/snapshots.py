@@ -45,7 +45,7 @@ from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
-from tablecrypt.manifests.table_state import TableState
+from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.table._pyiceberg.producers import (
     DeleteFilesAdapter,
     FastAppendFiles,
@@ -132,7 +132,7 @@ class EncryptedProducer(ProducerAdapter):
             first_row_id=first_row_id,
             compression=self.compression,
             stated=further_fields(
-                policy_of(metadata).columns, still_named(metadata, named, columns), TableState.of(metadata, self._moved_refs)
+                policy_of(metadata).columns, still_named(metadata, named, columns), ListedTableState.of(metadata, self._moved_refs)
             ),
         ) as writer:
             writer.add_manifests(manifests)

@@ -35,7 +35,7 @@ from pyroaring import BitMap64
 from tablecrypt.table.deletes import comparable, row_numbers, write_row_delta
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
-from tablecrypt.table.prefetch import Source, prefetched
+from tablecrypt.table.prefetch import RowSource, prefetched
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.write import write_data_files
@@ -185,7 +185,7 @@ class Upsert:
             if found.num_rows:
                 yield _Matched(task, found)
 
-        sources = (Source(partial(matched, task), task.file.file_size_in_bytes) for task in scan.tasks())
+        sources = (RowSource(partial(matched, task), task.file.file_size_in_bytes) for task in scan.tasks())
         yield from prefetched(sources, _WORKERS, 1)
 
     def _changes(self, matched: list[_Matched], numbers: pa.ChunkedArray) -> list[_Change]:
@@ -195,7 +195,7 @@ class Upsert:
         missing = [each.name for each in self._schema.fields if each.name not in self.rows.column_names]
         if missing:
             raise ValueError(f"the rows of an upsert have all columns of the table; these lack {', '.join(missing)}")
-        sources = (Source(partial(self._change, each)) for each in matched)
+        sources = (RowSource(partial(self._change, each)) for each in matched)
         return list(prefetched(sources, _WORKERS - 1, 1))
 
     def _change(self, matched: _Matched) -> Iterator[_Change]:

@@ -127,7 +127,7 @@ def _run_all(writes: Iterable[Callable[[], DataFile]]) -> list[DataFile]:
 
 
 @dataclass
-class RowGroup:
+class PendingRowGroup:
     """Rows of one file that wait for their row group to be full."""
 
     partition_key: PartitionKey | None = None
@@ -199,19 +199,19 @@ class RowGroupLimit:
         """Return the limit for files that end at `target_size` stored bytes."""
         return cls(writer.row_group_size, min(writer.row_group_bytes, target_size))
 
-    def is_reached(self, rows: RowGroup) -> bool:
+    def is_reached(self, rows: PendingRowGroup) -> bool:
         """Whether the rows fill a row group."""
         return rows.count >= self.rows or rows.size >= self.size
 
 
-def _parts(writer: DataFileWriter, rows: pa.RecordBatchReader, limit: RowGroupLimit) -> Iterator[RowGroup]:
+def _parts(writer: DataFileWriter, rows: pa.RecordBatchReader, limit: RowGroupLimit) -> Iterator[PendingRowGroup]:
     """Yield chunks of the stream, each cut by partition."""
-    chunk = RowGroup()
+    chunk = PendingRowGroup()
     for batch in _cut(rows, limit):
         chunk.add(batch)
         if limit.is_reached(chunk):
             yield from _by_partition(writer, chunk)
-            chunk = RowGroup()
+            chunk = PendingRowGroup()
     if chunk.count:
         yield from _by_partition(writer, chunk)
 
@@ -225,14 +225,14 @@ def _cut(batches: Iterable[pa.RecordBatch], limit: RowGroupLimit) -> Iterator[pa
             yield batch.slice(start, step)
 
 
-def _by_partition(writer: DataFileWriter, chunk: RowGroup) -> Iterator[RowGroup]:
+def _by_partition(writer: DataFileWriter, chunk: PendingRowGroup) -> Iterator[PendingRowGroup]:
     spec = writer.table_metadata.spec()
     if spec.is_unpartitioned():
         yield chunk
         return
     table = pa.Table.from_batches(chunk.batches)
     for partition_key, rows in rows_by_partition(spec, writer.table_metadata.schema(), table):
-        part = RowGroup(partition_key)
+        part = PendingRowGroup(partition_key)
         for batch in rows.to_batches():
             part.add(batch)
         yield part
@@ -244,13 +244,13 @@ class _Waiting:
     def __init__(self, limit: RowGroupLimit, most_bytes: int) -> None:
         self._limit = limit
         self._most_bytes = most_bytes
-        self._rows: dict[Hashable, RowGroup] = {}
+        self._rows: dict[Hashable, PendingRowGroup] = {}
         self._size = 0
 
-    def add(self, part: RowGroup) -> Iterator[RowGroup]:
+    def add(self, part: PendingRowGroup) -> Iterator[PendingRowGroup]:
         """Add rows of one partition, and yield the row groups that are to be written now."""
         key = _key(part.partition_key)
-        known = self._rows.setdefault(key, RowGroup(part.partition_key))
+        known = self._rows.setdefault(key, PendingRowGroup(part.partition_key))
         for batch in part.batches:
             known.add(batch)
         self._size += part.size
@@ -259,12 +259,12 @@ class _Waiting:
         while self._size > self._most_bytes:
             yield self._take(max(self._rows, key=lambda each: self._rows[each].size))
 
-    def remaining(self) -> Iterator[RowGroup]:
+    def remaining(self) -> Iterator[PendingRowGroup]:
         """Yield what is left."""
         for key in list(self._rows):
             yield self._take(key)
 
-    def _take(self, key: Hashable) -> RowGroup:
+    def _take(self, key: Hashable) -> PendingRowGroup:
         taken = self._rows.pop(key)
         self._size -= taken.size
         return taken
@@ -280,7 +280,7 @@ class _RollingFiles:
         self._open: dict[Hashable, UnfinishedDataFile] = {}
         self._finished: list[DataFile] = []
 
-    def write(self, rows: RowGroup) -> None:
+    def write(self, rows: PendingRowGroup) -> None:
         """Write one row group to its partition's file."""
         key = _key(rows.partition_key)
         file = self._open.pop(key, None)
@@ -317,7 +317,7 @@ class _OneAtATime:
         self._thread = thread
         self._running: Future[None] | None = None
 
-    def run(self, files: _RollingFiles, rows: RowGroup) -> None:
+    def run(self, files: _RollingFiles, rows: PendingRowGroup) -> None:
         self.wait()
         self._running = self._thread.submit(files.write, rows)
 

@@ -25,7 +25,7 @@ from tablecrypt import is_encrypted
 from tablecrypt.maintenance import verify
 from tablecrypt.testing.plaintext import CANARY
 from tablecrypt.testing.stored_files import files_of, plaintext_in
-from tablecrypt.testing.table_model import ID, NOTE, TEAM, VALUE, Column, Columns, Model, Row, Snapshot, difference, shown
+from tablecrypt.testing.table_model import ID, NOTE, TEAM, VALUE, Columns, Model, ModelColumn, Row, Snapshot, difference, shown
 
 BORN: Final = "born"
 SCHEMA: Final = Schema(
@@ -36,10 +36,10 @@ SCHEMA: Final = Schema(
     NestedField(5, BORN, StringType()),
 )
 FIRST_COLUMNS: Final = (
-    Column(ID, "id", "long"),
-    Column(TEAM, "team", "string"),
-    Column(NOTE, "note", "string"),
-    Column(VALUE, "value", "int"),
+    ModelColumn(ID, "id", "long"),
+    ModelColumn(TEAM, "team", "string"),
+    ModelColumn(NOTE, "note", "string"),
+    ModelColumn(VALUE, "value", "int"),
 )
 ARROW: Final = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}
 REFUSED: Final = (CommitFailedException, ValidationException)

@@ -48,7 +48,7 @@ _NEEDLES: Final = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class PlaintextFinding:
     """Plaintext at `location`."""
 
     location: str
@@ -58,7 +58,7 @@ class Finding:
         return f"{self.location}: {self.what}"
 
 
-def findings(location: str, content: bytes) -> Iterator[Finding]:
+def findings(location: str, content: bytes) -> Iterator[PlaintextFinding]:
     """Yield every reason to call this file plaintext. Table metadata is JSON by specification, and may not hold the canary either."""
     for magic, format_name in MAGICS.items():
         if content.startswith(magic):
@@ -67,7 +67,7 @@ def findings(location: str, content: bytes) -> Iterator[Finding]:
     text = unzipped(content) if location.endswith(TABLE_METADATA_SUFFIXES) else content
     for what, needle in _NEEDLES.items():
         if needle in text:
-            yield Finding(location, f"holds {what}")
+            yield PlaintextFinding(location, f"holds {what}")
 
 
 def unzipped(content: bytes) -> bytes:

@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.reachable import reachable_files
-from tablecrypt.testing.plaintext import Finding, findings
+from tablecrypt.testing.plaintext import PlaintextFinding, findings
 
 
 def files_of(table: Table) -> set[str]:
@@ -24,6 +24,6 @@ def stored_content(table: Table, location: str) -> bytes:
         return stream.read()
 
 
-def plaintext_in(table: Table, locations: Collection[str]) -> list[Finding]:
+def plaintext_in(table: Table, locations: Collection[str]) -> list[PlaintextFinding]:
     """Look for plaintext in files of the table."""
     return [found for location in sorted(locations) for found in findings(location, stored_content(table, location))]

@@ -24,7 +24,7 @@ from pyiceberg.types import LongType
 from tablecrypt.maintenance import compact, prune_keys, reencrypt, remove_orphan_files, rewrap, rotate_kek, shred
 from tablecrypt.testing.modelled_table import BORN, FIRST_COLUMNS, ModelledTable
 from tablecrypt.testing.plaintext import CANARY
-from tablecrypt.testing.table_model import CONDITIONS, ID, IDS, NOTE, TEAM, TEAMS, VALUE, Column, Columns, Condition, names_of
+from tablecrypt.testing.table_model import CONDITIONS, ID, IDS, NOTE, TEAM, TEAMS, VALUE, Columns, Condition, ModelColumn, names_of
 
 PARTITIONS: Final[dict[str, tuple[int, Transform[Any, Any]]]] = {
     "by_team": (TEAM, IdentityTransform()),
@@ -162,7 +162,7 @@ class TableStateMachine(ModelledTable):
         name = f"more_{self.table.metadata.last_column_id + 1}"
         with self.table.update_schema() as update:
             update.add_column(name, LongType(), default_value=default)
-        self._evolved((*self.model.columns, Column(self.table.metadata.last_column_id, name, "long", default)))
+        self._evolved((*self.model.columns, ModelColumn(self.table.metadata.last_column_id, name, "long", default)))
 
     @rule(which=st.integers(0, 6))
     def rename_column(self, which: int) -> None:
@@ -189,7 +189,7 @@ class TableStateMachine(ModelledTable):
         column = self.model.column(VALUE)
         with self.table.refresh().update_schema() as update:
             update.update_column(column.name, LongType())
-        wide = Column(VALUE, column.name, "long")
+        wide = ModelColumn(VALUE, column.name, "long")
         self._evolved(tuple(wide if each.field_id == VALUE else each for each in self.model.columns))
 
     @rule(fields=SPECS)

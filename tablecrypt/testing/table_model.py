@@ -37,7 +37,7 @@ Names = Mapping[int, str]
 
 
 @dataclass(frozen=True)
-class Column:
+class ModelColumn:
     """A column: what it is called now, and what rows have that were written before it was there."""
 
     field_id: int
@@ -53,12 +53,12 @@ class Row:
     born: str
     values: Mapping[int, Any]
 
-    def value(self, column: Column) -> Any:
+    def value(self, column: ModelColumn) -> Any:
         """What a column of it reads as."""
         return self.values.get(column.field_id, column.default)
 
 
-Columns = tuple[Column, ...]
+Columns = tuple[ModelColumn, ...]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Model:
         """Rename a column."""
         self.columns = tuple(replace(each, name=name) if each.field_id == field_id else each for each in self.columns)
 
-    def column(self, field_id: int) -> Column:
+    def column(self, field_id: int) -> ModelColumn:
         """A column by its field id."""
         return next(each for each in self.columns if each.field_id == field_id)
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tablecrypt.errors import ConfigurationError, KmsUnavailableError
 from tablecrypt.hadoop_kms.access import AllowList, AllowListFile, Proofs, new_token, token_hash
 from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key, roll_key
-from tablecrypt.hadoop_kms.protocol import HadoopKms, RateLimit, Response
-from tablecrypt.hadoop_kms.requests import AUTHORIZATION, ILLEGAL_STATE, SECURITY, Request, sent_iv
+from tablecrypt.hadoop_kms.protocol import HadoopKms, KmsResponse, RateLimit
+from tablecrypt.hadoop_kms.requests import AUTHORIZATION, ILLEGAL_STATE, SECURITY, KmsRequest, sent_iv
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.orc.keys import MasterKeyVersion
 from tests.support.mutations import arbitrary
@@ -72,13 +72,13 @@ class Bench:
         self.lists_read += 1
         return AllowListFile(self.allow_file).read()
 
-    def get(self, path: str, user: str | None = "etl") -> Response:
-        return self.service.respond(Request("GET", _target(path, user)))
+    def get(self, path: str, user: str | None = "etl") -> KmsResponse:
+        return self.service.respond(KmsRequest("GET", _target(path, user)))
 
-    def decrypt(self, version: str, encrypted: bytes, user: str | None = "etl", **changes: Any) -> Response:
+    def decrypt(self, version: str, encrypted: bytes, user: str | None = "etl", **changes: Any) -> KmsResponse:
         body = {"name": version.partition("@")[0], "iv": _b64(sent_iv(encrypted)), "material": _b64(encrypted)} | changes
         target = _target(f"keyversion/{version}/_eek?eek_op=decrypt", user)
-        return self.service.respond(Request("POST", target, json.dumps(body).encode()))
+        return self.service.respond(KmsRequest("POST", target, json.dumps(body).encode()))
 
 
 def _target(path: str, user: str | None) -> str:
@@ -89,7 +89,7 @@ def _b64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def _java_class(response: Response) -> str:
+def _java_class(response: KmsResponse) -> str:
     return str(json.loads(response.content)["RemoteException"]["javaClassName"])
 
 
@@ -171,23 +171,23 @@ def test_nothing_is_said_of_a_key_to_whom_it_is_denied(bench: Bench, path: str) 
 
 @pytest.mark.parametrize("target", ["/kms/v1/keys/names", "/token/guess/kms/v1/keys/names", "/token//kms/v1/keys/names"])
 def test_who_proves_nothing_gets_nothing(bench: Bench, target: str) -> None:
-    response = bench.service.respond(Request("GET", target, cookie='hadoop.auth="u=etl&p=etl&t=simple&e=9"'))
+    response = bench.service.respond(KmsRequest("GET", target, cookie='hadoop.auth="u=etl&p=etl&t=simple&e=9"'))
     assert (response.status, _java_class(response), response.user) == (403, SECURITY, "-")
 
 
 def test_a_login_is_answered_so_that_the_client_goes_on_to_be_refused(bench: Bench) -> None:
-    response = bench.service.respond(Request("OPTIONS", "/kms/v1/key/pii/_metadata?user.name=etl"))
+    response = bench.service.respond(KmsRequest("OPTIONS", "/kms/v1/key/pii/_metadata?user.name=etl"))
     assert (response.status, response.content, response.cookie) == (200, b"", None)
 
 
 def test_a_claimed_name_counts_only_where_names_are_believed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, believe_names=True)
-    cookie = bench.service.respond(Request("OPTIONS", "/kms/v1/keys/names?user.name=analyst")).cookie
+    cookie = bench.service.respond(KmsRequest("OPTIONS", "/kms/v1/keys/names?user.name=analyst")).cookie
     assert cookie is not None
-    believed = bench.service.respond(Request("GET", "/kms/v1/keys/names", cookie=cookie.partition(";")[0]))
+    believed = bench.service.respond(KmsRequest("GET", "/kms/v1/keys/names", cookie=cookie.partition(";")[0]))
     assert (believed.user, json.loads(believed.content)) == ("analyst", ["cards"])
     for odd in ('a"b', "a%0d%0aSet-Cookie:x", "a&p=b", "x" * 200, ""):
-        response = bench.service.respond(Request("OPTIONS", f"/kms/v1/keys/names?user.name={odd}")).cookie
+        response = bench.service.respond(KmsRequest("OPTIONS", f"/kms/v1/keys/names?user.name={odd}")).cookie
         assert response is None or '"u=a&p=a&' in response
 
 
@@ -231,7 +231,7 @@ def test_what_is_no_local_key_of_orc_is_refused(bench: Bench, changes: dict[str,
     ],
 )
 def test_what_orc_does_not_need_is_not_served(bench: Bench, method: str, path: str) -> None:
-    assert bench.service.respond(Request(method, _target(path, "etl"))).status == 405
+    assert bench.service.respond(KmsRequest(method, _target(path, "etl"))).status == 405
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "%2e%2e", "a%2Fb", "a%00b", "a%0ab", "x" * 200, "%ff"])
@@ -298,7 +298,7 @@ def test_no_answer_or_request_shows_a_key_or_token(bench: Bench) -> None:
     response = bench.decrypt("pii@0", bytes(16))
     material = json.loads(response.content)["material"]
     assert material not in repr(response)
-    assert TOKENS["etl"] not in repr(Request("GET", _target("keys/names", "etl")))
+    assert TOKENS["etl"] not in repr(KmsRequest("GET", _target("keys/names", "etl")))
 
 
 PATHS = st.sampled_from(
@@ -319,5 +319,5 @@ def shared_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     body=arbitrary([BODY], max_size=60) | JSON.map(lambda value: json.dumps(value).encode()),
 )
 def test_any_request_gets_an_answer(shared_bench: Bench, method: str, path: str, body: bytes) -> None:
-    response = shared_bench.service.respond(Request(method, _target(path, "etl"), body))
+    response = shared_bench.service.respond(KmsRequest(method, _target(path, "etl"), body))
     assert response.status in {200, 400, 404, 405}

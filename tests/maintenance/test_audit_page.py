@@ -16,7 +16,7 @@ import pytest
 
 from tablecrypt.maintenance import Audit, AuditChanges, Finding, FindingKind, TableAudit, changes_since
 from tablecrypt.maintenance._audit import AuditedFile, AuditedKek, AuditedSnapshot, Coverage
-from tablecrypt.maintenance._audit.changes import ChangedFinding, TableChanges, TableOutcome
+from tablecrypt.maintenance._audit.changes import ChangedFinding, TableChangeKind, TableChanges
 from tablecrypt.maintenance._audit.file_signatures import Signature
 from tablecrypt.maintenance.report import html_page
 from tests.support.audited_catalog import NOW, audit_a_month_before, audited_catalog, table_audit, unloaded
@@ -82,7 +82,7 @@ def evil_table() -> TableAudit:
 
 def evil_changes() -> AuditChanges:
     finding = ChangedFinding(EVIL, "critical", EVIL, EVIL, EVIL)
-    states = ((EVIL, TableOutcome.CHANGED), (f"{EVIL} gone", TableOutcome.GONE))
+    states = ((EVIL, TableChangeKind.CHANGED), (f"{EVIL} gone", TableChangeKind.GONE))
     return AuditChanges(
         NOW, tuple(TableChanges(name, state, (finding,), (finding,), (finding,), (EVIL,), 1.0, 0.5) for name, state in states)
     )

@@ -18,7 +18,7 @@ from tablecrypt.errors import ColumnKeyDeniedError, TamperedFileError
 from tablecrypt.keys.column_keys import key_id_in
 from tablecrypt.maintenance.columns.footers import look_at
 from tablecrypt.maintenance.runner import LocalRunner
-from tablecrypt.parquet.hidden_column_rewriting import StoredHiddenColumns
+from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits

@@ -12,9 +12,9 @@ from pyiceberg.manifest import DataFile
 from tablecrypt import maintenance as m
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.parquet import FileKeys, thrift
-from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout
-from tablecrypt.parquet.hidden_columns import hidden_field_id
 from tablecrypt.parquet.layout import encrypted_layout
+from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
+from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, Struct
 from tablecrypt.table.protection.policy import column_keys

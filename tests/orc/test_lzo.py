@@ -15,7 +15,7 @@ from lzallright import LZOCompressor, LZOError
 from tablecrypt import orc
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, MissingExtraError, TablecryptError
-from tablecrypt.orc.column_keys import ColumnKeys
+from tablecrypt.orc.column_keys import LocalColumnKeys
 from tablecrypt.orc.compression import LZO_SHORT_CHUNK, Compression, CompressionKind, _LzoInstructions, decompress_lzo
 from tablecrypt.orc.reader import open_view
 from tablecrypt.orc.source import FileSource
@@ -184,7 +184,7 @@ def streams() -> list[tuple[LocatedStream, bytes, Callable[[bytes], bytes]]]:
     """Of each data stream of the file: where it stands, what it is decrypted, and what encrypts it again."""
     source = FileSource(FILE)
     tail = read_tail(source)
-    keys = ColumnKeys(tail, vector_keys())
+    keys = LocalColumnKeys(tail, vector_keys())
 
     def cipher(key: Secret, located: LocatedStream, stripe_id: int) -> Callable[[bytes], bytes]:
         return lambda data: crypt_stream(key, located.stream.column, located.stream.kind, stripe_id, data)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tablecrypt import orc
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError
-from tablecrypt.orc.column_keys import ColumnKeys
+from tablecrypt.orc.column_keys import LocalColumnKeys
 from tablecrypt.orc.messages import BLOOM_FILTER_KINDS, StreamKind
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import UNENCRYPTED, Tail, locate_streams, read_tail
@@ -90,7 +90,7 @@ def test_statistics_of_encrypted_columns_are_those_of_all_rows_and_open_with_the
     rows = sample_rows(400)
     wanted = tail_of(plain(rows, compression="zstd")).file_statistics
     tail = tail_of(encrypted(rows, {"pii": [name for name in rows.column_names if name != "id"]}, stripe_size=10_000))
-    keys = ColumnKeys(tail, local_keys())
+    keys = LocalColumnKeys(tail, local_keys())
     assert len(tail.stripes) > 3
     for number, variant in enumerate(keys.encryption.variants):
         assert keys.file_statistics(number) == [wanted[column] for column in tail.schema[variant.root].subtree]

@@ -18,8 +18,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.carried_over_columns import blank_rows_beside_hidden_columns
-from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout
+from tablecrypt.parquet.protected.carried_over_columns import blank_rows_beside_hidden_columns
+from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnMetaData, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.uniform import UniformParquetWriter

@@ -38,9 +38,9 @@ from pyiceberg.types import (
 from tablecrypt.errors import FormatError, TablecryptError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout
-from tablecrypt.parquet.hidden_columns import end_of, hidden_field_id, narrowed
-from tablecrypt.parquet.placeholders import empty_values
+from tablecrypt.parquet.protected.hidden_columns import end_of, hidden_field_id, narrowed
+from tablecrypt.parquet.protected.placeholders import empty_values
+from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import FileMetaData, SchemaElement, Struct
 from tests.support.hidden_column_files import ProtectedFile

@@ -18,13 +18,14 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import FileKeys
-from tablecrypt.parquet.carried_over_columns import reencrypt_beside_hidden_columns
 from tablecrypt.parquet.footer import read_footer
-from tablecrypt.parquet.hidden_arrays import Replacement
-from tablecrypt.parquet.hidden_column_reader import ColumnAccess
-from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout, RewrittenFile, rewrite_protected
-from tablecrypt.parquet.hidden_columns import hidden_name
 from tablecrypt.parquet.layout import FileCiphers, FileLayout
+from tablecrypt.parquet.protected.carried_over_columns import reencrypt_beside_hidden_columns
+from tablecrypt.parquet.protected.hidden_arrays import Replacement
+from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
+from tablecrypt.parquet.protected.hidden_column_rewriting import RewrittenFile, rewrite_protected
+from tablecrypt.parquet.protected.hidden_columns import hidden_name
+from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, Struct
 from tablecrypt.parquet.uniform import UniformParquetFile

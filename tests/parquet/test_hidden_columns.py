@@ -20,9 +20,9 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import FileKeys, thrift
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
-from tablecrypt.parquet.hidden_column_reader import ColumnAccess
-from tablecrypt.parquet.hidden_columns import hidden_name
 from tablecrypt.parquet.layout import encrypted_layout
+from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
+from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, FileMetaData, SchemaElement, Struct
 from tablecrypt.parquet.uniform import UniformParquetFile

@@ -18,8 +18,8 @@ from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.errors import AuthenticationError, TamperedFileError
 from tablecrypt.keys.column_keys import key_id_in
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout
-from tablecrypt.parquet.hidden_columns import hidden_field_id
+from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
+from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, FileMetaData, SchemaElement, Struct
 from tablecrypt.table.protection.policy import column_keys

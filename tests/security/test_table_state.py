@@ -24,7 +24,7 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.maintenance import FindingKind, audit, relocate
 from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.manifests.manifest_list import ManifestListHeader, ManifestListWriterV3
-from tablecrypt.manifests.table_state import TABLE_STATE, TableState, schema_digest, table_state_in
+from tablecrypt.manifests.table_state import TABLE_STATE, ListedTableState, schema_digest, table_state_in
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.transaction import EncryptedTransaction
@@ -274,11 +274,11 @@ def _header(table: Table) -> ManifestListHeader:
 def test_a_list_says_what_the_table_is_once_its_commit_is_done(catalog: Catalog) -> None:
     table = table_with_history(catalog)
     table.append(rows(300))
-    assert _header(table).table_state == TableState.of(table.metadata)
+    assert _header(table).table_state == ListedTableState.of(table.metadata)
     table.append(rows(400), branch="side")
     named = metadata_of(table).snapshot_by_name("side")
     assert isinstance(named, EncryptedSnapshot)
-    assert named.authenticated_header(table.io).table_state == TableState.of(table.metadata)
+    assert named.authenticated_header(table.io).table_state == ListedTableState.of(table.metadata)
 
 
 def test_what_a_transaction_changes_after_its_append_is_no_contradiction(catalog: Catalog) -> None:
@@ -349,7 +349,7 @@ def test_a_table_is_created_and_replaced_in_one_transaction_with_its_rows(catalo
         transaction.append(team_rows(100))
     created = catalog.load_table("db.t")
     assert created.scan().count() == 40
-    assert _header(created).table_state == TableState.of(created.metadata)
+    assert _header(created).table_state == ListedTableState.of(created.metadata)
 
 
 @pytest.mark.parametrize("current_only", [False, True])
@@ -360,7 +360,7 @@ def test_the_lists_of_a_copy_say_what_the_copy_is(catalog: Catalog, tmp_path: Pa
     relocate(table, f"file://{tmp_path}/copy", register_as="db.copy", current_only=current_only)
     copy = catalog.load_table("db.copy")
     assert ids(copy) == ids(table)
-    assert _header(copy).table_state == TableState.of(copy.metadata)
+    assert _header(copy).table_state == ListedTableState.of(copy.metadata)
     assert _messages(copy) == []
     for snapshot in copy.metadata.snapshots:
         assert copy.scan(snapshot_id=snapshot.snapshot_id).count() == table.scan(snapshot_id=snapshot.snapshot_id).count()

@@ -23,7 +23,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.kill_points import MORTAL
-from tests.support.plaintext import Finding, FolderStore, findings
+from tests.support.plaintext import FolderStore, PlaintextFinding, findings
 from tests.support.s3_server import S3Server
 
 Rows = tuple[tuple[int | None, str | None], ...]
@@ -167,7 +167,7 @@ class Scene:
         catalog = self.catalog()
         return {".".join(name): view_of(catalog.load_table(name)) for name in catalog.list_tables("db")}
 
-    def plaintext(self) -> list[Finding]:
+    def plaintext(self) -> list[PlaintextFinding]:
         """Every reason to call a file plaintext."""
         return [found for location, content in self.storage.files().items() for found in findings(location, content)]
 

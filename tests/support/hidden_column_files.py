@@ -19,11 +19,11 @@ from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import FileKeys, thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.footer import read_footer, write_footer
-from tablecrypt.parquet.hidden_column_reader import ColumnAccess
-from tablecrypt.parquet.hidden_column_writer import ProtectedField, ProtectedParquetWriter
-from tablecrypt.parquet.hidden_columns import hidden_name
 from tablecrypt.parquet.layout import FileCiphers, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
+from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
+from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
+from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.storage import Sink, source_of
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.uniform import UniformParquetFile

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tablecrypt.testing.plaintext import CANARY, Finding, findings, unzipped
+from tablecrypt.testing.plaintext import CANARY, PlaintextFinding, findings, unzipped
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 
-__all__ = ["CANARY", "Finding", "FolderStore", "S3Store", "Store", "encrypted_table_root", "findings"]
+__all__ = ["CANARY", "FolderStore", "PlaintextFinding", "S3Store", "Store", "encrypted_table_root", "findings"]
 
 
 class Store(Protocol):

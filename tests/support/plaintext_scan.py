@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
-from tests.support.plaintext import Finding, FolderStore, S3Store, Store, encrypted_table_root, findings
+from tests.support.plaintext import FolderStore, PlaintextFinding, S3Store, Store, encrypted_table_root, findings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -38,7 +38,7 @@ class ScanResult:
 
     files: int = 0
     tables: int = 0
-    found: list[Finding] = field(default_factory=list)
+    found: list[PlaintextFinding] = field(default_factory=list)
 
     def message(self) -> str:
         """The findings, one a line, the first few of them."""

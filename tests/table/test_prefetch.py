@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.table import prefetch
-from tablecrypt.table.prefetch import Source, prefetched
+from tablecrypt.table.prefetch import RowSource, prefetched
 
 
 def source(items: list[int]) -> Iterator[int]:
@@ -25,7 +25,7 @@ def source(items: list[int]) -> Iterator[int]:
     st.sampled_from([1, prefetch.SMALL_TOGETHER]),
 )
 def test_items_come_in_order(lists: list[list[int]], workers: int, depth: int | None, size: int) -> None:
-    sources = [Source(partial(source, items), size) for items in lists]
+    sources = [RowSource(partial(source, items), size) for items in lists]
     assert list(prefetched(sources, workers, depth)) == [item for items in lists for item in items]
 
 
@@ -35,7 +35,7 @@ def test_an_error_comes_in_the_place_of_the_next_item() -> None:
         raise ValueError("broken")
 
     seen: list[int] = []
-    sources = [Source(partial(source, [1])), Source(broken), Source(partial(source, [3]))]
+    sources = [RowSource(partial(source, [1])), RowSource(broken), RowSource(partial(source, [3]))]
     with pytest.raises(ValueError, match="broken"):
         for item in prefetched(sources, workers=3, depth=2):
             seen.append(item)
@@ -53,7 +53,7 @@ def test_no_source_runs_further_ahead_than_its_queue() -> None:
                 taken.set()
             yield each
 
-    reader = prefetched([Source(counted)], workers=1, depth=3)
+    reader = prefetched([RowSource(counted)], workers=1, depth=3)
     assert next(reader) == 0
     # One item was taken, three wait, and the fifth has been made but finds no room.
     assert taken.wait(60)
@@ -69,7 +69,7 @@ def test_no_source_is_started_before_its_lane_is_free() -> None:
         started.append(number)
         yield number
 
-    reader = prefetched([Source(partial(noted, number)) for number in range(10)], workers=2, depth=1)
+    reader = prefetched([RowSource(partial(noted, number)) for number in range(10)], workers=2, depth=1)
     assert started == []
     assert next(reader) == 0
     assert set(started) <= {0, 1}
@@ -91,7 +91,7 @@ def test_small_sources_run_many_at_a_time_and_large_ones_do_not(size: int, toget
         assert released.wait(60)
         yield number
 
-    reader = prefetched([Source(partial(waiting, number), size) for number in range(100)], workers=2, depth=1)
+    reader = prefetched([RowSource(partial(waiting, number), size) for number in range(100)], workers=2, depth=1)
     consumer = threading.Thread(target=lambda: items.extend(reader))
     items: list[int] = []
     consumer.start()
@@ -114,5 +114,5 @@ def test_a_source_that_was_read_to_its_end_makes_room_where_all_items_are_kept()
         if number == 9:
             last_was_read.set()
 
-    sources = [Source(first), *(Source(partial(later, number)) for number in range(1, 10))]
+    sources = [RowSource(first), *(RowSource(partial(later, number)) for number in range(1, 10))]
     assert list(prefetched(sources, workers=2, depth=None)) == list(range(10))

@@ -16,9 +16,9 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnKeys
 from tablecrypt.parquet import FileKeys, decrypt
 from tablecrypt.parquet.chunk_modules import Page, read_pages
-from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout
-from tablecrypt.parquet.hidden_columns import hidden_name
 from tablecrypt.parquet.layout import Chunk, FileLayout, encrypted_layout
+from tablecrypt.parquet.protected.hidden_columns import hidden_name
+from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnMetaData, FileMetaData, PageHeader, RowGroup
 from tablecrypt.parquet.thrift_reader import decode

@@ -41,7 +41,7 @@ from tablecrypt_catalog.pins.protected_columns import (
     taken,
     weaker,
 )
-from tablecrypt_catalog.table_encryption import NO_COLUMNS, LoadedTable
+from tablecrypt_catalog.table_encryption import NO_COLUMNS, UnverifiedTable
 
 METADATA_HASH: Final = "metadata_hash"
 DOCUMENT_HASH: Final = "tablecrypt.metadata-sha256"
@@ -92,7 +92,7 @@ def staged_parameters(staged: StagedTable, before: Table | None) -> dict[str, st
     Raises:
         KeyIdChangedError: a column takes the name of a protected one, as the entry knows it.
     """
-    pinned = before.pinned_columns if isinstance(before, LoadedTable) else NO_COLUMNS
+    pinned = before.pinned_columns if isinstance(before, UnverifiedTable) else NO_COLUMNS
     name = ".".join(staged.name())
     if (found := taken(pinned, columns_of(staged.metadata), leaves_of(staged.metadata))) is not None:
         raise _weaker_than_pinned(name, found, staged.metadata_location)

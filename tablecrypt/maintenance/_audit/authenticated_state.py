@@ -12,7 +12,7 @@ from pyiceberg.io import FileIO
 
 from tablecrypt.errors import TablecryptError
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
-from tablecrypt.manifests.table_state import TableState
+from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.printable import counted, printable
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 
@@ -34,8 +34,8 @@ def state_findings(metadata: EncryptedTableMetadata, io: FileIO) -> Iterator[Fin
         silent += 1
 
 
-def _differences(metadata: EncryptedTableMetadata, snapshot: EncryptedSnapshot, state: TableState, silent: int) -> Iterator[Finding]:
-    now = TableState.of(metadata)
+def _differences(metadata: EncryptedTableMetadata, snapshot: EncryptedSnapshot, state: ListedTableState, silent: int) -> Iterator[Finding]:
+    now = ListedTableState.of(metadata)
     currents = {
         "current schema": (state.schema, now.schema),
         "default partition spec": (state.spec, now.spec),

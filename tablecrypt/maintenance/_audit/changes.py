@@ -26,7 +26,7 @@ from tablecrypt.printable import counted, json_fields
 _TELL_AGES: Final = frozenset(kind.code for kind in (FindingKind.KEK_PAST_LIFE, FindingKind.KEK_RETIRED, FindingKind.KEK_NEAR_END))
 
 
-class TableOutcome(StrEnum):
+class TableChangeKind(StrEnum):
     """What became of a table between two audits."""
 
     NEW = "new"
@@ -63,7 +63,7 @@ class TableChanges:
     """
 
     table: str
-    state: TableOutcome
+    state: TableChangeKind
     new: tuple[ChangedFinding, ...]
     gone: tuple[ChangedFinding, ...]
     changed: tuple[ChangedFinding, ...]
@@ -75,7 +75,7 @@ class TableChanges:
     def is_empty(self) -> bool:
         """Whether nothing changed."""
         same_share = self.encrypted_before == self.encrypted_now
-        return self.state == TableOutcome.CHANGED and same_share and not (self.new or self.gone or self.changed or self.keys)
+        return self.state == TableChangeKind.CHANGED and same_share and not (self.new or self.gone or self.changed or self.keys)
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _is_compared(name: str, kept: _KeptAudit, found: Audit) -> bool:
 
 
 def _of_table(name: str, before: _KeptTable | None, now: TableAudit | None) -> TableChanges:
-    state = TableOutcome.NEW if before is None else TableOutcome.GONE if now is None else TableOutcome.CHANGED
+    state = TableChangeKind.NEW if before is None else TableChangeKind.GONE if now is None else TableChangeKind.CHANGED
     earlier, later = _by_place(() if before is None else before.findings), _by_place(_kept_findings(now))
     return TableChanges(
         table=name,

@@ -34,9 +34,9 @@ from tablecrypt.maintenance._audit.partitions import partition_findings
 from tablecrypt.maintenance.columns.masks import MaskWork, masked_columns, may_hold_masks
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.parquet.footer import read_checked_end
-from tablecrypt.parquet.hidden_columns import leaves_of
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import FileCiphers, FileLayout
+from tablecrypt.parquet.protected.hidden_columns import leaves_of
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.thrift import FileMetaData
 from tablecrypt.table.metadata import EncryptedTableMetadata

@@ -24,7 +24,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone
-from tablecrypt.parquet.hidden_columns import hidden_field_id
+from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.verification import verify_footer
 
 FETCHED_BLOCKS: Final = 4

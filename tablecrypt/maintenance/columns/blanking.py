@@ -1,6 +1,6 @@
 """A data file of a table again with some rows blanked, by somebody who may not use the column keys of what is in it.
 
-    file    on this machine: parquet/carried_over_columns.py writes it again under a fresh DEK, its protected columns as they are
+    file    on this machine: parquet/protected/carried_over_columns.py writes it again under a fresh DEK, its protected columns as they are
     entry   the old one's, with the new location, length and key, and the statistics of what the new file holds
 
 The row count and the positions of rows are the old file's. So whoever puts the entry in the place of the old one (EncryptedFileSwap, which
@@ -20,7 +20,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
-from tablecrypt.parquet.carried_over_columns import blank_rows_beside_hidden_columns
+from tablecrypt.parquet.protected.carried_over_columns import blank_rows_beside_hidden_columns
 from tablecrypt.table.lineage import without_lineage_ids
 from tablecrypt.table.parquet_options import data_file_statistics
 from tablecrypt.table.protection.writing import WriteProtection

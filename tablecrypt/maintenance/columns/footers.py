@@ -11,7 +11,7 @@ from pyiceberg.manifest import DataFile
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
-from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout, StoredHiddenColumns
+from tablecrypt.parquet.protected.protected_layout import ProtectedLayout, StoredHiddenColumns
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of

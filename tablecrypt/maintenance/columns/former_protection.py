@@ -26,7 +26,7 @@ from tablecrypt.maintenance._tables import encrypted_metadata_of
 from tablecrypt.maintenance.columns.footers import footer_works, inspect_hidden_columns
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import Runner
-from tablecrypt.parquet.hidden_column_rewriting import StoredHiddenColumns
+from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable

@@ -2,7 +2,7 @@
 
     look    the footer of each Parquet data file says which hidden columns it has, and which kind of placeholders: no column key is needed
     plan    here, where the key service is: old hidden columns are opened, new column DEKs are made
-    file    on threads or executors: one new file (parquet/hidden_column_rewriting.py, or carried_over_columns.py)
+    file    on threads or executors: one new file (parquet/protected/hidden_column_rewriting.py, or carried_over_columns.py)
 
     the file has                                   the properties say     the new file has                            needs the column's key
     a hidden column                                protected              a hidden column under a fresh DEK           yes
@@ -47,10 +47,11 @@ from tablecrypt.maintenance.columns.former_protection import forget_former_prote
 from tablecrypt.maintenance.columns.masks import refuse_masks
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
-from tablecrypt.parquet.carried_over_columns import reencrypt_beside_hidden_columns
-from tablecrypt.parquet.hidden_column_rewriting import RewrittenFile, StoredHiddenColumns, rewrite_protected
-from tablecrypt.parquet.hidden_columns import hidden_name
 from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.protected.carried_over_columns import reencrypt_beside_hidden_columns
+from tablecrypt.parquet.protected.hidden_column_rewriting import RewrittenFile, rewrite_protected
+from tablecrypt.parquet.protected.hidden_columns import hidden_name
+from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.file_entries import STATISTICS
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of

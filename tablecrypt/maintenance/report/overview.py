@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tablecrypt.maintenance._audit.changes import AuditChanges, TableChanges, TableOutcome
+from tablecrypt.maintenance._audit.changes import AuditChanges, TableChangeKind, TableChanges
 from tablecrypt.maintenance._audit.findings import Audit, Finding, FindingKind, TableAudit, by_severity
 from tablecrypt.maintenance._audit.severity import Severity
 from tablecrypt.maintenance.report.exposure import UNSEEN, is_readable
@@ -178,7 +178,7 @@ def table_rows(tables: Sequence[TableAudit], now: dt.datetime, changes: AuditCha
 def _change_shown(change: TableChanges | None) -> str:
     if change is None:
         return ""
-    if change.state != TableOutcome.CHANGED:
+    if change.state != TableChangeKind.CHANGED:
         return change.state.value
     parts = [f"{len(found):,} {what}" for found, what in ((change.new, "new"), (change.gone, "resolved")) if found]
     return ", ".join(parts) or "changed"

@@ -88,7 +88,7 @@ class Procedure:
 
 
 @dataclass(frozen=True)
-class NewTable:
+class CopyTarget:
     """A table that is created with the rows of a copy.
 
     Attributes:
@@ -132,7 +132,7 @@ class RowCopy:
     target: Identifier
     columns: Sequence[str]
     condition: str
-    made: NewTable | None = None
+    made: CopyTarget | None = None
     renamed: RenamedTable | None = None
 
 

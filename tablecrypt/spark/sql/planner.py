@@ -20,7 +20,7 @@ from tablecrypt.spark.tables import LocatedTable
 if TYPE_CHECKING:
     from tablecrypt.spark.source.options import SourceOptions
     from tablecrypt.spark.sql.scans.changes import SnapshotChange
-    from tablecrypt.spark.sql.scans.plan import Plan
+    from tablecrypt.spark.sql.scans.plan import ScanPlan
     from tablecrypt.spark.sql.scans.portable import TaskRows
     from tablecrypt.spark.sql.staging import StagedTable
     from tablecrypt.spark.sql.writes.commits import OpenWrite
@@ -135,7 +135,7 @@ class Planner:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.catalogs: Handles[OpenCatalog] = Handles("catalog", limits.catalogs)
         self.tables: Handles[LoadedTable] = Handles("table of a query", limits.tables)
-        self.plans: Handles[Plan] = Handles("plan of a scan", limits.plans)
+        self.plans: Handles[ScanPlan] = Handles("plan of a scan", limits.plans)
         self.readers: Handles[TaskRows] = Handles("read of a file", limits.readers, lambda rows: rows.close(), "it gives no more rows")
         self.writes: Handles[OpenWrite] = Handles("write", limits.writes, lambda write: write.remove_files_except(()), _NOT_COMMITTED)
         self.attempts: Handles[WritingAttempt] = Handles(

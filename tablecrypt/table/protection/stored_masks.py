@@ -25,7 +25,7 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.column_keys import ProtectedColumn, constant_of
-from tablecrypt.parquet.hidden_arrays import Replacement
+from tablecrypt.parquet.protected.hidden_arrays import Replacement
 
 
 def replacement_of(column: ProtectedColumn, schema: Schema, hash_key: Callable[[int], Secret]) -> Replacement | None:

@@ -32,9 +32,9 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatEr
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, is_from_before
 from tablecrypt.keys.nested_columns import all_ancestors, ancestors
-from tablecrypt.parquet.hidden_arrays import path_to, replaced_array
-from tablecrypt.parquet.hidden_column_reader import ColumnAccess
-from tablecrypt.parquet.placeholders import blank_array
+from tablecrypt.parquet.protected.hidden_arrays import path_to, replaced_array
+from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
+from tablecrypt.parquet.protected.placeholders import blanks
 from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -225,7 +225,7 @@ class MaskedFile:
             field = self.schema.field(path[0])
             at = batch.schema.get_field_index(field.name)
             if at >= 0:
-                array = replaced_array(field, batch.column(at), path[1:], lambda inner, values: blank_array(inner, len(values)))
+                array = replaced_array(field, batch.column(at), path[1:], blanks)
                 batch = batch.set_column(at, batch.schema.field(at), array)
         return batch
 

@@ -19,8 +19,8 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy
 from tablecrypt.keys.nested_columns import covering
-from tablecrypt.parquet.hidden_arrays import Replacement
-from tablecrypt.parquet.hidden_column_writer import ProtectedField
+from tablecrypt.parquet.protected.hidden_arrays import Replacement
+from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import check_layout, column_keys, policy_of

@@ -92,7 +92,7 @@ PARTITION_COLUMN: Final = "_partition"
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScanPlan:
     """The files of one scan, by number.
 
     `row_filter` is the part of the condition by which files were skipped, bound to the table's current schema; `projected` holds the

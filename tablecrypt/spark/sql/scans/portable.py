@@ -45,7 +45,7 @@ from tablecrypt.spark.tables import table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.prefetch import Source, prefetched
+from tablecrypt.table.prefetch import RowSource, prefetched
 from tablecrypt.table.protection.visible_columns import MASK
 from tablecrypt.table.reader import TaskReader
 
@@ -137,7 +137,7 @@ class TaskRows:
 
 def _prefetched(rows: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
     # A generator, which a reader that stops early can close.
-    yield from prefetched([Source(lambda: rows)], 1, _QUEUE_LENGTH)
+    yield from prefetched([RowSource(lambda: rows)], 1, _QUEUE_LENGTH)
 
 
 def next_rows(planner: Planner, request: Request) -> Response:

@@ -25,7 +25,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.setting_kinds import whole_number
 from tablecrypt.spark.jvm.columns import quoted
-from tablecrypt.spark.sql.calls import Call, NewTable, Parameter, RenamedTable, RowCopy, name_parts
+from tablecrypt.spark.sql.calls import Call, CopyTarget, Parameter, RenamedTable, RowCopy, name_parts
 from tablecrypt.spark.sql.writes.copies import Copy
 
 OF_SPARK: Final = "source_format"
@@ -84,7 +84,9 @@ def _copy(
     if call.catalog.table_exists(target):
         raise TableAlreadyExistsError(f"Table {'.'.join(target)} already exists")
     location = call.optional_text("location")
-    made = NewTable({**properties, **({"location": location} if location else {})}, [str(each) for each in call.items("source_partitions")])
+    made = CopyTarget(
+        {**properties, **({"location": location} if location else {})}, [str(each) for each in call.items("source_partitions")]
+    )
     columns = [quoted(str(field["name"])) for field in json.loads(call.text("source_schema"))["fields"]]
     copy = Copy(source, is_checked=True, files=CopiedFiles.of(()), procedure=procedure)
     call.copies.append(RowCopy(copy, target, columns, "true", made, renamed))

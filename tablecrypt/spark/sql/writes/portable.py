@@ -55,7 +55,7 @@ from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.protection.policy import column_keys, policy_of
 from tablecrypt.table.table_files import FreshKeys
 from tablecrypt.table.updates import AddEncryptionKeyUpdate
-from tablecrypt.table.write import RowGroup, RowGroupLimit
+from tablecrypt.table.write import PendingRowGroup, RowGroupLimit
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey
@@ -163,7 +163,7 @@ class _OpenFile:
 
     location: str
     partition_key: PartitionKey | None
-    rows: RowGroup = field(default_factory=RowGroup)
+    rows: PendingRowGroup = field(default_factory=PendingRowGroup)
     parquet: UnfinishedDataFile | None = None
 
     @property
@@ -173,7 +173,7 @@ class _OpenFile:
     def write_row_group(self, writer: DataFileWriter) -> UnfinishedDataFile:
         if self.parquet is None:
             self.parquet = writer.begin_at(self.location, self.partition_key)
-        full, self.rows = self.rows, RowGroup()
+        full, self.rows = self.rows, PendingRowGroup()
         self.parquet.write(full.take_combined())
         return self.parquet
 

@@ -46,7 +46,7 @@ from tablecrypt.table.row_changes import isolation_of, row_mode
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
-    from tablecrypt.spark.sql.scans.plan import Plan
+    from tablecrypt.spark.sql.scans.plan import ScanPlan
 
 _COMMANDS: Final = ("delete", "update", "merge")
 _COUNTS: Final = {f"numTargetRows{counted.title().replace('-', '')}": summary_name(counted) for counted in COUNTED}
@@ -68,7 +68,7 @@ def row_change(planner: Planner, request: Request) -> Response:
 class ReadFiles:
     """What a command's rows came from: the plan of a scan, and the numbers of its files that were read."""
 
-    plan: Plan
+    plan: ScanPlan
     numbers: Sequence[int]
 
 

@@ -27,8 +27,12 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.footer import TAIL_LENGTH, encrypted_footer
-from tablecrypt.parquet.hidden_arrays import Replacement, hidden_column, hidden_field, path_to, replaced
-from tablecrypt.parquet.hidden_columns import (
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.layout import FileCiphers, plain_layout
+from tablecrypt.parquet.module_writer import FileEncryption, NewChunk, PlacedChunk, write_pages
+from tablecrypt.parquet.modules import ModuleOrdinals
+from tablecrypt.parquet.protected.hidden_arrays import Replacement, hidden_column, hidden_field, path_to, replaced, written_by_arrow
+from tablecrypt.parquet.protected.hidden_columns import (
     bound_schemas,
     check_names,
     hidden_leaves_among,
@@ -36,11 +40,7 @@ from tablecrypt.parquet.hidden_columns import (
     leaves_of,
     pages_of_hidden_column,
 )
-from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.layout import FileCiphers, plain_layout
-from tablecrypt.parquet.module_writer import FileEncryption, NewChunk, PlacedChunk, write_pages
-from tablecrypt.parquet.modules import ModuleOrdinals
-from tablecrypt.parquet.placeholders import blank_array, error_placeholder_chunk, make_error_placeholders
+from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_chunk, make_error_placeholders
 from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnMetaData, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.uniform import UniformParquetWriter
@@ -141,7 +141,7 @@ class ProtectedParquetWriter:
     def _write_row_group(self, rows: pa.Table) -> None:
         shown = rows
         for field_id, path in self._paths.items():
-            shown = replaced(shown, path, self._fields[field_id].mask or _blank_array)
+            shown = replaced(shown, path, self._fields[field_id].mask or blanks)
         self._held.hold()
         self._uniform.write(shown, rows.num_rows)
         row_group = self._held.release()
@@ -159,20 +159,16 @@ class ProtectedParquetWriter:
         columns = [
             hidden_column(rows, path).cast(field.type) for path, field in zip(self._paths.values(), self._hidden_schema, strict=True)
         ]
-        plaintext = pa.BufferOutputStream()
-        with pq.ParquetWriter(plaintext, self._hidden_schema, **self._hidden_options) as writer:
-            writer.write_table(pa.Table.from_arrays(columns, schema=self._hidden_schema), row_group_size=rows.num_rows)
-        with open_source(plaintext.getvalue(), _LOCATION) as source:
-            pairs = zip(self._hidden_leaves, plain_layout(source).row_groups[0], strict=True)
-            return [
-                write_pages(
-                    sink,
-                    self._encryption.cipher(chunk.path),
-                    PlacedChunk(chunk, chunk.path, pages_of_hidden_column(chunk)),
-                    ModuleOrdinals(row_group, hidden.ordinal, self._path(hidden.ordinal)),
-                )
-                for hidden, chunk in pairs
-            ]
+        made = written_by_arrow(pa.Table.from_arrays(columns, schema=self._hidden_schema), _LOCATION, **self._hidden_options)
+        return [
+            write_pages(
+                sink,
+                self._encryption.cipher(chunk.path),
+                PlacedChunk(chunk, chunk.path, pages_of_hidden_column(chunk)),
+                ModuleOrdinals(row_group, hidden.ordinal, self._path(hidden.ordinal)),
+            )
+            for hidden, chunk in zip(self._hidden_leaves, made.row_groups[0], strict=True)
+        ]
 
     def _dictionaries(self, chosen: bool | list[str]) -> tuple[list[str], dict[str, Any]]:
         """Which columns get dictionaries: no error placeholder, and each hidden column as its placeholder would."""
@@ -256,7 +252,3 @@ class _HoldingSink:
 
     def close(self) -> None:
         """Does nothing: the stream is the caller's."""
-
-
-def _blank_array(field: pa.Field, values: pa.Array) -> pa.Array:
-    return blank_array(field, len(values))

@@ -42,20 +42,20 @@ from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import read_bloom_filter, read_index, read_pages
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end, write_footer
-from tablecrypt.parquet.hidden_arrays import blanked_column
-from tablecrypt.parquet.hidden_column_rewriting import ProtectedLayout, decoded_columns, footer_of
-from tablecrypt.parquet.hidden_columns import around_fields, leaves_of
-from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
-from tablecrypt.parquet.layout import Chunk, Span, plain_layout
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.layout import Chunk, Span
 from tablecrypt.parquet.module_writer import FileEncryption, PlacedChunk, write_pages
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType
-from tablecrypt.parquet.placeholders import is_error_placeholder
+from tablecrypt.parquet.protected.hidden_arrays import blanked_column, written_by_arrow
+from tablecrypt.parquet.protected.hidden_column_rewriting import decoded_columns, footer_of
+from tablecrypt.parquet.protected.hidden_columns import around_fields, leaves_of
+from tablecrypt.parquet.protected.placeholders import is_error_placeholder
+from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import Sink, Source, source_of
-from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
+from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, PhysicalType, RowGroup, Struct
 
 _PIECE: Final = 4 * 1024 * 1024
-_FLOATS: Final = frozenset({4, 5})
-"""FLOAT and DOUBLE among parquet.thrift's types."""
+_FLOATS: Final = frozenset({PhysicalType.FLOAT, PhysicalType.DOUBLE})
 
 
 def reencrypt_beside_hidden_columns(source: object, sink: object, old: StandardKeyMetadata, new: StandardKeyMetadata, location: str) -> int:
@@ -70,14 +70,9 @@ def reencrypt_beside_hidden_columns(source: object, sink: object, old: StandardK
 
     Raises: the errors that the module lists, and ConfigurationError for another AAD prefix.
     """
-    if new.aad_prefix != old.aad_prefix:
-        raise ConfigurationError(f"{location}: hidden columns that are carried over need the AAD prefix that the file has")
-    read, out = source_of(source, location), Sink(sink)
-    layout = ProtectedLayout(read, old)
-    footer = layout.file.footer
-    assert footer.algorithm is not None, "the layout is that of an encrypted file"
-    aad_base = old.aad_prefix + footer.algorithm.aad_file_unique
-    cipher = ModuleCipher(new.encryption_key, FOOTER_KEY_NAME, aad_base, False, location, secrets.token_bytes)
+    _check_prefix(old, new, location)
+    layout, out = ProtectedLayout(source_of(source, location), old), Sink(sink)
+    read, footer, cipher = layout.file.source, layout.file.footer, layout.cipher(new.encryption_key)
     hidden_leaves = {hidden.ordinal for hidden in layout.hidden_leaves}
     modules = [
         module for chunk in layout.file.chunks() if chunk.ordinals.column not in hidden_leaves for module in _modules(chunk, cipher, out)
@@ -88,7 +83,7 @@ def reencrypt_beside_hidden_columns(source: object, sink: object, old: StandardK
         if out.position != module.span.end:
             raise FormatError(f"{location}: {module.what} has another length when it is encrypted again; compact the file instead")
     _copy(read, out, footer.start)
-    write_footer(out, layout.file.metadata, footer.algorithm, cipher, None, plaintext=False)
+    write_footer(out, layout.file.metadata, layout.algorithm, cipher, None, plaintext=False)
     return out.position
 
 
@@ -114,12 +109,16 @@ def blank_rows_beside_hidden_columns(
     Raises: the errors that the module lists, and ConfigurationError for another AAD prefix or the same DEK, and for positions that the
         file does not have.
     """
-    if new.aad_prefix != old.aad_prefix:
-        raise ConfigurationError(f"{location}: hidden columns that are carried over need the AAD prefix that the file has")
+    _check_prefix(old, new, location)
     if new.encryption_key == old.encryption_key:
         raise ConfigurationError(f"{location}: rows are blanked under another DEK than the file's")
     blanking = _Blanking(ProtectedLayout(source_of(source, location), old), Sink(sink), new, positions)
     return blanking.write()
+
+
+def _check_prefix(old: StandardKeyMetadata, new: StandardKeyMetadata, location: str) -> None:
+    if new.aad_prefix != old.aad_prefix:
+        raise ConfigurationError(f"{location}: hidden columns that are carried over need the AAD prefix that the file has")
 
 
 class _Blanking:
@@ -133,13 +132,11 @@ class _Blanking:
     """
 
     def __init__(self, old: ProtectedLayout, out: Sink, new: StandardKeyMetadata, positions: Iterable[int]) -> None:
-        footer = old.file.footer
-        assert footer.algorithm is not None, "the layout is that of an encrypted file"
         self._old = old
         self._out = out
         self._location = old.file.location
         keys = FileKeys.of_table_file(new)
-        self._encryption = FileEncryption(keys, self._location, secrets.token_bytes, footer.algorithm.aad_file_unique)
+        self._encryption = FileEncryption(keys, self._location, secrets.token_bytes, old.algorithm.aad_file_unique)
         self._around = around_fields(old.schema, {hidden.field_id for hidden in old.hidden_leaves})
         hidden_leaves = {hidden.ordinal for hidden in old.hidden_leaves}
         self._shown = [ordinal for ordinal in range(len(old.leaves)) if ordinal not in hidden_leaves]
@@ -229,18 +226,14 @@ class _Blanking:
         """Return the chunks that Arrow makes of a column; None where they are not of the file's types and levels."""
         old = self._old.file.row_groups[number]
         kinds = [old[ordinal].metadata.integer(ColumnMetaData.TYPE) for ordinal in ordinals]
-        plaintext = pa.BufferOutputStream()
         # Arrow's dictionaries hold one NaN for all.
         options = {"use_dictionary": not _FLOATS.intersection(kinds), "store_decimal_as_integer": decimals_as_integers}
-        with pq.ParquetWriter(plaintext, table.schema, compression="zstd", **options) as writer:
-            writer.write_table(table, row_group_size=max(1, table.num_rows))
-        layout = plain_layout(source_of(plaintext.getvalue(), self._location))
+        layout = written_by_arrow(table, self._location, compression="zstd", **options)
         chunks = list(layout.row_groups[0])
         if [chunk.metadata.integer(ColumnMetaData.TYPE) for chunk in chunks] != kinds:
             return None
-        new = [(leaf.max_definition, leaf.max_repetition) for leaf in leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))]
-        known = [(self._old.leaves[each].max_definition, self._old.leaves[each].max_repetition) for each in ordinals]
-        return chunks if new == known else None
+        new = [leaf.levels for leaf in leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))]
+        return chunks if new == [self._old.leaves[each].levels for each in ordinals] else None
 
     def _shown_alone(self, groups: list[Struct]) -> pq.FileMetaData:
         """Return the new footer without the hidden columns, in the clear."""

@@ -11,12 +11,7 @@ columns in the clear do.
 The placeholder of a masked column stays where it is if it holds masked values. An error placeholder is read as the nulls that pyarrow wrote
 there, or empty values where the column is required: its pages are put into the view as they were (placeholders.py).
 
-What is checked of a file before any of it is read:
-
-    each hidden column has the shape of a column with its field id, and every leaf of a protected column is in it (hidden_columns.py)
-    each hidden column is under a key of its own, and everything else under the file's
-    the key metadata of a hidden column opens for this file, this field and its schema in the footer: whoever puts the hidden column of
-    another file or field there, or says that its bytes are of another type, is found out here
+What is checked of a file before any of it is read is in protected_layout.py.
 
 Raises TamperedFileError, FormatError; KeyNotFoundError, AuthenticationError and KMS errors from the column keys.
 
@@ -26,7 +21,6 @@ Specification: Apache Parquet, "Parquet Modular Encryption", sections 5.2 and 5.
 from __future__ import annotations
 
 import io
-import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,24 +31,15 @@ import pyarrow as pa
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.errors import TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.footer import StoredFooter, described, write_footer
-from tablecrypt.parquet.hidden_columns import (
-    HiddenLeaf,
-    bound_schemas,
-    check_hidden_keys,
-    hidden_column_under_key,
-    hidden_leaves_among,
-    leaves_of,
-)
-from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
-from tablecrypt.parquet.layout import Chunk, FileCiphers, FileLayout, RowGroupLayout, Span
+from tablecrypt.parquet.layout import Chunk, FileLayout, RowGroupLayout, Span
 from tablecrypt.parquet.modules import ModuleCipher
-from tablecrypt.parquet.one_key import keys_of_chunks
-from tablecrypt.parquet.placeholders import is_error_placeholder, nulls_of_error_placeholder
+from tablecrypt.parquet.protected.placeholders import nulls_of_error_placeholder
+from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import FileView, Sink, Source
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
 
@@ -88,8 +73,23 @@ class ColumnAccess:
     unwrap: Callable[[int, bytes, bytes, BoundSchema], bytes]
 
 
-class OpenedLayout:
-    """The protected columns of one file, its footer authenticated.
+@dataclass(frozen=True)
+class OpenedColumns:
+    """The protected columns of one file, as a reader may see them.
+
+    Attributes:
+        protected: field ids of those that the file hides.
+        masks: of the masked ones those whose placeholders hold masked values.
+        view: the file with opened hidden columns and error placeholders; None where nothing of it has to be opened.
+    """
+
+    protected: frozenset[int]
+    masks: frozenset[int]
+    view: OpenedView | None
+
+
+def open_columns(file: pa.NativeFile, footer: StoredFooter, key_metadata: StandardKeyMetadata, access: ColumnAccess) -> OpenedColumns:
+    """Check the protected columns of a file, and open those that a reader may see.
 
     Args:
         file: the ciphertext.
@@ -97,71 +97,21 @@ class OpenedLayout:
         key_metadata: of the file.
         access: to its hidden columns.
 
-    Attributes:
-        hidden_leaves: a leaf of a protected column each.
-        protected: field ids of the protected columns that the file has hidden columns of.
-        masks: of the masked ones those whose placeholders hold masked values.
+    Raises: the errors that the module lists.
     """
 
-    def __init__(self, file: pa.NativeFile, footer: StoredFooter, key_metadata: StandardKeyMetadata, access: ColumnAccess) -> None:
-        self._file = file
-        self._key_metadata = key_metadata
-        self._access = access
-        self._keys = FileKeys.of_table_file(key_metadata, self._key_of)
-        self._ciphers = FileCiphers(footer, self._keys)
-        self._known: dict[tuple[int, bytes], Secret] = {}
-        self.layout = FileLayout(Source(file, footer.location), footer, self._ciphers)
-        with described(footer.location, "the schema in the footer"):
-            leaves = leaves_of(self.layout.metadata.structs(FileMetaData.SCHEMA))
-        self.hidden_leaves = hidden_leaves_among(leaves, footer.location)
-        with described(footer.location, "the schema in the footer"):
-            self._schemas = bound_schemas(self.layout.metadata.structs(FileMetaData.SCHEMA), self.hidden_leaves, footer.location)
-        self.protected = frozenset(hidden.field_id for hidden in self.hidden_leaves)
-        self._check_keys(len(leaves))
-        self.masks = frozenset(
-            hidden.field_id for hidden in self.hidden_leaves if hidden.field_id in access.masked and not self._is_error_placeholder(hidden)
-        )
+    def hidden_key(field_id: int, stored: bytes) -> Secret:
+        return Secret(access.unwrap(field_id, stored, key_metadata.aad_prefix, layout.schemas[field_id]))
 
-    def view(self) -> OpenedView | None:
-        """Return the file with opened hidden columns and error placeholders; None where nothing of it has to be opened."""
-        replaced = {hidden.placeholder: hidden.ordinal for hidden in self.hidden_leaves if hidden.field_id in self._access.opened}
-        nulls = self._access.masked - self.masks
-        replaced |= {hidden.placeholder: hidden.placeholder for hidden in self.hidden_leaves if hidden.field_id in nulls}
-        return OpenedView(self._file, self.layout, replaced, self._footer_cipher()) if replaced else None
-
-    def _is_error_placeholder(self, hidden: HiddenLeaf) -> bool:
-        return all(is_error_placeholder(group[hidden.placeholder].metadata) for group in self.layout.row_groups)
-
-    def _check_keys(self, num_leaves: int) -> None:
-        layout, hidden_leaves = self.layout, self.hidden_leaves
-        unknown = self.protected - self._access.protected
-        if unknown:
-            raise FormatError(
-                f"{layout.location}: column {min(unknown)} is encrypted with a key of its own, and the table's properties do not say that "
-                "it is protected: they were changed, or the file is another table's"
-            )
-        # Chunk by chunk, in row groups of as many chunks as the schema has leaves: by their number alone, a hidden column under the file's
-        # key would pass beside another column that has a key of its own.
-        ordinals = {hidden.ordinal for hidden in hidden_leaves}
-        expected = [ordinal in ordinals for ordinal in range(num_leaves)] * len(layout.row_groups)
-        is_even = all(len(group) == num_leaves for group in layout.row_groups)
-        if is_even and keys_of_chunks(layout.footer, self._ciphers) == expected:
-            return
-        check_hidden_keys(layout, hidden_leaves)
-
-    def _key_of(self, path: tuple[str, ...], key_metadata: bytes | None) -> Secret:
-        hidden = hidden_column_under_key(path, key_metadata, self.layout.location)
-        known = self._known.get(hidden)
-        if known is None:
-            known = Secret(self._access.unwrap(*hidden, self._key_metadata.aad_prefix, self._schemas[hidden[0]]))
-            self._known[hidden] = known
-        return known
-
-    def _footer_cipher(self) -> ModuleCipher:
-        footer = self.layout.footer
-        assert footer.algorithm is not None, "the file is encrypted"
-        aad_base = footer.algorithm.admit(self._keys, footer.location)
-        return ModuleCipher(self._key_metadata.encryption_key, FOOTER_KEY_NAME, aad_base, False, footer.location, secrets.token_bytes)
+    layout = ProtectedLayout(Source(file, footer.location), key_metadata, hidden_key, footer=footer, known=access.protected)
+    leaves = layout.hidden_leaves
+    masks = frozenset(hidden.field_id for hidden in leaves if hidden.field_id in access.masked and layout.has_masks(hidden))
+    nulls = access.masked - masks
+    # In the place of a placeholder: its hidden column, or the placeholder itself, of which nulls are read.
+    replaced = {hidden.placeholder: hidden.ordinal for hidden in leaves if hidden.field_id in access.opened}
+    replaced |= {hidden.placeholder: hidden.placeholder for hidden in leaves if hidden.field_id in nulls}
+    view = OpenedView(file, layout.file, replaced, layout.cipher(key_metadata.encryption_key)) if replaced else None
+    return OpenedColumns(layout.protected, masks, view)
 
 
 @dataclass(frozen=True, slots=True)

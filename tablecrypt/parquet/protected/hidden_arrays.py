@@ -15,10 +15,13 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.parquet.hidden_columns import hidden_name
-from tablecrypt.parquet.placeholders import empty_values
+from tablecrypt.parquet.layout import FileLayout, plain_layout
+from tablecrypt.parquet.protected.hidden_columns import hidden_name
+from tablecrypt.parquet.protected.placeholders import empty_values
+from tablecrypt.parquet.storage import source_of
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
 
@@ -54,16 +57,35 @@ def hidden_column(table: pa.Table, path: tuple[int, ...]) -> pa.ChunkedArray:
     return pa.chunked_array([_narrowed(chunk, path[1:]) for chunk in column.chunks], field.type)
 
 
+def written_by_arrow(table: pa.Table, location: str, **options: Any) -> FileLayout:
+    """Return the layout of what pyarrow writes of a table, in the clear and in memory, as one row group.
+
+    Args:
+        table: the rows.
+        location: names the file in errors.
+        options: pyarrow.parquet.ParquetWriter's.
+    """
+    plaintext = pa.BufferOutputStream()
+    with pq.ParquetWriter(plaintext, table.schema, **options) as writer:
+        writer.write_table(table, row_group_size=max(1, table.num_rows))
+    return plain_layout(source_of(plaintext.getvalue(), location))
+
+
 def replaced(table: pa.Table, path: tuple[int, ...], replacement: Replacement) -> pa.Table:
     """Return the rows with another array in the place of a field."""
     field = table.schema.field(path[0])
-    chunks = [_replaced(field, chunk, path[1:], replacement) for chunk in table.column(path[0]).chunks]
+    chunks = [replaced_array(field, chunk, path[1:], replacement) for chunk in table.column(path[0]).chunks]
     return table.set_column(path[0], field, pa.chunked_array(chunks, field.type))
 
 
 def replaced_array(field: pa.Field, array: pa.Array, path: tuple[int, ...], replacement: Replacement) -> pa.Array:
     """Return an array of a field with another one in the place of a field in its structs; an empty path is the field itself."""
-    return _replaced(field, array, path, replacement)
+    if not path:
+        return replacement(field, array)
+    fields = list(field.type)
+    children = [array.field(position) for position in range(len(fields))]
+    children[path[0]] = replaced_array(fields[path[0]], children[path[0]], path[1:], replacement)
+    return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
 
 
 def blanked_column(field: pa.Field, column: pa.ChunkedArray, rows: Sequence[int], around: Collection[tuple[str, ...]]) -> pa.ChunkedArray:
@@ -129,15 +151,6 @@ def _narrowed(array: pa.Array, path: tuple[int, ...]) -> pa.Array:
         return array
     field = _narrowed_field(array.type.field(path[0]), path[1:])
     return pa.StructArray.from_arrays([_narrowed(array.field(path[0]), path[1:])], fields=[field], mask=array.is_null())
-
-
-def _replaced(field: pa.Field, array: pa.Array, path: tuple[int, ...], replacement: Replacement) -> pa.Array:
-    if not path:
-        return replacement(field, array)
-    fields = list(field.type)
-    children = [array.field(position) for position in range(len(fields))]
-    children[path[0]] = _replaced(fields[path[0]], children[path[0]], path[1:], replacement)
-    return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
 
 
 def _without_field_ids(field: pa.Field) -> pa.Field:

@@ -130,6 +130,11 @@ def _with_encoding(header: bytes, encoding: int) -> bytes:
     return decoded.encode()
 
 
+def blanks(field: pa.Field, values: pa.Array) -> pa.Array:
+    """Return as many nulls of a field as there are values, or as many empty values where it is required."""
+    return blank_array(field, len(values))
+
+
 def blank_array(field: pa.Field, length: int) -> pa.Array:
     """Return so many nulls of a field, or so many empty values where it is required."""
     return pa.nulls(length, field.type) if field.nullable else empty_values(field.type, length)

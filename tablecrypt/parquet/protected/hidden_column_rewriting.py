@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import io
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,64 +36,29 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError
-from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.footer import described
-from tablecrypt.parquet.hidden_arrays import Replacement, path_to, replaced
-from tablecrypt.parquet.hidden_columns import (
-    HiddenLeaf,
-    Leaf,
-    bound_schemas,
-    check_hidden_keys,
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.layout import RowGroupLayout
+from tablecrypt.parquet.module_writer import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
+from tablecrypt.parquet.protected.hidden_arrays import Replacement, path_to, replaced, written_by_arrow
+from tablecrypt.parquet.protected.hidden_columns import (
     end_of,
-    hidden_column_under_key,
     hidden_field_id,
-    hidden_leaves_among,
     hidden_name,
     leaves_of,
     narrowed,
-    no_column_key,
     pages_of_hidden_column,
-    schema_of_field,
     subtree,
 )
-from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.layout import RowGroupLayout, encrypted_layout, plain_layout
-from tablecrypt.parquet.module_writer import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
-from tablecrypt.parquet.placeholders import blank_array, error_placeholder_pages, is_error_placeholder
-from tablecrypt.parquet.storage import Sink, Source, source_of
-from tablecrypt.parquet.thrift import FLAT, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
-
-KeyByField = Callable[[int, bytes], Secret]
-"""Returns the DEK of a hidden column: field id, key metadata. Raises what its key service raises."""
+from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_pages
+from tablecrypt.parquet.protected.protected_layout import KeyByField, ProtectedLayout
+from tablecrypt.parquet.storage import Sink, source_of
+from tablecrypt.parquet.thrift import FLAT, ColumnMetaData, FileMetaData, KeyValue, RowGroup, SchemaElement, Struct
 
 _ARROW_SCHEMA: Final = b"ARROW:schema"
-_KEY: Final = 1
 _COMPRESSION: Final = "zstd"
-
-
-@dataclass(frozen=True)
-class StoredHiddenColumns:
-    """What a file says of protected columns; no column key is needed to see it.
-
-    Attributes:
-        columns: the field ids in its schema.
-        keys: the hidden columns that it has: field id and key metadata, each once. Those of a file without rows have none.
-        masked: the field ids of those whose placeholders hold masked values.
-        schemas: by field id, what key metadata binds of the columns with hidden columns, and of those that were asked for.
-    """
-
-    columns: frozenset[int]
-    keys: tuple[tuple[int, bytes], ...]
-    masked: frozenset[int]
-    schemas: Mapping[int, BoundSchema]
-
-    @property
-    def protected(self) -> frozenset[int]:
-        """The field ids of the columns with hidden columns."""
-        return frozenset(field_id for field_id, _ in self.keys)
 
 
 @dataclass(frozen=True)
@@ -102,63 +67,6 @@ class RewrittenFile:
 
     length: int
     group_starts: tuple[int, ...]
-
-
-class ProtectedLayout:
-    """The columns of a file, each under the key that it has to be under.
-
-    Args:
-        source: the ciphertext.
-        key_metadata: of the file.
-        hidden_key: opens hidden columns. None: they are not to be opened.
-
-    Attributes:
-        file: its layout.
-        leaves: its columns.
-        hidden_leaves: those that are hidden columns.
-        schemas: by field id, what key metadata binds of them.
-    """
-
-    def __init__(self, source: Source, key_metadata: StandardKeyMetadata, hidden_key: KeyByField | None = None) -> None:
-        self._hidden_key = hidden_key
-        self.file = encrypted_layout(source, FileKeys.of_table_file(key_metadata, self._key_of))
-        self.schema = self.file.metadata.structs(FileMetaData.SCHEMA)
-        with described(source.location, "the schema in the footer"):
-            self.leaves = leaves_of(self.schema)
-        self.hidden_leaves = hidden_leaves_among(self.leaves, source.location)
-        with described(source.location, "the schema in the footer"):
-            self.schemas = bound_schemas(self.schema, self.hidden_leaves, source.location)
-        check_hidden_keys(self.file, self.hidden_leaves)
-
-    def stored(self, wanted: Collection[int] = ()) -> StoredHiddenColumns:
-        """Return what the file says of protected columns.
-
-        Args:
-            wanted: field ids of columns that are to have hidden columns.
-        """
-        keys = dict.fromkeys(
-            (hidden.field_id, chunks[hidden.ordinal].key_metadata or b"")
-            for hidden in self.hidden_leaves
-            for chunks in self.file.row_groups
-        )
-        without_rows = {(hidden.field_id, b""): None for hidden in self.hidden_leaves if not self.file.row_groups}
-        columns = frozenset(each for leaf in self.leaves for each in leaf.field_ids)
-        masked = frozenset(hidden.field_id for hidden in self.hidden_leaves if self.has_masks(hidden))
-        return StoredHiddenColumns(columns, tuple({**keys, **without_rows}), masked, {**self._schemas_of(wanted), **self.schemas})
-
-    def _schemas_of(self, wanted: Collection[int]) -> dict[int, BoundSchema]:
-        tops = {each: leaf.path[0] for leaf in self.leaves if leaf.hidden_field_id is None for each in leaf.field_ids if each in wanted}
-        return {each: schema_of_field(self.schema, top, each, self.file.location) for each, top in tops.items() if each not in self.schemas}
-
-    def has_masks(self, hidden: HiddenLeaf) -> bool:
-        """Whether the placeholder holds masked values."""
-        groups = self.file.row_groups
-        return bool(groups) and not all(is_error_placeholder(chunks[hidden.placeholder].metadata) for chunks in groups)
-
-    def _key_of(self, path: tuple[str, ...], key_metadata: bytes | None) -> Secret:
-        if self._hidden_key is None:
-            raise no_column_key(path, self.file.location)
-        return self._hidden_key(*hidden_column_under_key(path, key_metadata, self.file.location))
 
 
 def rewrite_protected(
@@ -313,18 +221,15 @@ class _Rewriting:
         columns = [column for column in self._columns if column.placeholder_of == field_id]
         make = self._replacements[field_id]
         values = self._decoded(field_id, group, [PlacedChunk(chunks[column.source], column.path) for column in columns])
-        shown = replaced(values, path_to(values.schema, field_id), make or _blank_array)
-        plaintext = pa.BufferOutputStream()
+        shown = replaced(values, path_to(values.schema, field_id), make or blanks)
         options = {"compression": _COMPRESSION, "use_dictionary": make is not None, "store_decimal_as_integer": True}
-        with pq.ParquetWriter(plaintext, shown.schema, **options) as writer:
-            writer.write_table(shown, row_group_size=max(1, shown.num_rows))
-        layout = plain_layout(source_of(plaintext.getvalue(), self._old.file.location))
+        layout = written_by_arrow(shown, self._old.file.location, **options)
         leaves = leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))
         made: list[PlacedChunk] = []
         for column, leaf, chunk in zip(columns, leaves, layout.row_groups[0], strict=True):
             replaced_leaf = next(each for each in self._old.leaves if each.path == column.path)
             kind = chunks[column.source].metadata.integer(ColumnMetaData.TYPE)
-            if _levels(leaf) != _levels(replaced_leaf) or chunk.metadata.integer(ColumnMetaData.TYPE) != kind:
+            if leaf.levels != replaced_leaf.levels or chunk.metadata.integer(ColumnMetaData.TYPE) != kind:
                 raise FormatError(f"{layout.location}: Arrow writes column {'.'.join(column.path)} otherwise than the file has it")
             if make is None:
                 made.append(PlacedChunk(chunk, column.path, error_placeholder_pages(chunk), STRIPPED, has_pages_alone=True))
@@ -358,7 +263,7 @@ class _Rewriting:
             footer.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, [orders[ordinal] for ordinal in self._described])
         else:
             footer.remove(FileMetaData.COLUMN_ORDERS)
-        kept = [each for each in _structs(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(_KEY) != _ARROW_SCHEMA]
+        kept = [each for each in _structs(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) != _ARROW_SCHEMA]
         footer.remove(FileMetaData.KEY_VALUE_METADATA)
         if kept:
             footer.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, kept)
@@ -410,11 +315,3 @@ def _as_hidden_column(elements: Sequence[Struct], field_id: int) -> list[Struct]
     nodes = [element.copy(without=(SchemaElement.FIELD_ID,)) for element in elements]
     nodes[0].set(SchemaElement.NAME, thrift.BINARY, hidden_name(field_id).encode())
     return nodes
-
-
-def _levels(leaf: Leaf) -> tuple[int, int]:
-    return leaf.max_definition, leaf.max_repetition
-
-
-def _blank_array(field: pa.Field, values: pa.Array) -> pa.Array:
-    return blank_array(field, len(values))

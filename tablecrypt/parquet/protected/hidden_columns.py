@@ -29,25 +29,28 @@ from functools import lru_cache
 from typing import Final
 
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.keys.bound_schemas import REQUIRED, BoundSchema, SchemaNode
+from tablecrypt.keys.bound_schemas import BoundSchema, SchemaNode
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
-from tablecrypt.parquet.layout import Chunk, FileLayout, leaf_paths
+from tablecrypt.parquet.layout import Chunk, leaf_paths
 from tablecrypt.parquet.thrift import (
     FLAT,
     LOGICAL_TYPE_SHAPE,
     DataPageHeader,
     DataPageHeaderV2,
+    DecimalType,
+    IntegerType,
     LogicalType,
     PageHeader,
+    PhysicalType,
+    Repetition,
     SchemaElement,
     Struct,
+    TimeType,
 )
 
 HIDDEN_PREFIX: Final = "__protected__."
 _HIDDEN_NAME: Final = re.compile(re.escape(HIDDEN_PREFIX) + "([1-9][0-9]{0,9})")
-_OPTIONAL: Final = 1
-_REPEATED: Final = 2
 _UNITS: Final = {1: "MILLIS", 2: "MICROS", 3: "NANOS"}
 _LOGICAL: Final = {LogicalType.STRING: "STRING", LogicalType.DATE: "DATE", LogicalType.UNKNOWN: "UNKNOWN", LogicalType.UUID: "UUID"}
 _CONVERTED: Final = {
@@ -65,7 +68,6 @@ _STATISTICS: Final = {
     PageHeader.DATA_PAGE_HEADER_V2: DataPageHeaderV2.STATISTICS,
 }
 _CONVERTED_DECIMAL: Final = 5
-_FIXED_LENGTH: Final = 7
 _NOT_OF_A_HIDDEN_COLUMN: Final = (SchemaElement.NAME, SchemaElement.FIELD_ID)
 
 
@@ -96,6 +98,11 @@ class Leaf:
     max_repetition: int
 
     @property
+    def levels(self) -> tuple[int, int]:
+        """The highest definition and repetition level of its values."""
+        return self.max_definition, self.max_repetition
+
+    @property
     def hidden_field_id(self) -> int | None:
         """The field id of the column whose hidden column it is, or lies in."""
         return hidden_field_id(self.path[0])
@@ -116,8 +123,8 @@ def leaves_of(elements: list[Struct]) -> list[Leaf]:
         kind = element.optional_integer(SchemaElement.REPETITION_TYPE)
         own = element.optional_integer(SchemaElement.FIELD_ID)
         ids = ids if own is None else (*ids, own)
-        definition += kind in (_OPTIONAL, _REPEATED)
-        repetition += kind == _REPEATED
+        definition += kind in (Repetition.OPTIONAL, Repetition.REPEATED)
+        repetition += kind == Repetition.REPEATED
         children = element.optional_integer(SchemaElement.NUM_CHILDREN) or 0
         if children:
             around.append((ids, definition, repetition, children))
@@ -184,7 +191,7 @@ def hidden_leaves_among(leaves: Sequence[Leaf], location: str) -> list[HiddenLea
         if field_id is None:
             continue
         placeholder = placeholders.get((field_id, leaf.path[1:]))
-        if placeholder is None or leaf.field_ids or not _have_the_same_levels(leaves[placeholder], leaf):
+        if placeholder is None or leaf.field_ids or leaf.levels != leaves[placeholder].levels:
             raise TamperedFileError(
                 location, f"the hidden column of field id {field_id} does not have the shape of the column with this field id"
             )
@@ -264,33 +271,6 @@ def narrowed(elements: Sequence[Struct], field_id: int) -> list[Struct]:
             if around:
                 around[-1] = (around[-1][0], around[-1][1] - 1)
     return []
-
-
-def check_hidden_keys(layout: FileLayout, hidden_leaves: Collection[HiddenLeaf]) -> None:
-    """Check that each hidden column is under a key of its own, and everything else under the file's.
-
-    Raises:
-        TamperedFileError: a column is under another key, or in the clear.
-    """
-    ordinals = {hidden.ordinal for hidden in hidden_leaves}
-    for chunk in layout.chunks():
-        if chunk.has_own_key != (chunk.ordinals.column in ordinals):
-            raise TamperedFileError(layout.location, f"{chunk.ordinals} is not under the key that it has to be under")
-        if not chunk.has_own_key:
-            _ = chunk.cipher  # an error for a column in the clear
-
-
-def hidden_column_under_key(path: Sequence[str], key_metadata: bytes | None, location: str) -> tuple[int, bytes]:
-    """Return the field id and key metadata of a column with a key of its own. TamperedFileError if it is no hidden column."""
-    field_id = hidden_field_id(path[0])
-    if field_id is None or key_metadata is None:
-        raise no_column_key(path, location)
-    return field_id, key_metadata
-
-
-def no_column_key(path: Sequence[str], location: str) -> TamperedFileError:
-    """Return the error for a column with a key of its own that no column key opens."""
-    return TamperedFileError(location, f"column {'.'.join(path)} is encrypted with a key that is no column key")
 
 
 def pages_of_hidden_column(chunk: Chunk) -> Iterator[Page]:
@@ -390,12 +370,12 @@ def _logical_type(stored: bytes) -> Struct:
 
 def _node(element: Struct) -> SchemaNode:
     physical = element.optional_integer(SchemaElement.TYPE)
-    length = element.optional_integer(SchemaElement.TYPE_LENGTH) or 0 if physical == _FIXED_LENGTH else 0
+    length = element.optional_integer(SchemaElement.TYPE_LENGTH) or 0 if physical == PhysicalType.FIXED_LENGTH else 0
     repetition = element.optional_integer(SchemaElement.REPETITION_TYPE)
     return SchemaNode(
         element.optional_integer(SchemaElement.FIELD_ID),
         not element.optional_integer(SchemaElement.NUM_CHILDREN),
-        REQUIRED if repetition is None else repetition,
+        Repetition.REQUIRED if repetition is None else repetition,
         physical,
         length,
         _meaning(element),
@@ -424,20 +404,17 @@ def _meaning_of(stored: bytes) -> str:
         return _LOGICAL.get(kind, "another")
     details = field.value
     if kind == LogicalType.DECIMAL:
-        return f"DECIMAL({details.integer(2)}, {details.integer(1)})"
+        return f"DECIMAL({details.integer(DecimalType.PRECISION)}, {details.integer(DecimalType.SCALE)})"
     if kind == LogicalType.INTEGER:
-        width = details.fields[1].value if 1 in details else b""
-        return f"INTEGER({width[0] if isinstance(width, bytes) and width else 0}, {'signed' if details.flag(2) else 'unsigned'})"
+        width = details.fields[IntegerType.BIT_WIDTH].value if IntegerType.BIT_WIDTH in details else b""
+        sign = "signed" if details.flag(IntegerType.IS_SIGNED) else "unsigned"
+        return f"INTEGER({width[0] if isinstance(width, bytes) and width else 0}, {sign})"
     if kind in (LogicalType.TIME, LogicalType.TIMESTAMP):
-        unit = next((name for number, name in _UNITS.items() if number in details.struct(2)), "another")
+        unit = next((name for number, name in _UNITS.items() if number in details.struct(TimeType.UNIT)), "another")
         # Arrow reads times of day alike, whether UTC or not.
-        in_utc = ", UTC" if kind == LogicalType.TIMESTAMP and details.flag(1) else ""
+        in_utc = ", UTC" if kind == LogicalType.TIMESTAMP and details.flag(TimeType.IS_ADJUSTED_TO_UTC) else ""
         return f"{'TIME' if kind == LogicalType.TIME else 'TIMESTAMP'}({unit}{in_utc})"
     return "another"
-
-
-def _have_the_same_levels(one: Leaf, other: Leaf) -> bool:
-    return (one.max_definition, one.max_repetition) == (other.max_definition, other.max_repetition)
 
 
 def _check_complete(leaves: Sequence[Leaf], hidden_leaves: Sequence[HiddenLeaf], location: str) -> None:
