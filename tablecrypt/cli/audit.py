@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 @command_of("audit")
 def audit(
     run: Run,
-    table: str | None,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
+    chosen: Chosen,
     html_file: Path | None,
     bundle_file: Path | None,
     force: bool,
@@ -36,7 +34,6 @@ def audit(
     from tablecrypt.maintenance import Severity, changes_since, write_evidence
     from tablecrypt.maintenance import audit as look_through
 
-    chosen = Chosen.of(table, include, exclude)
     chosen.refuse_both()
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
@@ -138,14 +135,11 @@ def _print_table(table: TableAudit) -> None:
 @command_of("verify")
 def verify(
     run: Run,
-    table: str | None,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
+    chosen: Chosen,
     resume_from: Path | None,
     **options: Any,
 ) -> None:
     """Verify each table that was chosen."""
-    chosen = Chosen.of(table, include, exclude)
     if chosen.is_several and resume_from is not None:
         raise ConfigurationError("--resume-from records the good files of one table: name it instead of --include and --exclude")
 
@@ -173,12 +167,7 @@ _MARKS: Final = {"works": "ok", "noted": "--", "untried": "--", "fails": "FAILS"
 def doctor(run: Run, table: str | None, key_ids: tuple[str, ...], read_only: bool) -> None:
     """Check up, and print what works and what does not."""
     found = _check_up(run.settings, table, key_ids, read_only)
-    if run.as_json:
-        show(found, run.as_json)
-    else:
-        _print_check_up(found)
-    if not found.is_well:
-        end_with_found()
+    run.report(found, _print_check_up, is_bad=not found.is_well)
 
 
 def _check_up(settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool) -> CheckUp:

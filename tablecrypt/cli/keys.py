@@ -62,16 +62,13 @@ def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, a
 
 
 @command_of("rotate_kek")
-def rotate_kek(run: Run, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...], columns: bool) -> None:
+def rotate_kek(run: Run, chosen: Chosen, columns: bool) -> None:
     """Rotate the KEK of each table that was chosen, or those of its protected columns."""
-    rotate = run.prepared("rotate_column_keks" if columns else "")
-    run_on(run.settings, Chosen.of(table, include, exclude), rotate, run.as_json)
+    run_on(run.settings, chosen, run.prepared("rotate_column_keks" if columns else ""), run.as_json)
 
 
 @command_of("rewrap")
-def rewrap(
-    run: Run, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...], from_key_id: str | None, columns: bool, **options: Any
-) -> None:
+def rewrap(run: Run, chosen: Chosen, from_key_id: str | None, columns: bool, **options: Any) -> None:
     """Rewrap the KEKs of each table that was chosen, or those of its protected columns."""
     if columns and from_key_id is not None:
         raise ConfigurationError(
@@ -79,7 +76,7 @@ def rewrap(
         )
 
     wrap_again = run.prepared("rewrap_column_keks") if columns else run.prepared(from_key_id=from_key_id, **options)
-    run_on(run.settings, Chosen.of(table, include, exclude), wrap_again, run.as_json)
+    run_on(run.settings, chosen, wrap_again, run.as_json)
 
 
 @command_of("rescue")

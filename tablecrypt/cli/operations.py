@@ -14,23 +14,24 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from tablecrypt.cli._framework import DocumentedCommand, dry_run_option, json_option, progress_options, yes_option
+from tablecrypt.cli._framework import Chosen, DocumentedCommand, dry_run_option, end_with_found, json_option, progress_options, yes_option
 from tablecrypt.cli._output import progress_shown, show
 from tablecrypt.cli.main import FOUND, REFUSED
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import MissingExtraError
 from tablecrypt.operations import OPERATIONS
-from tablecrypt.operations.declaration import Operation, Option
+from tablecrypt.operations.declaration import SEVERAL, Operation, Option
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from tablecrypt.maintenance import ProgressListener, Runner
 
+T = TypeVar("T")
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 _KINDS: Final[Mapping[str, click.ParamType[Any]]] = {
@@ -93,9 +94,17 @@ class Run:
         """Call the operation and show what it did."""
         show(self.call(table, **options), self.as_json)
 
+    def report(self, result: T, print_result: Callable[[T], None], is_bad: bool) -> None:
+        """Print a result, as JSON or by a function for people, and end with code 1 if it is bad."""
+        show(result, as_json=True) if self.as_json else print_result(result)
+        if is_bad:
+            end_with_found()
+
 
 def command_of(name: str, *others: Decorator) -> Callable[[Callable[..., None]], click.Command]:
     """Make a function the command of an operation. It gets a Run, and the arguments and options that are declared.
+
+    What chooses among several tables comes as one argument, `chosen`.
 
     Args:
         name: the operation's.
@@ -117,6 +126,9 @@ def command_of(name: str, *others: Decorator) -> Callable[[Callable[..., None]],
             use_spark: bool = False,
             **given: Any,
         ) -> None:
+            if operation.arguments is SEVERAL:
+                given["chosen"] = Chosen.of(given.pop("table"), given.pop("include"), given.pop("exclude"))
+
             function(Run(operation, settings, as_json, dry_run, workers, use_spark), **given)
 
         decorated: Callable[..., None] = run
@@ -135,7 +147,7 @@ def command_of(name: str, *others: Decorator) -> Callable[[Callable[..., None]],
 
 
 def plain_command(name: str) -> click.Command:
-    """Return the command of an operation that is called on a table and shown."""
+    """Return the command of an operation that is called on a table and shown. It asks nothing: what may lose something has a function."""
 
     @command_of(name)
     def run_operation(run: Run, table: str, **options: Any) -> None:

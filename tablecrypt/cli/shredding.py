@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from tablecrypt.cli._framework import confirm, end_with_found
-from tablecrypt.cli._output import say, show
+from tablecrypt.cli._framework import confirm
+from tablecrypt.cli._output import say
 from tablecrypt.cli.operations import Run, command_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.printable import counted
 
 if TYPE_CHECKING:
     from tablecrypt.maintenance import Shredded, ShreddedColumn
-
-T = TypeVar("T", "Shredded", "ShreddedColumn")
 
 
 @command_of("shred")
@@ -48,7 +45,7 @@ def shred(
         confirm(f"The keys of {'all' if whole_table is not None else what} of {table} will be destroyed for good. Go on?", yes)
 
     loaded = run.settings.table(table)
-    done = run.call(
+    done: Shredded = run.call(
         loaded,
         snapshots=snapshots,
         # The user repeated the name as it was typed, perhaps with the catalog's before it; the operation compares the table's own.
@@ -57,7 +54,7 @@ def shred(
         delete_below=delete_below,
         all_but_heads=all_but_heads,
     )
-    _end(run, done, _print_shredded)
+    run.report(done, _print_shredded, _is_left(done))
 
 
 def _check_name(table: str, whole_table: str, dry_run: bool) -> None:
@@ -70,15 +67,12 @@ def _check_name(table: str, whole_table: str, dry_run: bool) -> None:
 def _shred_column(run: Run, table: str, column: str, delete_below: tuple[str, ...], yes: bool) -> None:
     if not run.dry_run:
         confirm(f"The keys of column {column} of {table} will be destroyed for good. Go on?", yes)
-    done = run.call(run.settings.table(table), "shred_column", column=column, delete_below=delete_below)
-    _end(run, done, _print_shredded_column)
+    done: ShreddedColumn = run.call(run.settings.table(table), "shred_column", column=column, delete_below=delete_below)
+    run.report(done, _print_shredded_column, _is_left(done))
 
 
-def _end(run: Run, done: T, print_done: Callable[[T], None]) -> None:
-    """Print what was done, and end with code 1 if something of it is left."""
-    show(done, as_json=True) if run.as_json else print_done(done)
-    if not done.dry_run and not done.is_complete:
-        end_with_found()
+def _is_left(done: Shredded | ShreddedColumn) -> bool:
+    return not done.dry_run and not done.is_complete
 
 
 def _print_shredded(done: Shredded) -> None:

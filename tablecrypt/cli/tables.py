@@ -19,12 +19,7 @@ def list_command(run: Run, namespace: str | None, quick: bool) -> None:
     from tablecrypt.maintenance import list_tables
 
     found = list_tables(run.settings.catalog_with(namespace), namespace, quick=quick)
-    if run.as_json:
-        show(found, run.as_json)
-    else:
-        print_listing(found)
-    if not found.is_whole:
-        end_with_found()
+    run.report(found, print_listing, is_bad=not found.is_whole)
 
 
 @command_of("describe")
@@ -33,12 +28,7 @@ def describe(run: Run, table: str, snapshots: int) -> None:
     from tablecrypt.maintenance import describe as described
 
     found = described(run.settings.plain_table(table), snapshots)
-    if run.as_json:
-        show(found, run.as_json)
-    else:
-        print_description(found)
-    if found.unread:
-        end_with_found()
+    run.report(found, print_description, is_bad=bool(found.unread))
 
 
 @command_of("migrate")

@@ -6,8 +6,8 @@
     command      tablecrypt --catalog prod rewrap db.t --from-key-id …        cli/operations.py
     reference    docs/cli.md                                                  tests/support/cli_reference.py
 
-Nothing is imported here, so that help and completion answer at once: importing the functions takes seconds. So options say again what
-kind of value a parameter takes, and a test holds them against the signatures.
+No function is imported here, so that help and completion answer at once: importing the operations takes seconds. So options say again
+what kind of value a parameter takes, and a test holds them against the signatures.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Operation:
     Attributes:
         name: its function's.
         help: a line for the list of commands, and paragraphs. Empty if the operation is an option of another one's command.
-        command: the command's name, if it is not the function's.
+        called: the command's name, if it is not the function's.
         arguments: of the command, by their parameters; one that may be left out is in brackets.
         options: of the command, by their parameters, in the order of the help. The facts below add others behind them.
         examples: what each is for, and the line to type.
@@ -54,7 +54,7 @@ class Operation:
 
     name: str
     help: str = ""
-    command: str = ""
+    called: str = ""
     arguments: Mapping[str, str] = field(default_factory=lambda: {"table": "TABLE"})
     options: Mapping[str, Option] = field(default_factory=dict)
     examples: tuple[tuple[str, str], ...] = ()
@@ -67,9 +67,10 @@ class Operation:
     asks: bool = False
     procedure: bool = True
 
-    def __post_init__(self) -> None:
-        if not self.command:
-            object.__setattr__(self, "command", self.name.replace("_", "-"))
+    @property
+    def command(self) -> str:
+        """The name of its command, or of the command that it is an option of."""
+        return self.called or self.name.replace("_", "-")
 
 
 SEVERAL: Final = {"table": "[TABLE|GLOB]"}

@@ -28,7 +28,7 @@ OPERATIONS: Final = (
         needs="Permission to wrap and unwrap with the table's master key, and to commit to the table.",
         found=TABLE_FAILED,
     ),
-    Operation("rotate_column_keks", command="rotate-kek"),
+    Operation("rotate_column_keks", called="rotate-kek"),
     Operation(
         "rewrap",
         """Rewrap the KEKs under the newest version of the master key.
@@ -51,7 +51,7 @@ OPERATIONS: Final = (
         needs="On AWS kms:ReEncryptFrom and kms:ReEncryptTo, elsewhere permission to unwrap and wrap; and to commit to the table.",
         found=TABLE_FAILED,
     ),
-    Operation("rewrap_column_keks", command="rewrap"),
+    Operation("rewrap_column_keks", called="rewrap"),
     Operation(
         "prune_keys",
         """Remove keys that no snapshot needs.

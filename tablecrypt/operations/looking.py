@@ -15,7 +15,7 @@ OPERATIONS: Final = (
     table. To know which are encrypted, the metadata of each table is loaded, several at a time. A table that cannot be loaded is shown with
     the reason, and the others follow.
     """,
-        command="list",
+        called="list",
         arguments={"namespace": "[NAMESPACE]"},
         options={
             "quick": Option("Show names alone: load no table, so that nothing says which are encrypted."),

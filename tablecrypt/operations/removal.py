@@ -77,7 +77,7 @@ OPERATIONS: Final = (
         found="not complete: something is left, refused, not found or still opened, or nothing became unreadable",
         asks=True,
     ),
-    Operation("shred_column", command="shred"),
+    Operation("shred_column", called="shred"),
     Operation(
         "remove_orphan_files",
         """Find and remove files that do not belong to the table.
@@ -85,7 +85,7 @@ OPERATIONS: Final = (
     They are in the folder of TABLE, left by failed and cancelled writes and by expired snapshots. --older-than must be longer ago than the
     longest write takes. Do not use it if the folder holds files of another table.
     """,
-        command="orphans",
+        called="orphans",
         options={
             "older_than": Option("Only files last written before a date, or before an age such as 7d; by default 3d.", "MOMENT"),
             "folder": Option("Only files below this folder, which is the table's location or lies below it.", "LOCATION"),

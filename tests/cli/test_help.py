@@ -11,6 +11,8 @@ import pytest
 
 from tablecrypt.cli._framework import DocumentedCommand
 from tablecrypt.cli.commands import COMMANDS, OTHER_COMMANDS, TABLE_COMMANDS, root
+from tablecrypt.cli.operations import plain_command
+from tablecrypt.operations import OF_COMMANDS
 from tests.support.command import run, run_process
 
 FOLDER = Path(sys.modules["tablecrypt.cli"].__file__ or "").parent
@@ -57,6 +59,13 @@ def test_every_command_that_changes_something_has_a_dry_run(name: str) -> None:
 @pytest.mark.parametrize("name", DESTROYING)
 def test_what_destroys_asks(name: str) -> None:
     assert "--yes" in options_of(name)
+
+
+@pytest.mark.parametrize("name", OF_COMMANDS)
+def test_a_command_that_is_made_from_its_declaration_alone_neither_asks_nor_prints_in_its_own_way(name: str) -> None:
+    is_plain = command_named(name).callback.__module__ == plain_command.__module__
+
+    assert not (is_plain and (OF_COMMANDS[name].asks or OF_COMMANDS[name].found))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
