@@ -8,7 +8,10 @@ PyIceberg converts field by field. Two things need the whole schema or a type th
 * "timestamp-nanos" is written by PyIceberg but not read. As a partition value it is a plain long, nanoseconds since 1970, and is read
   as one.
 
-Raises FormatError for a schema that is not JSON, not a record, or that names a type which it does not define.
+A few named records can stand for any number of types: with two fields of the record before it, each doubles them. They are counted as
+names are replaced, and refused where they are more than the text could spell out.
+
+Raises FormatError for a schema that is not JSON, not a record, that names a type which it does not define, or names types too often.
 
 Specification: Avro 1.11 "Names"; Iceberg table specification, appendix A "Avro".
 """
@@ -27,6 +30,13 @@ from tablecrypt.errors import FormatError
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED = frozenset({"record", "fixed", "enum"})
 _MAX_DEPTH = 64
+_MIN_TYPE = 16
+"""Characters: the shortest field or array that carries an id is longer."""
+
+
+def most_types(text: str) -> int:
+    """Return how many types a schema of this text has at most, if it repeats no record: each one that is spelled out takes some of it."""
+    return 1 + len(text) // _MIN_TYPE
 
 
 def to_avro_json(schema: Schema, record_name: str) -> str:
@@ -42,7 +52,7 @@ def from_avro_json(text: str) -> Schema:
         FormatError: the text is not the JSON of an Avro record whose fields all carry a field id.
     """
     try:
-        avro = _expand(json.loads(text), {}, 0)
+        avro = _Expansion(most_types(text)).expand(json.loads(text), 0)
         return AvroSchemaConversion().avro_to_iceberg(avro)
     except FormatError:
         raise
@@ -59,26 +69,51 @@ def _define_once(avro_type: Any, defined: set[str]) -> Any:
     return _map_children(avro_type, lambda child: _define_once(child, defined))
 
 
-def _expand(avro_type: Any, defined: dict[str, Any], depth: int) -> Any:
-    """Replace each bare type name by its definition, and timestamp-nanos by the long that it is."""
-    if depth > _MAX_DEPTH:
-        raise FormatError("the Avro schema is nested too deeply")
-    if isinstance(avro_type, str):
-        return _named_type(avro_type, defined)
-    if isinstance(avro_type, dict) and avro_type.get("logicalType") == "timestamp-nanos":
-        return "long"
-    expanded = _map_children(avro_type, lambda child: _expand(child, defined, depth + 1))
-    if isinstance(expanded, dict) and expanded["type"] in _NAMED:
-        defined[expanded["name"]] = expanded
-    return expanded
+class _Expansion:
+    """Replaces each bare type name by its definition, and timestamp-nanos by the long that it is.
 
+    Args:
+        most: how many types the schema may have when that is done.
+    """
 
-def _named_type(name: str, defined: dict[str, Any]) -> Any:
-    if name in _PRIMITIVES:
-        return name
-    if name not in defined:
-        raise FormatError(f"the Avro schema uses the type {name!r} before defining it")
-    return defined[name]
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._types = 0
+        self._defined: dict[str, tuple[Any, int]] = {}
+
+    def expand(self, avro_type: Any, depth: int) -> Any:
+        if depth > _MAX_DEPTH:
+            raise FormatError("the Avro schema is nested too deeply")
+        if isinstance(avro_type, str):
+            return self._named_type(avro_type)
+        if isinstance(avro_type, list):
+            return [self.expand(branch, depth + 1) for branch in avro_type]
+
+        before = self._types
+        self._count(1)
+        if isinstance(avro_type, dict) and avro_type.get("logicalType") == "timestamp-nanos":
+            return "long"
+        expanded = _map_children(avro_type, lambda child: self.expand(child, depth + 1))
+        if isinstance(expanded, dict) and expanded["type"] in _NAMED:
+            self._defined[expanded["name"]] = expanded, self._types - before
+        return expanded
+
+    def _named_type(self, name: str) -> Any:
+        if name in _PRIMITIVES:
+            # A branch that says that a field may be null is no type of its own.
+            self._count(0 if name == "null" else 1)
+            return name
+        if name not in self._defined:
+            raise FormatError(f"the Avro schema uses the type {name!r} before defining it")
+        definition, types = self._defined[name]
+        self._count(types)
+        return definition
+
+    def _count(self, types: int) -> None:
+        self._types += types
+        # The definition is shared here, but whoever converts it walks through it at each use.
+        if self._types > self._most:
+            raise FormatError("the Avro schema names types too often: it would have more of them than its text can spell out")
 
 
 def _map_children(avro_type: Any, change: Callable[[Any], Any]) -> Any:

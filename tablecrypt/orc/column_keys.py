@@ -10,7 +10,9 @@ all its other errors pass through, so that an outage never looks like a missing 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, KeyMismatchError, KeyNotFoundError, KmsAccessDeniedError
@@ -29,6 +31,18 @@ class _Granted:
     statistics: list[bytes]
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """The variant that a column is read from; if there is none, the first one that was denied, and why."""
+
+    granted: int | None = None
+    first_denied: int | None = None
+    refusal: NoRights | None = None
+
+
+_NO_CHOICE: Final = _Choice()
+
+
 class LocalColumnKeys:
     """The local keys of one file.
 
@@ -42,23 +56,42 @@ class LocalColumnKeys:
         self._tail = tail
         self._provider = provider
         self._granted: dict[int, _Granted | NoRights] = {}
+        self._choices: dict[int, _Choice] = {}
+        # A footer may have thousands of columns and of variants, so that nobody looks through all variants for each column.
+        self._by_root: dict[int, list[int]] = {}
+        for number, variant in enumerate(self.encryption.variants):
+            self._by_root.setdefault(variant.root, []).append(number)
         self._local_keys: dict[tuple[int, bytes], Secret] = {}
 
-    def variants_of(self, column_id: int) -> list[int]:
-        """Return the numbers of the variants that hold a column, the preferred one first."""
-        schema = self._tail.schema
-        return [number for number, variant in enumerate(self.encryption.variants) if column_id in schema[variant.root].subtree]
-
     def choose(self, column_id: int) -> tuple[int | None, NoRights | None]:
-        """Return the variant to read a column from, or None and the refusal. Both are None for a column that is not encrypted."""
-        refusal: NoRights | None = None
+        """Return the variant to read a column from, or None and the refusal. Both are None for a column that is not encrypted.
+
+        The columns above are asked first: a variant that holds one of them holds this column too.
+        """
+        unknown: list[int] = []
+        above: int | None = column_id
+        while above is not None and above not in self._choices:
+            unknown.append(above)
+            above = self._tail.schema.parent_of(above)
+
+        choice = _NO_CHOICE if above is None else self._choices[above]
+        for column in reversed(unknown):
+            choice = self._choices[column] = self._choose_below(choice, self._by_root.get(column, ()))
+        return choice.granted, choice.refusal
+
+    def _choose_below(self, inherited: _Choice, own: Sequence[int]) -> _Choice:
+        """Return a column's choice: the first variant that opens, of those of its parent and of its own."""
+        first, refusal = inherited.first_denied, inherited.refusal
         # Several variants may hold the column. A denied first one is no refusal while a later one opens.
-        for number in self.variants_of(column_id):
+        for number in own:
+            if inherited.granted is not None and number > inherited.granted:
+                break
             granted = self._try(number)
             if isinstance(granted, _Granted):
-                return number, None
-            refusal = refusal or granted
-        return None, refusal
+                return _Choice(number)
+            if first is None or number < first:
+                first, refusal = number, granted
+        return inherited if inherited.granted is not None else _Choice(None, first, refusal)
 
     def stripe_key(self, number: int, stripe: Stripe) -> Secret:
         """Return the local key of a granted variant in a stripe."""
@@ -117,7 +150,7 @@ class LocalColumnKeys:
         variant = self.encryption.variants[number]
         # Counts as a missing right, so that keys=None with masked=True reads the masks of all columns.
         if self._provider is None:
-            raise KeyNotFoundError(f"no key provider was given for {self.describe(number)}")
+            raise KeyNotFoundError(f"no key provider was given for the key {self.encryption.keys[variant.key]}")
         # The stripes of a file share one local key: without this, each stripe would cost a KMS call.
         if (variant.key, encrypted) not in self._local_keys:
             self._local_keys[variant.key, encrypted] = self._provider.decrypt_local_key(self.encryption.keys[variant.key], encrypted)

@@ -137,7 +137,7 @@ def _wanted(tail: Tail, columns: Sequence[str] | None) -> list[int]:
     for name in columns:
         below.update(tail.schema.find_for_reading(name))
     # Columns above are wanted too: their streams say which rows are null and how long the lists are.
-    return [column.id for column in tail.schema if not below.isdisjoint(column.subtree)]
+    return tail.schema.at_or_above(below)
 
 
 def _no_rights(tail: Tail, column_id: int, refusal: NoRights) -> NoRights:

@@ -13,9 +13,11 @@ Specification: Apache ORC v1, "Type Information"; names of columns in lists and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
@@ -64,7 +66,10 @@ class OrcColumn:
 
 
 class Schema:
-    """The columns of a file, by id and by name."""
+    """The columns of a file, by id and by name.
+
+    A footer of some kilobytes may have thousands of columns: nothing here looks through all of them for each of them.
+    """
 
     def __init__(self, columns: list[OrcColumn]) -> None:
         self._columns = columns
@@ -112,9 +117,28 @@ class Schema:
 
     def find_for_reading(self, name: str) -> list[int]:
         """Return the ids of the columns that pyarrow.orc reads under a name: it leaves _elem, _key and _value out of names."""
-        found = self._reading_names().get(name)
+        found = self._reading_names.get(name)
         if found is None:
             raise ConfigurationError(f"there is no column {name!r} to read; the columns are {', '.join(self.root.child_names) or 'none'}")
+        return [below for column_id in found for below in self[column_id].subtree]
+
+    def parent_of(self, column_id: int) -> int | None:
+        """Return the column that a column lies directly below; None for the root."""
+        return self._parents.get(column_id)
+
+    def at_or_above(self, column_ids: Collection[int]) -> list[int]:
+        """Return these columns and all above them, in order."""
+        sought = sorted(column_ids)
+        # The first of them that does not come before the column lies below it, if any of them does.
+        firsts = ((column, bisect_left(sought, column.id)) for column in self)
+        return [column.id for column, first in firsts if first < len(sought) and sought[first] <= column.last]
+
+    def at_or_below(self, column_ids: Collection[int]) -> set[int]:
+        """Return these columns and all below them."""
+        found = set(column_ids)
+        for column in self:
+            if self._parents.get(column.id) in found:
+                found.add(column.id)
         return found
 
     def name_of(self, column_id: int) -> str:
@@ -122,11 +146,16 @@ class Schema:
         parts: list[str] = []
         column = self.root
         while column.id != column_id:
-            position = next(index for index, child in enumerate(column.children) if column_id in self[child].subtree)
+            position = bisect_right(column.children, column_id) - 1
             parts.append(column.child_names[position])
             column = self[column.children[position]]
         return ".".join(parts)
 
+    @cached_property
+    def _parents(self) -> dict[int, int]:
+        return {child: column.id for column in self for child in column.children}
+
+    @cached_property
     def _reading_names(self) -> dict[str, list[int]]:
         names: dict[str, list[int]] = {}
         prefixes = [""] * len(self)
@@ -137,7 +166,7 @@ class Schema:
                     name = prefixes[column.id] + child_name
                     prefixes[child] = name + "."
                     # One name may mean several columns, and pyarrow reads them all: the rights to all of them are asked for.
-                    names.setdefault(name, []).extend(self[child].subtree)
+                    names.setdefault(name, []).append(child)
         return names
 
     def _find(self, column: OrcColumn, name: str) -> OrcColumn | None:

@@ -105,7 +105,7 @@ def _read_all(source: OrcSource) -> None:
 def _check_layout(tail: Tail, source: OrcSource) -> tuple[str, ...]:
     """Check that footers account for every byte of the stripes; return the encrypted columns with unencrypted bloom filters."""
     variants = tail.require_encryption().variants
-    encrypted = {column for variant in variants for column in tail.schema[variant.root].subtree}
+    encrypted = tail.schema.at_or_below({variant.root for variant in variants})
     exposed: set[int] = set()
     for stripe in tail.stripes:
         located = locate_streams(tail.read_stripe_footer(source, stripe), stripe, tail.location)

@@ -41,6 +41,7 @@ from pyiceberg.manifest import DataFile, FileFormat
 
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests.avro_schema import most_types
 from tablecrypt.parquet.uniform import PositionedBatch, UniformParquetFile
 from tablecrypt.table.protection.visible_columns import MaskedFile, VisibleColumns
 from tablecrypt.table.table_files import key_metadata_of
@@ -149,8 +150,9 @@ class AvroDataFile:
         self.location = location
         with self._decoding():
             self._blocks = fastavro.block_reader(cast("BinaryIO", source))
-            stored = json.loads(self._blocks.metadata["avro.schema"])
-            self._columns = record_columns(stored)
+            text = self._blocks.metadata["avro.schema"]
+            stored = json.loads(text)
+            self._columns = record_columns(stored, most_types(text))
             self._plain_schema = fastavro.parse_schema(without_logical_types(stored))
         self.schema = pa.schema([column.field for column in self._columns])
 
@@ -307,17 +309,22 @@ class _Map(AvroColumn):
         return [(entry[self._key.field.name], entry[self._value.field.name]) for entry in value]
 
 
-def record_columns(avro: Any) -> list[AvroColumn]:
-    """Return the columns of an Avro record schema (parsed JSON)."""
+def record_columns(avro: Any, most: int) -> list[AvroColumn]:
+    """Return the columns of an Avro record schema (parsed JSON), which with those inside them may be `most`."""
     if not isinstance(avro, dict) or avro.get("type") != "record":
         raise FormatError("its Avro schema is not a record")
-    return _Types().fields(avro, 0)
+    return _Types(most).fields(avro, 0)
 
 
 class _Types:
-    """Turns Avro types into columns; remembers named types, which may be defined once and then be named."""
+    """Turns Avro types into columns; remembers named types, which may be defined once and then be named.
 
-    def __init__(self) -> None:
+    Args:
+        most: how many columns there may be, with those inside others.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._left = most
         self._named: dict[str, Any] = {}
 
     def fields(self, record: dict[str, Any], depth: int) -> list[AvroColumn]:
@@ -326,6 +333,10 @@ class _Types:
     def column(self, name: str, field_id: int, avro: Any, depth: int) -> AvroColumn:
         if depth > _MAX_DEPTH:
             raise FormatError("its Avro schema is nested too deeply")
+        # Depth alone is no limit: each record with two fields of the record before it doubles the columns.
+        self._left -= 1
+        if self._left < 0:
+            raise FormatError("its Avro schema names types too often: it would have more columns than its text can spell out")
         avro, nullable = self._without_null(avro)
         if isinstance(avro, str) and avro in self._named:
             avro = self._named[avro]

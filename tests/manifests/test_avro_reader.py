@@ -156,3 +156,26 @@ def test_a_named_type_is_defined_once_and_read_back_wherever_it_is_used() -> Non
 def test_nanosecond_timestamps_are_read_as_the_long_that_they_are() -> None:
     schema = Schema(NestedField(1, "t", TimestampNanoType()))
     assert from_avro_json(to_avro_json(schema, "r")).find_type(1) == LongType()
+
+
+def doubled(records: int) -> str:
+    """A schema that stands for 2^records types: each record has two fields of the one before it."""
+    inner: Any = {"type": "record", "name": "r0", "fields": [{"name": "n", "field-id": 1, "type": "long"}]}
+    for number in range(1, records):
+        fields = [{"name": "a", "field-id": 2 * number, "type": inner}, {"name": "b", "field-id": 2 * number + 1, "type": f"r{number - 1}"}]
+        inner = {"type": "record", "name": f"r{number}", "fields": fields}
+    return json.dumps(inner)
+
+
+@pytest.mark.parametrize("records", [12, 50])
+def test_a_schema_whose_records_double_what_they_name_is_refused(records: int) -> None:
+    refused(header({"avro.schema": doubled(records), "avro.codec": "null"}), "names types too often")
+
+
+def test_as_many_columns_are_read_as_a_schema_spells_out() -> None:
+    columns = [NestedField(at, f"c{at}", UUIDType() if at % 2 else LongType(), required=at % 3 == 0) for at in range(1, 5001)]
+    assert len(from_avro_json(to_avro_json(Schema(*columns), "r")).fields) == 5000
+    nested = {"type": "array", "items": {"type": "map", "values": "int", "key-id": 1, "value-id": 2}, "element-id": 3}
+    short = [{"name": f"{at:x}", "field-id": 4, "type": kind} for at, kind in enumerate(["int", nested] * 100)]
+    shortest = json.dumps({"type": "record", "name": "r", "fields": short}, separators=(",", ":"))
+    assert len(from_avro_json(shortest).fields) == 200

@@ -168,6 +168,16 @@ def test_columns_are_numbered_in_pre_order_and_found_by_name() -> None:
         schema.find("home.nope")
 
 
+def test_columns_are_found_above_and_below_others() -> None:
+    schema = plain_tail(sample_rows(1)).schema
+    chosen = {schema.find("home.geo").id, schema.find("tags").id}
+    above = [column.id for column in schema if not chosen.isdisjoint(column.subtree)]
+    assert schema.at_or_above(chosen) == above
+    assert schema.at_or_below(chosen) == {below for column in chosen for below in schema[column].subtree}
+    assert (schema.at_or_above(()), schema.at_or_below(())) == ([], set())
+    assert [schema.parent_of(column) for column in (0, 1)] == [None, 0]
+
+
 def _type(kind: int, *children: int, names: tuple[str, ...] = ()) -> Message:
     named = [blob_field(3, name.encode()) for name in names]
     return Message.parse(encode([integer_field(1, kind), packed_field(2, children), *named]), "a type")

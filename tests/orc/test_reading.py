@@ -19,11 +19,21 @@ from tablecrypt.errors import (
     KmsUnavailableError,
     PlaintextRefusedError,
 )
+from tablecrypt.orc.column_keys import ColumnKeys
 from tablecrypt.orc.keys import MasterKeyVersion
+from tablecrypt.orc.messages import Encryption, StreamKind, Variant
+from tablecrypt.orc.protobuf import Message, blob_field, encode, integer_field, packed_field
+from tablecrypt.orc.reader import open_view
+from tablecrypt.orc.schema import Column, Schema
+from tablecrypt.orc.source import FileSource
+from tablecrypt.orc.stream_cipher import crypt_stream
+from tablecrypt.orc.tail import read_tail
+from tests.support.observed_calls import observed
 from tests.support.orc_files import VECTOR_NAMES, encrypted, local_keys, plain, same_rows, sample_rows, vector, vector_keys, vector_rows
 
 pytestmark = pytest.mark.slow
 
+ONE_KEY = Secret(bytes(16))
 PII = {"pii": ["text", "home"], "pii256": ["born"]}
 
 
@@ -221,3 +231,64 @@ def test_an_error_of_the_store_passes_through(good: int) -> None:
     data = encrypted(sample_rows(3000), PII, stripe_size=100_000, compression="uncompressed")
     with pytest.raises(PermissionError, match="Access Denied"):
         orc.read_table(BrokenStore(data, good), local_keys())
+
+
+def file_of_keys(children: dict[int, list[int]], count: int, roots: list[int]) -> bytes:
+    """An ORC file without rows: `count` columns, those in `children` structs, and a variant of each of `roots`, under keys k0, k1 …"""
+    types, variants = [], []
+    for column in range(count):
+        below = children.get(column, [])
+        names = [blob_field(3, f"c{child}".encode()) for child in below]
+        types.append(encode([integer_field(1, 12 if below else 4), packed_field(2, below), *names]))
+    schema = Schema.parse([Message.parse(one, "a type") for one in types], "the types")
+    for number, root in enumerate(roots):
+        statistics = encode([blob_field(1, b"")] * len(schema[root].subtree))
+        sealed = crypt_stream(ONE_KEY, root, StreamKind.FILE_STATISTICS, 1, statistics)
+        variants.append(Variant(root, number, b"k", (), sealed))
+    masters = tuple(MasterKeyVersion(f"k{number}", 0, 16) for number in range(len(roots)))
+    encryption = Encryption((), masters, tuple(variants), 0).encode()
+    footer = encode([integer_field(6, 0), *(blob_field(4, one) for one in types), blob_field(10, encryption)])
+    postscript = encode([integer_field(1, len(footer)), integer_field(3, 262_144)]) + b"\x82\xf4\x03\x03ORC"
+    return b"ORC" + footer + postscript + bytes([len(postscript)])
+
+
+class SomeKeys(orc.LocalKeys):
+    """Gives the one local key for master keys of some names."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__({})
+        self._names = names
+
+    def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
+        if master.name in self._names:
+            return ONE_KEY
+        raise KeyNotFoundError(master.name)
+
+
+@pytest.mark.parametrize("children", [{0: list(range(1, 400))}, {column: [column + 1] for column in range(399)}], ids=["flat", "deep"])
+@pytest.mark.parametrize("roots", [list(range(400)), [0] * 400], ids=["of each column", "of the root"])
+@pytest.mark.parametrize("keys", [None, SomeKeys([])], ids=["without keys", "without rights"])
+def test_no_column_is_compared_with_every_column_or_variant(children: dict[int, list[int]], roots: list[int], keys: Any) -> None:
+    source = FileSource(file_of_keys(children, 400, roots))
+    tail, looked_at = read_tail(source), 0
+
+    def count(_: object) -> None:
+        nonlocal looked_at
+        looked_at += 1
+
+    with observed(vars(Column)["subtree"].fget, count):
+        open_view(tail, source, keys, None, masked=True)
+    assert looked_at <= 5 * 400
+
+
+@pytest.mark.parametrize("roots", [[1, 2, 3, 0], [3, 2, 1], [2, 0, 2, 3, 1], [0, 1, 3, 3]])
+@pytest.mark.parametrize("opened", [[], ["k0"], ["k1", "k2"], ["k2"], ["k3", "k1"]])
+def test_a_column_is_read_from_the_first_variant_at_or_above_it_that_opens(roots: list[int], opened: list[str]) -> None:
+    tail = read_tail(FileSource(file_of_keys({0: [1], 1: [2], 2: [3, 4]}, 5, roots)))
+    keys = ColumnKeys(tail, SomeKeys(opened))
+    for column in (3, 4, 0, 1, 2):
+        holding = [number for number, root in enumerate(roots) if column in tail.schema[root].subtree]
+        granted = next((number for number in holding if f"k{number}" in opened), None)
+        denied = f"k{holding[0]}" if holding and granted is None else None
+        number, refusal = keys.choose(column)
+        assert (number, str(refusal) if refusal else None) == (granted, denied)

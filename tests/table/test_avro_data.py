@@ -293,3 +293,22 @@ def test_a_file_of_many_blocks_is_read_in_batches() -> None:
 def test_the_schema_in_the_header_is_json() -> None:
     with pytest.raises(FormatError, match="loc"):
         rows_of(AVRO.replace(json.dumps("record").encode(), json.dumps("rekord").encode()))
+
+
+@pytest.mark.parametrize("records", [12, 50])
+def test_a_schema_whose_records_double_what_they_name_is_refused(records: int) -> None:
+    inner: Any = {"type": "record", "name": "r0", "fields": [{"name": "n", "field-id": 1, "type": "long"}]}
+    for number in range(1, records):
+        named = [{"name": "a", "field-id": 2, "type": inner}, {"name": "b", "field-id": 3, "type": f"r{number - 1}"}]
+        inner = {"type": "record", "name": f"r{number}", "fields": named}
+    sink = io.BytesIO()
+    fastavro.writer(sink, inner, [])
+    with pytest.raises(FormatError, match="loc: its Avro schema names types too often"):
+        rows_of(sink.getvalue())
+
+
+def test_as_many_columns_are_read_as_a_schema_spells_out() -> None:
+    wide = [field(1, "one", DECIMAL), *({"name": f"c{each}", "type": "decimal_9_2", "field-id": each} for each in range(2, 5001))]
+    sink = io.BytesIO()
+    fastavro.writer(sink, {"type": "record", "name": "table", "fields": wide}, [])
+    assert len(AvroDataFile(io.BytesIO(sink.getvalue()), "loc").schema) == 5000
