@@ -188,7 +188,7 @@ class HadoopKms:
         if call.operation == "metadata of many":
             # Names without the right are left out and not refused: the answer must not tell whether such a key exists.
             names = allowed.allowed(user, call.query.get("key", []))
-            return [self._metadata(Call("metadata", name)) for name in names]
+            return [self._metadata(KmsCall("metadata", name)) for name in names]
         # Decided before the key is looked up: a user without the right cannot find out which keys there are.
         decision = allowed.decision(user, call.key)
         if decision is AccessDecision.ALLOWED:

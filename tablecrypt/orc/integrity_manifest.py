@@ -174,7 +174,7 @@ class IntegrityManifest:
 class CheckedSource:
     """A file that is checked against its manifest: reads whole blocks, and keeps the last few, because reads do not end at blocks."""
 
-    def __init__(self, source: Source, entry: FileDigests) -> None:
+    def __init__(self, source: OrcSource, entry: FileDigests) -> None:
         # Bytes after the last block have no digest, and ORC is read from the end of the file.
         if source.length != entry.length:
             raise TamperedFileError(source.location, f"has {source.length} bytes, but its manifest says {entry.length}")

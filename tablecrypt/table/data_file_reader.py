@@ -221,7 +221,7 @@ def without_logical_types(avro: Any) -> Any:
     return avro
 
 
-def _to_batch(records: list[dict[str, Any]], columns: list[Column]) -> pa.RecordBatch:
+def _to_batch(records: list[dict[str, Any]], columns: list[AvroColumn]) -> pa.RecordBatch:
     # A batch made of no arrays has no rows: a struct without fields keeps their number.
     if not columns:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(records), pa.struct([])))

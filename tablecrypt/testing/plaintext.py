@@ -62,7 +62,7 @@ def findings(location: str, content: bytes) -> Iterator[PlaintextFinding]:
     """Yield every reason to call this file plaintext. Table metadata is JSON by specification, and may not hold the canary either."""
     for magic, format_name in MAGICS.items():
         if content.startswith(magic):
-            yield Finding(location, f"begins as plaintext {format_name}")
+            yield PlaintextFinding(location, f"begins as plaintext {format_name}")
     # Compressed metadata would hide a canary from a search of its bytes.
     text = unzipped(content) if location.endswith(TABLE_METADATA_SUFFIXES) else content
     for what, needle in _NEEDLES.items():

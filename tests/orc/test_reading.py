@@ -19,12 +19,12 @@ from tablecrypt.errors import (
     KmsUnavailableError,
     PlaintextRefusedError,
 )
-from tablecrypt.orc.column_keys import ColumnKeys
+from tablecrypt.orc.column_keys import LocalColumnKeys
 from tablecrypt.orc.keys import MasterKeyVersion
 from tablecrypt.orc.messages import Encryption, StreamKind, Variant
 from tablecrypt.orc.protobuf import Message, blob_field, encode, integer_field, packed_field
 from tablecrypt.orc.reader import open_view
-from tablecrypt.orc.schema import Column, Schema
+from tablecrypt.orc.schema import OrcColumn, Schema
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.stream_cipher import crypt_stream
 from tablecrypt.orc.tail import read_tail
@@ -276,7 +276,7 @@ def test_no_column_is_compared_with_every_column_or_variant(children: dict[int, 
         nonlocal looked_at
         looked_at += 1
 
-    with observed(vars(Column)["subtree"].fget, count):
+    with observed(vars(OrcColumn)["subtree"].fget, count):
         open_view(tail, source, keys, None, masked=True)
     assert looked_at <= 5 * 400
 
@@ -285,7 +285,7 @@ def test_no_column_is_compared_with_every_column_or_variant(children: dict[int, 
 @pytest.mark.parametrize("opened", [[], ["k0"], ["k1", "k2"], ["k2"], ["k3", "k1"]])
 def test_a_column_is_read_from_the_first_variant_at_or_above_it_that_opens(roots: list[int], opened: list[str]) -> None:
     tail = read_tail(FileSource(file_of_keys({0: [1], 1: [2], 2: [3, 4]}, 5, roots)))
-    keys = ColumnKeys(tail, SomeKeys(opened))
+    keys = LocalColumnKeys(tail, SomeKeys(opened))
     for column in (3, 4, 0, 1, 2):
         holding = [number for number, root in enumerate(roots) if column in tail.schema[root].subtree]
         granted = next((number for number in holding if f"k{number}" in opened), None)

@@ -160,7 +160,7 @@ def planned(
     columns = {field.name for field in projected.fields} if may_group else set()
     grouping = Grouping.of(tasks, metadata, loaded.schema, columns)
     tasks = tasks if grouping is None else grouping.in_groups(tasks)
-    made = Plan(loaded, row_filter, projected, tasks, readable)
+    made = ScanPlan(loaded, row_filter, projected, tasks, readable)
     # The token is random, so that no file has such a name for another column: Spark finds these by field id alone.
     names = stored_names(projected.fields, metadata.schemas, f"tc{secrets.token_hex(6)}")
     reason = _unsupported(loaded, projected)
