@@ -76,6 +76,7 @@ def reencrypt_beside_hidden_columns(source: object, sink: object, old: StandardK
     layout = ProtectedLayout(read, old)
     footer = layout.file.footer
     assert footer.algorithm is not None, "the layout is that of an encrypted file"
+    # Carried-over columns authenticate with the old aad_file_unique alone. The new DEK keeps old modules out all the same.
     aad_base = old.aad_prefix + footer.algorithm.aad_file_unique
     cipher = ModuleCipher(new.encryption_key, FOOTER_KEY_NAME, aad_base, False, location, secrets.token_bytes)
     hidden_leaves = {hidden.ordinal for hidden in layout.hidden_leaves}
@@ -85,6 +86,7 @@ def reencrypt_beside_hidden_columns(source: object, sink: object, old: StandardK
     for module in sorted(modules, key=lambda module: module.span.start):
         _copy(read, out, module.span.start)
         module.write()
+        # Where a hidden column lies is in metadata that only its key opens, so that nothing behind this may move.
         if out.position != module.span.end:
             raise FormatError(f"{location}: {module.what} has another length when it is encrypted again; compact the file instead")
     _copy(read, out, footer.start)
@@ -116,6 +118,7 @@ def blank_rows_beside_hidden_columns(
     """
     if new.aad_prefix != old.aad_prefix:
         raise ConfigurationError(f"{location}: hidden columns that are carried over need the AAD prefix that the file has")
+    # Key and AAD would be those of before: whoever writes storage could put an old page back, with the blanked rows.
     if new.encryption_key == old.encryption_key:
         raise ConfigurationError(f"{location}: rows are blanked under another DEK than the file's")
     blanking = _Blanking(ProtectedLayout(source_of(source, location), old), Sink(sink), new, positions)
@@ -170,6 +173,7 @@ class _Blanking:
             if span.start < at:
                 raise TamperedFileError(self._location, f"bytes {span.start} to {at} belong to two modules")
             if span.start > at:
+                # Zeros in place of what is left out: hidden columns keep their offsets, which this user cannot change.
                 self._out.write(bytes(at - self._out.position))
                 _copy(self._old.file.source, self._out, span.start)
             at = span.end
@@ -219,6 +223,7 @@ class _Blanking:
         table = decoded_columns(self._old, self._groups[number], self._old.file.row_groups[number], top, ordinals)
         column = blanked_column(table.schema.field(0), table.column(0), here, self._around)
         blanked = pa.Table.from_arrays([column], schema=table.schema)
+        # Other writers store decimals in bytes of fixed length, and readers take the type from the schema, which stays.
         for decimals_as_integers in (True, False):
             chunks = self._encoded(blanked, ordinals, number, decimals_as_integers)
             if chunks is not None:

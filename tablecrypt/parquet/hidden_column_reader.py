@@ -117,6 +117,7 @@ class OpenedLayout:
         with described(footer.location, "the schema in the footer"):
             self._schemas = bound_schemas(self.layout.metadata.structs(FileMetaData.SCHEMA), self.hidden_leaves, footer.location)
         self.protected = frozenset(hidden.field_id for hidden in self.hidden_leaves)
+        # Before the first look at a placeholder's metadata, which counts only if it is under the file's own key.
         self._check_keys(len(leaves))
         self.masks = frozenset(
             hidden.field_id for hidden in self.hidden_leaves if hidden.field_id in access.masked and not self._is_error_placeholder(hidden)
@@ -125,6 +126,7 @@ class OpenedLayout:
     def view(self) -> OpenedView | None:
         """Return the file with opened hidden columns and error placeholders; None where nothing of it has to be opened."""
         replaced = {hidden.placeholder: hidden.ordinal for hidden in self.hidden_leaves if hidden.field_id in self._access.opened}
+        # Every reader fails on an error placeholder, by design. A reader of masks gets nulls in its place.
         nulls = self._access.masked - self.masks
         replaced |= {hidden.placeholder: hidden.placeholder for hidden in self.hidden_leaves if hidden.field_id in nulls}
         return OpenedView(self._file, self.layout, replaced, self._footer_cipher()) if replaced else None
@@ -142,12 +144,14 @@ class OpenedLayout:
             )
         groups = len(layout.row_groups)
         expected = (groups * (num_leaves - len(hidden_leaves)), groups * len(hidden_leaves))
+        # Counting decodes no chunk, which a read of few columns of a wide file would wait for.
         if counted_keys(layout.footer, self._ciphers) == expected:
             return
         check_hidden_keys(layout, hidden_leaves)
 
     def _key_of(self, path: tuple[str, ...], key_metadata: bytes | None) -> Secret:
         hidden = hidden_column_under_key(path, key_metadata, self.layout.location)
+        # Each row group repeats the key metadata: one unwrapping serves them all.
         known = self._known.get(hidden)
         if known is None:
             known = Secret(self._access.unwrap(*hidden, self._key_metadata.aad_prefix, self._schemas[hidden[0]]))
@@ -189,6 +193,7 @@ class OpenedView(FileView):
         self._end = layout.footer.start
         # A reader that takes a chunk in pieces has it decrypted once.
         self._last: tuple[_Space, memoryview] | None = None
+        # Of the file and not of the view, in which an opened first column lies behind all row groups: the parts of a job are cut by these.
         self.first_bytes = [group[0].pages.start for group in layout.row_groups]
         elements = layout.metadata.structs(FileMetaData.SCHEMA)
         leaves = [element for element in elements[1:] if not element.optional_integer(SchemaElement.NUM_CHILDREN)]
@@ -197,6 +202,7 @@ class OpenedView(FileView):
         metadata = layout.metadata.copy()
         metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, [self._row_group(group, chunks, replaced) for group, chunks in groups])
         self._starts = [space.span.start for space in self._spaces]
+        # Encrypted under the DEK, so that pyarrow opens the view with the decryption properties of the file.
         end = io.BytesIO()
         write_footer(Sink(end, self._end), metadata, layout.footer.algorithm, cipher, None, plaintext=False)
         self._footer = end.getvalue()
@@ -225,6 +231,7 @@ class OpenedView(FileView):
             return self._decrypted(space)[skipped : skipped + length]
         following = self._starts[at + 1] if at + 1 < len(self._starts) else self._end
         length = min(length, following - offset)
+        # Stored bytes as they are: pyarrow's C++ authenticates them as modules of the file.
         if offset < self._file.length:
             return self._file.read_at(offset, min(length, self._file.length - offset))
         return bytes(length)
@@ -258,6 +265,7 @@ class OpenedView(FileView):
             kinds = {metadata.integer(ColumnMetaData.TYPE), replaced.integer(ColumnMetaData.TYPE), self._types[placeholder.ordinals.column]}
         if len(kinds) != 1:
             raise TamperedFileError(values.location, f"{values.ordinals} is of another type than its placeholder, or than the schema says")
+        # Behind the file, so that no other column moves: the view is the file itself up to its length.
         span = Span(max(self._end, self._file.length) + _GAP, values.pages.length)
         self._spaces.append(_Space(span, partial(nulls_of_error_placeholder if values is placeholder else decrypt_chunk, values)))
         self._end = span.end

@@ -128,6 +128,7 @@ class ProtectedLayout:
         self.hidden_leaves = hidden_leaves_among(self.leaves, source.location)
         with described(source.location, "the schema in the footer"):
             self.schemas = bound_schemas(self.schema, self.hidden_leaves, source.location)
+        # Pages are copied under new keys: what lies under the wrong key now would count as the column's own from then on.
         check_hidden_keys(self.file, self.hidden_leaves)
 
     def stored(self, wanted: Collection[int] = ()) -> StoredHiddenColumns:
@@ -141,6 +142,7 @@ class ProtectedLayout:
             for hidden in self.hidden_leaves
             for chunks in self.file.row_groups
         )
+        # A file without row groups states no key, and has the hidden columns in its schema all the same.
         without_rows = {(hidden.field_id, b""): None for hidden in self.hidden_leaves if not self.file.row_groups}
         columns = frozenset(each for leaf in self.leaves for each in leaf.field_ids)
         masked = frozenset(hidden.field_id for hidden in self.hidden_leaves if self.has_masks(hidden))
@@ -283,6 +285,7 @@ class _Rewriting:
         if field_id is None:
             return _Column(leaf.path, self._values_of(ordinal))
         masked = self._replacements[field_id] is not None
+        # A placeholder of the right kind stays, so that no value is decoded. Another stored mask takes `compact`.
         if hidden is not None and hidden.field_id == field_id and self._old.has_masks(hidden) == masked:
             return _Column(leaf.path, ordinal)
         return _Column(leaf.path, self._values_of(ordinal), field_id)
@@ -315,6 +318,7 @@ class _Rewriting:
         values = self._decoded(field_id, group, [PlacedChunk(chunks[column.source], column.path) for column in columns])
         shown = replaced(values, path_to(values.schema, field_id), make or _blank_array)
         plaintext = pa.BufferOutputStream()
+        # An error placeholder says that its dictionary is missing, so that none may be there.
         options = {"compression": _COMPRESSION, "use_dictionary": make is not None, "store_decimal_as_integer": True}
         with pq.ParquetWriter(plaintext, shown.schema, **options) as writer:
             writer.write_table(shown, row_group_size=max(1, shown.num_rows))
@@ -324,6 +328,7 @@ class _Rewriting:
         for column, leaf, chunk in zip(columns, leaves, layout.row_groups[0], strict=True):
             replaced_leaf = next(each for each in self._old.leaves if each.path == column.path)
             kind = chunks[column.source].metadata.integer(ColumnMetaData.TYPE)
+            # The schema stays that of the file: a reader would decode pages of another type into other values.
             if _levels(leaf) != _levels(replaced_leaf) or chunk.metadata.integer(ColumnMetaData.TYPE) != kind:
                 raise FormatError(f"{layout.location}: Arrow writes column {'.'.join(column.path)} otherwise than the file has it")
             if make is None:
@@ -354,6 +359,7 @@ class _Rewriting:
     def _describe(self, footer: Struct) -> None:
         """Bring what the footer says of columns beside the schema into the new order."""
         orders = _structs(footer, FileMetaData.COLUMN_ORDERS)
+        # A list of another length orders no column. Without any, min_value and max_value are undefined (parquet.thrift), so unused.
         if len(orders) == len(self._old.leaves):
             footer.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, [orders[ordinal] for ordinal in self._described])
         else:
@@ -369,8 +375,10 @@ def _decoded(old: ProtectedLayout, group: Struct, schema: Sequence[Struct], colu
     footer = Struct({FileMetaData.VERSION: old.file.metadata.fields[FileMetaData.VERSION]})
     footer.set(FileMetaData.SCHEMA, thrift.LIST, [_root(old, 1), *schema])
     out = io.BytesIO()
+    # In the clear, and so in memory alone.
     writer = ModularWriter(Sink(out), FileEncryption(None, old.file.location, secrets.token_bytes))
     writer.begin(footer, [column.path for column in columns], group.integer(RowGroup.NUM_ROWS))
+    # Sorting columns are ordinals, which mean other columns in this file.
     writer.add_groups([(group.copy(without=(RowGroup.SORTING_COLUMNS,)), columns)])
     writer.finish()
     return pq.ParquetFile(pa.BufferReader(out.getvalue())).read()
