@@ -69,6 +69,7 @@ def describe(settings: Settings, table: str, snapshots: int, as_json: bool) -> N
     """
     from tablecrypt.maintenance import describe as described
 
+    # Other commands refuse a table that names a key and is not encrypted. A description is how to find out what it is.
     found = described(settings.plain_table(table), snapshots)
     if as_json:
         show(found, as_json)
