@@ -53,6 +53,7 @@ def _catalog_of(folder: Path, name: str, keys: dict[str, bytes]) -> Any:
     service = {"encryption.kms-type": "memory", "kms.memory.name": f"{name} of {folder}"}
     MemoryKeyManagementClient(service, keys)
     return load_catalog(
+        # A name that no .pyiceberg.yaml has: settings of a user's own catalog must not mix in.
         "tablecrypt-demo-staff",
         **{
             "type": "tablecrypt",

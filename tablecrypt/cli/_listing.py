@@ -35,6 +35,7 @@ def _listed_cells(each: ListedTable) -> tuple[str, ...]:
         return _NO_LOCK, each.name, "view", ""
     if each.problem is not None:
         return _NO_LOCK, each.name, "could not be loaded", ""
+    # With --quick no table was loaded, so that nothing says whether it is encrypted.
     if each.encrypted is None:
         return _NO_LOCK, each.name, "", ""
     if each.encrypted:
@@ -69,6 +70,7 @@ def _lock(encrypted: bool) -> str:
     if not encrypted:
         return _NO_LOCK
     try:
+        # A pipe or an old terminal may have an encoding without the lock, in which printing it would raise.
         _LOCK.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         return "* "
@@ -156,6 +158,7 @@ def _print_keys(found: TableDescription) -> None:
 
 def _age(moment: dt.datetime) -> str:
     days = (dt.datetime.now(dt.UTC) - moment).days
+    # KEY_TIMESTAMP is what metadata says: a KEK that is dated in the future wraps nothing, so that it is shown as such.
     return "today" if days == 0 else counted(days, "day", "days") if days > 0 else f"dated in the future: {local_moment(moment)}"
 
 

@@ -49,11 +49,13 @@ def say(line: str, err: bool = False) -> None:
 
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
+        # Libraries quote names and paths from metadata and servers.
         return "\n".join(printable(line) for line in super().format(record).split("\n"))
 
 
 def say_warnings() -> None:
     """Have warnings that libraries log printed in the same way, where nobody has set up logging."""
+    # The handler of last resort alone: logging that the user has set up stays as it is.
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_OneLine(_LOGGED))
 
@@ -158,6 +160,7 @@ def say_table(head: Sequence[str] | None, rows: Sequence[Sequence[str]], right: 
         rows: their cells.
         right: the numbers of columns that are aligned to the right.
     """
+    # Before widths are computed: what is escaped is longer.
     cells = [[printable(cell) for cell in row] for row in rows]
     kept = [at for at in range(len(cells[0])) if any(row[at] for row in cells)] if cells else []
     for line in _aligned([*([head] if head is not None else ()), *cells], kept, right):

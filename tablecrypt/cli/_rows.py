@@ -54,13 +54,16 @@ def print_rows(rows: pa.RecordBatchReader, row_format: str | None) -> None:
 def _write_table(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
     import pyarrow as pa
 
+    # Whoever may edit metadata.json names columns, and a terminal must not obey the names.
     names = [printable(name) for name in rows.schema.names]
     right = [
         pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type) for field in rows.schema
     ]
     width = max(shutil.get_terminal_size().columns, _NARROWEST)
+    # By the names alone and not by values, so that all pages of an output have one form.
     is_wide = len(names) * _NARROWEST > width
     for page in _pages(rows):
+        # Pairs of a map come as a list: as a dictionary, keys that are there twice would be lost.
         cells = [[_cell(value) for value in column.to_pylist(maps_as_pydicts=None)] for column in page.columns]
         text = _as_blocks(names, cells, width) if is_wide else _as_table(names, cells, right, width)
         sink.write(text.encode())
@@ -116,6 +119,7 @@ def _cut(text: str, width: int) -> str:
 
 def _cell(value: Any) -> str:
     """Return a value as one line: null, true, text as it is, and what is nested as JSON."""
+    # As JSON, so that a null does not look like an empty text.
     if value is None or isinstance(value, (bool, dict, list)):
         return printable(json.dumps(value, default=_cell_as_json, ensure_ascii=False))
     return printable(_cell_as_json(value))
@@ -141,6 +145,7 @@ def _write_csv(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
 def _write_json(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
     for batch in rows:
         for row in batch.to_pylist(maps_as_pydicts=None):
+            # One row a line: a value that holds a line break is escaped, and so is what commands a terminal.
             sink.write(json_printable(json.dumps(row, default=_cell_as_json, ensure_ascii=False)).encode() + b"\n")
 
 

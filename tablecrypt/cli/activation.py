@@ -54,6 +54,7 @@ def activate(yes: bool) -> None:
     if path.is_file() and _content(path) == CONTENT:
         say(f"{path} is there already: {IN_EFFECT}")
         return
+    # Every Python of the environment executes the file: one of another origin is looked at, and not replaced.
     _refuse_foreign(path)
     refusal = kept_by_the_system(sys.executable, sys.prefix != sys.base_prefix, Path(sysconfig.get_path("stdlib")))
     if refusal is not None:
@@ -115,8 +116,10 @@ def kept_by_the_system(python: str, in_virtual_environment: bool, standard_libra
 
 def _check_in_effect(path: Path) -> None:
     """Start a Python process of this environment, without this one's variables, and take the file back if it has no effect there."""
+    # Isolated: the PYTHONPATH of this shell may lead to tablecrypt where other programs have none.
     probe = [sys.executable, "-I", "-c", _PROBE]
     if subprocess.run(probe, capture_output=True, check=False, timeout=_PROBE_SECONDS).returncode != 0:
+        # Left there, it would do nothing, and the user would believe that programs open encrypted tables.
         path.unlink()
         raise ConfigurationError(
             f"{path} had no effect, and was removed: {sys.executable} does not find tablecrypt among its packages. Install it there first"

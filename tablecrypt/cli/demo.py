@@ -116,6 +116,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="tablecrypt-demo-") as folder:
             yield Path(folder).resolve()
         return
+    # Private, as a key file goes into it.
     keep.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(keep.iterdir()):
         raise ConfigurationError(f"{keep} is not empty: name a new folder")

@@ -73,6 +73,7 @@ def manager(settings: Settings, key_file: Path | None, key_id: str | None, data_
         raise ConfigurationError("name the master key: --key-id, with --key-file or a key service")
     properties = dict(settings.kms_properties())
     if key_file is not None:
+        # A key file takes the place of the key service. The list of allowed keys holds for it as well.
         allowed = {name: value for name, value in properties.items() if name == ALLOWED_KEY_IDS.name}
         properties = {KMS_TYPE.name: "local", KMS_LOCAL_KEY_FILE.name: str(key_file.expanduser()), **allowed}
     return EncryptionManager(load_kms(properties), key_id, data_key_length=data_key_length)
@@ -98,6 +99,7 @@ def parquet_keys(key_metadata: StandardKeyMetadata) -> FileKeys:
     """Return a key that a JSON file keeps as the keys of a Parquet file, as strict as those of a table's file."""
     from tablecrypt.parquet import FileKeys
 
+    # Not FileKeys.of_table_file: the JSON file may belong to another file, so that a key that opens nothing is a KeyMismatchError.
     return FileKeys(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix, file_length=key_metadata.file_length)
 
 
@@ -116,9 +118,11 @@ def opened_stream(path: Path, key_metadata: StandardKeyMetadata) -> Iterator[Ags
 
     with path.open("rb") as raw:
         head = raw.read(HEAD_LENGTH)
+        # Before the magic is compared: that it is plaintext says more than that it is not AGS1.
         ags1.refuse_plaintext(head, str(path))
         if not head.startswith(ags1.MAGIC):
             raise FormatError(f"{path}: {looks_like(head)}: it is neither an AGS1 stream nor an encrypted Parquet file")
+        # Nothing but its name ties the key to this file, so it may be the key that is wrong.
         with Ags1InputStream(raw, key_metadata, str(path), path.stat().st_size, may_not_fit=True) as stream:
             yield stream
 
@@ -158,6 +162,7 @@ def read_key(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
         ) from None
     except ValueError as error:
         raise FormatError(f"{path}: is not JSON: {error}") from error
+    # A newer version may mean something else by the same fields.
     if not isinstance(content, dict) or content.get("tablecrypt") != "file-key" or content.get("version") != VERSION:
         raise FormatError(f"{path}: is not the key of a file, of version {VERSION}")
     try:

@@ -75,6 +75,7 @@ def encrypt_file(
     """
     source = Path("/dev/stdin") if str(source) == "-" else source
     _check_target(source, target)
+    # Parquet is read from its end, and a pipe has none yet.
     if file_format == "parquet" and not source.is_file():
         raise ConfigurationError(f"{source} is a pipe, which a Parquet file cannot be read from: leave out --format parquet")
     as_parquet = file_format == "parquet" or (file_format == "auto" and _begins_as_parquet(source))
@@ -90,6 +91,7 @@ def encrypt_file(
         show({**described, "bytes": size}, as_json, f"Would encrypt {source} ({bytes_shown(size)}) into {target}.")
         return
     key_metadata = keys.new_key_metadata()
+    # Both are whole before either gets its name: where the key cannot be wrapped, no file is left that nothing opens.
     with _new_file(file_keys.key_path(target), force) as key_sink, _new_file(target, force) as sink:
         length = (_encrypt_parquet if as_parquet else _encrypt_stream)(source, sink, key_metadata)
         key_sink.write(file_keys.key_json(keys, key_metadata.with_file_length(length)).encode())
@@ -127,6 +129,7 @@ def decrypt_file(
         _check_target(source, target)
     key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(source))
     described = {"source": str(source), "target": str(target)}
+    # After the key is opened, so that a dry run meets what would refuse the decryption.
     if dry_run:
         size = source.stat().st_size
         show({**described, "bytes": size}, as_json, f"Would decrypt {source} ({bytes_shown(size)}) into {target}.")
@@ -188,6 +191,7 @@ def _check_target(source: Path, target: Path) -> None:
         raise ConfigurationError("- is not a file: name a file, since the key of an encrypted file is stored beside it")
     if not target.absolute().parent.is_dir():
         raise ConfigurationError(f"{target}: there is no folder {target.parent}")
+    # Through links as well: the source is read while the target is written.
     if target.exists() and target.samefile(source):
         raise ConfigurationError(f"{target} is the source, which stays as it is: name another file")
 

@@ -81,6 +81,7 @@ def hadoop_kms(
     server = HadoopKmsServer(service, ServerSettings(**listening))
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     for stopping in (signal.SIGTERM, signal.SIGINT):
+        # Requests under way are answered: a client that is cut off shows ORC's masks without an error.
         signal.signal(stopping, lambda *_: server.stop())
     say(f"serving {counted(len(names), 'key', 'keys')} at {server.url}")
     server.serve()
@@ -150,6 +151,7 @@ def hadoop_kms_token(token_file: Path, as_json: bool) -> None:
 
     token = new_token()
     try:
+        # Never over another token, which its user would lose.
         with atomic_file(token_file, replace=False) as file:
             file.write(f"{token}\n".encode())
     except OSError as error:

@@ -58,7 +58,9 @@ def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, An
     table = settings.table(name)
     if not isinstance(table, EncryptedTable) or not isinstance(table.io, TableFileIO):
         raise ConfigurationError(f"{name} is not an encrypted table")
+    # Keys and bounds of single files are more than a REST server's restrictions let this user see.
     refuse_restricted(table.io, "inspect --file")
+    # The key comes from the table's manifests: a location alone opens nothing, and none outside of the table is read.
     file = reachable_files(table.metadata, table.io).files.get(location)
     if file is None:
         raise ConfigurationError(f"no snapshot of {name} leads to {location}")
@@ -100,6 +102,7 @@ def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | Non
     head = raw.read(ags1.HEADER_LENGTH)
     described = {"file": location, "bytes": length, **_key(key_metadata)}
     if head.startswith(ags1.MAGIC):
+        # Before blocks are counted: their length is what the header says.
         ags1.check_header(head, location)
         return {**described, **_ags1_layers(length, location)}
     if head.startswith((magics.ENCRYPTED_PARQUET, magics.PARQUET)):

@@ -38,8 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         _refuse("interrupted", INTERRUPTED)
     except Exception as error:  # noqa: BLE001  the last place that can tell an error from a finding
+        # Errors of storage and catalogs are the user's to mend, and say so without a traceback.
         if is_external(error):
             _refuse(said_of(error))
+        # Line by line through `printable`: an error may quote names from metadata, which could command the terminal.
         sys.stderr.writelines(f"{printable(line)}\n" for line in traceback.format_exc().splitlines())
         raise SystemExit(REFUSED) from None
 
@@ -58,6 +60,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         import click
     except ImportError as error:
         raise MissingExtraError.named("the tablecrypt command needs the package click", "cli") from error
+    # Not at the top: without click there is one line that names the extra, and no traceback.
     from tablecrypt.cli._output import say_warnings
     from tablecrypt.cli.commands import root
 
@@ -76,5 +79,6 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 
 def _refuse(message: str, code: int = REFUSED) -> NoReturn:
+    # One line, whatever the error quotes: scripts read it, and a terminal must not obey it.
     sys.stderr.write(f"tablecrypt: {printable(' '.join(message.split()))}\n")
     raise SystemExit(code)

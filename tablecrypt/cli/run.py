@@ -64,6 +64,7 @@ def run(settings: Settings, program: str, arguments: tuple[str, ...]) -> None:
     tablecrypt.register(). PROGRAM is a command, looked for beside tablecrypt and then on the PATH, the path of one, or a Python script.
     What follows it is the program's, and so is the exit code.
     """
+    # The program loads its catalog itself: options that reach nothing would leave it with a plain one.
     if settings.catalog_name is not None or settings.properties:
         raise ConfigurationError("run takes no --catalog and no --property: give the program its catalog, tablecrypt run PROGRAM …")
     command = [*_found(program), *arguments]
@@ -78,6 +79,7 @@ def _found(program: str) -> list[str]:
         ConfigurationError: there is none, or it may not be executed.
     """
     path = Path(program)
+    # By this interpreter, which has tablecrypt: the one in the script's first line need not.
     if path.suffix == ".py" and path.is_file():
         return [sys.executable, program]
     if os.sep in program and not path.is_file():
@@ -145,6 +147,7 @@ def _become(command: list[str]) -> None:
     """
     variables = {**os.environ, _PYTHON_PATH: _with_ours_first(os.environ.get(_PYTHON_PATH, "")), **_configuration_at_home()}
     for ignored in _IGNORED_BY_PYTHON:
+        # Else a program that writes into a closed pipe would not end quietly, as it does from a shell.
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execve(command[0], command, variables)
@@ -160,5 +163,6 @@ def _configuration_at_home() -> dict[str, str]:
 
 def _with_ours_first(python_path: str) -> str:
     """Return PYTHONPATH with the folder of our sitecustomize before the others."""
+    # Ours only once, also where a program that `run` has started calls `run`.
     places = [place for place in python_path.split(os.pathsep) if place and place != _AT_START]
     return os.pathsep.join([_AT_START, *places])

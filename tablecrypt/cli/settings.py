@@ -63,6 +63,7 @@ class Settings:
         self._check(found, may_be_new)
         try:
             return found.load()
+        # A ValueError too, and already says what is wrong.
         except ConfigurationError:
             raise
         except (ValueError, TypeError) as wrong:
@@ -91,6 +92,7 @@ class Settings:
             NoSuchTableError: no table has that name; the error lists similar names.
             ConfigurationError: as `catalog` does, or the name has no namespace.
         """
+        # Before the catalog is asked: without --catalog a word that is a file here is rarely meant as a table.
         if self.catalog_name is None and Path(name).is_file():
             raise ConfigurationError(f"{name} is understood as a table: write ./{name} for the file, or --catalog NAME before the command")
         if Path(name).suffix in _OF_FILES and self.catalog_name is None:
@@ -98,6 +100,7 @@ class Settings:
                 f"there is no file {name} in {Path.cwd()}; if it is a table's name, put --catalog NAME before the command"
             )
         check_text("the table's name", name)
+        # No table has such a name, and the catalog's error would not say what is wrong.
         if is_glob(name):
             raise ConfigurationError(f"{name!r} is a glob, and this command takes the name of one table: write namespace.name")
         if "." not in name:
@@ -147,6 +150,7 @@ class Settings:
             if self.catalog_name:
                 raise missing
             raise ConfigurationError(f"no catalog is named: put --catalog NAME before the command; {missing}")
+        # SQLite makes an empty database of a misspelt path, and the table would seem to be missing.
         if not may_be_new:
             check_database(found.properties)
         places = relative_places(found.name, found.properties)

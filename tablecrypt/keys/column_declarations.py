@@ -113,6 +113,7 @@ class ColumnDeclaration:
         """
         try:
             fields = json.loads(payload)
+            # It is authentic, and so not passed over like an entry that does not open: it may forbid what the properties say.
             if fields["version"] != PAYLOAD_VERSION:
                 raise FormatError(f"a column's declaration has version {fields['version']}; this release reads version {PAYLOAD_VERSION}")
             return cls(
@@ -146,10 +147,12 @@ def weakened(declared: ColumnDeclaration, stated: ColumnDeclaration) -> dict[str
     if before is not None and now is not None:
         if now.column_key_id != before.column_key_id:
             found[KEY] = f"was under master key {before.column_key_id!r}, and the properties say {now.column_key_id!r} now"
+        # Other readers see nothing through `null` and `error`: a change to one of them weakens nothing (rule 2).
         if now.mask != before.mask and now.mask.is_stored:
             found[MASK] = f"was masked by {before.mask}, and the properties say {now.mask} now"
         if now.since is not None and (before.since is None or before.since < now.since):
             found[SINCE] = f"may be unprotected in files up to sequence number {now.since} now, which was {before.since or 'not so'} before"
+    # Named as a former key, the column's own key opens no file that it does not open anyway.
     own = now.column_key_id if now is not None else None
     for key_id in stated.former.keys() - declared.former.keys() - {own}:
         found[FORMER] = f"may be under the former master key {key_id!r} now, which was not so before"
@@ -256,6 +259,7 @@ class Declarations:
         keys = {entry.key_id: self._maker.open(self._ring, entry) for entry in needed or column_keys[:1]}
         found = [each for entry in below if (each := self._opened(entry, field_id, keys[entry.encrypted_by_id or ""])) is not None]
         highest = max((each.revision for each in found), default=0)
+        # Two users who declared at the same time wrote the same revision: either counts.
         return tuple(each for each in found if each.revision == highest)
 
     def _opened(self, entry: EncryptedKey, field_id: int, key: Secret) -> ColumnDeclaration | None:

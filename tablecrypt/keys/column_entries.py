@@ -72,6 +72,7 @@ def entries_with_copies(entries: Iterable[EncryptedKey], properties: Mapping[str
         entries: of `encryption-keys`.
         properties: the table's.
     """
+    # Few tables have marks: without them no key-id is hashed.
     has_marks = any(name.startswith(GONE_PREFIX) for name in properties)
     present = {entry.key_id: entry for entry in entries if not (has_marks and is_gone(entry, properties))}
     copies: dict[str, EncryptedKey] = {}
@@ -82,6 +83,7 @@ def entries_with_copies(entries: Iterable[EncryptedKey], properties: Mapping[str
         if (entry := _entry(key_id, value)) is not None:
             copies[key_id] = entry
     leaves = [each for each in copies.values() if not each.is_wrapped_by_kms and each.encrypted_by_id in {**present, **copies}]
+    # A KEK with nothing below it opens nothing, so that its copy is not brought back.
     keks = dict.fromkeys(each.encrypted_by_id for each in leaves if each.encrypted_by_id not in present)
     return [*present.values(), *(copies[str(kek)] for kek in keks), *leaves]
 
@@ -115,7 +117,10 @@ def _mark_name(key_id: str) -> str:
 def _entry(key_id: str, value: object) -> EncryptedKey | None:
     try:
         fields = json.loads(str(value))
+        # The property's name says the id, whatever the value says: a copy cannot stand for another entry.
         entry = EncryptedKey.model_validate({**fields, "key-id": key_id})
+    # Whoever may commit writes properties: one that cannot be read must not keep the table from opening.
     except (ValueError, TypeError, RecursionError, ValidationError):
         return None
+    # Else a property could bring back a KEK or a manifest-list key of the table that was shredded.
     return entry if is_own(entry) else None

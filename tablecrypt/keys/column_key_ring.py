@@ -122,6 +122,7 @@ class ColumnKeyMaker:
         self._pending = _Pending()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Without what is pending: a copy in another process would bring entries that this one brings as well.
         return ColumnKeyMaker, (
             *(self.kms, self.table_key_id, self.data_key_length, self.kek_lifespan_ms, self.now_ms, self.random, self.clock),
         )
@@ -163,6 +164,7 @@ class ColumnKeyMaker:
         """
         with self._pending.lock:
             both = self._with_pending(ring)
+            # Metadata's first: against it one that was made here has come too late (rule 3).
             found = mask_key_entry(ring, field_id, master_key_id) or mask_key_entry(both, field_id, master_key_id)
             return self._make(both, field_id, master_key_id, _MASK_MARK) if found is None else (found.key_id, self.open(both, found))
 
@@ -182,6 +184,7 @@ class ColumnKeyMaker:
         return ring.with_others(entry for key_id, entry in self._pending.made.items() if key_id not in self._pending.offered)
 
     def _for_file(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
+        # First, as it asks no KMS, which would refuse a user who may only wrap again and again.
         if (own := self.own_key(ring, field_id, master_key_id)) is not None:
             return own
         try:
@@ -189,6 +192,7 @@ class ColumnKeyMaker:
         except ColumnKeyDeniedError as denied:
             try:
                 return self._make_write_only(ring, field_id, master_key_id)
+            # This user may not wrap either, so the first refusal says which permission is missing.
             except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as refused:
                 raise denied from refused
 
@@ -212,11 +216,13 @@ class ColumnKeyMaker:
                 f"column key {key_id} of {ring.column(field_id)} is not in the table's encryption-keys: the column was shredded, or "
                 "somebody removed the entry and its copy. rescue brings it back if an older metadata.json holds it and nobody shredded it"
             ) from None
+        # Whoever may use the key of one column could else wrap a DEK for another under it, and forge values of that one.
         if entry.field_id != field_id:
             raise AuthenticationError(
                 f"column key {key_id} is that of {ring.column(entry.field_id)}, and a file names it for {ring.column(field_id)}"
             )
         master_key_id = ring.entry(entry.encrypted_by_id or "").encrypted_by_id
+        # Entries are not authenticated: one under a master key of an attacker's choice would count like the right ones.
         if master_key_id not in master_key_ids:
             raise KeyIdChangedError(
                 f"{ring.column(field_id)} is encrypted under master key {master_key_id!r}, and the table's properties do not name that "
@@ -238,6 +244,7 @@ class ColumnKeyMaker:
         """
         with self._pending.lock:
             used = {key_id for prefix in aad_prefixes for key_id in self._pending.used.get(prefix, ()) if key_id not in ring}
+            # `forget` dropped them when metadata had them. That metadata lacks them now means a shred.
             if gone := sorted(used - self._pending.made.keys()):
                 raise KeyNotFoundError(f"column key {gone[0]}, under which files were written, is gone from the table: write them again")
             self._check_first(ring, used)
@@ -298,6 +305,7 @@ class ColumnKeyMaker:
         keks = sorted({str(entry.encrypted_by_id) for entry in entries if entry.encrypted_by_id not in ring})
         if gone := [kek for kek in keks if kek not in self._pending.made]:
             raise CommitFailedException(f"column KEK {gone[0]}, under which the commit's column keys are, is gone from the table")
+        # A commit whose answer is lost may have been made: an entry that is gone later was perhaps shredded, and stays gone.
         self._pending.offered |= {*key_ids, *keks}
         return (*(self._pending.made[kek] for kek in keks), *entries)
 
@@ -383,6 +391,7 @@ class ColumnKeyMaker:
         master_key_id = self.check_column_kek(kek)
         old, from_key_id = kek.wrapped_bytes(), from_key_id or master_key_id
         key = unwrap_kek(self.kms, old, from_key_id, f"column KEK {kek.key_id}")
+        # Proof that this KEK is that of these keys, before its old wrapping is replaced.
         for entry in (entry for entry in ring.column_keys if entry.encrypted_by_id == kek.key_id):
             AesGcm(key).decrypt(entry.wrapped_bytes(), _aad_of(kek, entry))
         wrapped = rewrap_key(self.kms, old, master_key_id, from_key_id, key)
@@ -390,6 +399,7 @@ class ColumnKeyMaker:
 
     def _usable(self, ring: KeyRing, field_id: int, master_key_id: str, write_only: bool = False) -> Iterable[EncryptedKey]:
         for entry in ring.column_keys:
+            # The maker of a write-only key keeps it in memory, without the right to read the column: others must not write under it.
             if entry.field_id != field_id or entry.is_mask_key or entry.is_write_only != write_only:
                 continue
             if self._may_wrap(self._kek(ring, entry), master_key_id):
@@ -399,6 +409,7 @@ class ColumnKeyMaker:
         return kek.encrypted_by_id == master_key_id and may_wrap(kek, self.now_ms(), self.kek_lifespan_ms)
 
     def _make(self, ring: KeyRing, field_id: int, master_key_id: str, mark: Mapping[str, str] = _NO_MARK) -> tuple[str, Secret]:
+        # A write-only KEK is out of the question as well: its maker would open every key below it.
         kek = next((kek for kek in ring.column_keks if not kek.is_write_only and self._may_wrap(kek, master_key_id)), None)
         if kek is None:
             try:
@@ -481,6 +492,7 @@ def _aad_of(kek: EncryptedKey, entry: EncryptedKey) -> bytes:
 
 def _aad(kek: EncryptedKey, field_id: int, key_id: str, of_mask: bool) -> bytes:
     label = _AAD_OF_MASK_KEY if of_mask else _AAD
+    # Timestamp and field id are digits and the id comes last, so that no two entries have one AAD.
     return b"\0".join((label + kek.timestamp.encode(), str(field_id).encode(), key_id.encode()))
 
 

@@ -100,6 +100,7 @@ class Mask:
 
     def __post_init__(self) -> None:
         right = {
+            # Not isinstance: True would be one character.
             "truncate": type(self.argument) is int and 0 < self.argument <= _LONGEST_PREFIX,
             "constant": isinstance(self.argument, str),
         }
@@ -120,9 +121,11 @@ class Mask:
             ConfigurationError: it names none.
         """
         found = _MASK_TEXT.fullmatch(text.strip())
+        # Not a mask that this release knows: `__post_init__` raises the error that lists them.
         if found is None:
             return cls(text)
         kind, argument = found.groups()
+        # int() takes more than digits, and a number of four digits is longer than any prefix may be.
         is_number = kind == "truncate" and argument is not None and argument.isascii() and argument.isdigit() and len(argument) < 4
         return cls(kind, int(argument) if is_number else argument)
 
@@ -253,6 +256,7 @@ class ColumnPolicy:
             if not name.startswith(COLUMN_PREFIX):
                 continue
             found = _BY_ID.fullmatch(name)
+            # Passed over, a property that is misspelt would leave its column under the table's key.
             if found is None:
                 raise ConfigurationError(f"{name} is not a property of a column: {COLUMN_PREFIX}<field id>.{_KEY_ID} and .{_MASK} are")
             field_id = int(found[1])
@@ -460,6 +464,7 @@ def _header(version: int, key_id: str) -> bytes:
 
 
 def _aad(header: bytes, field_id: int, bound: bytes, aad_prefix: bytes) -> bytes:
+    # Of one meaning only: the header says its own length, and its version whether the schema's 32 bytes follow.
     return _AAD + header + struct.pack(">I", field_id) + bound + aad_prefix
 
 

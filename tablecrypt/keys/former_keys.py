@@ -40,6 +40,7 @@ class FormerKey:
         Args:
             sequence_number: the file's data sequence number; None where it is not known, which no file from before is.
         """
+        # Fail closed: a file whose age is not known may have been made after the change of keys.
         return self.until is not None and sequence_number is not None and sequence_number <= self.until
 
     def to_properties(self, prefix: str) -> dict[str, str]:
@@ -54,6 +55,7 @@ def sequence_number_in(name: str, text: str) -> int:
     Raises:
         ConfigurationError: there is none.
     """
+    # int() takes more: signs, spaces, underscores and digits of other scripts.
     if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER:
         raise ConfigurationError(f"{name} is {text[:24]!r}; it must be a sequence number of the table")
     return int(text)

@@ -90,6 +90,7 @@ class EncryptedKey(IcebergBaseModel):
     @property
     def is_column_key(self) -> bool:
         """Whether this entry is a key of a protected column: of its values in files, or of its `hash` mask."""
+        # Each entry is of one kind, whatever properties an editor of the metadata puts together.
         return self.properties is not None and COLUMN_KEY in self.properties and not self.is_wrapped_by_kms
 
     @property
@@ -155,6 +156,7 @@ class EncryptedKey(IcebergBaseModel):
         stored = (self.properties or {}).get(KEY_TIMESTAMP)
         if stored is None:
             raise FormatError(f"encryption key {self.key_id} has no {KEY_TIMESTAMP}: it is not a KEK")
+        # Returned as stored, and not as a number that is written again: the digits are AAD, leading zeros included.
         if not _TIMESTAMP.fullmatch(stored) or int(stored) > _MAX_LONG:
             raise FormatError(f"encryption key {self.key_id}: {KEY_TIMESTAMP} {stored[:24]!r} is not a number of milliseconds")
         return stored
@@ -167,6 +169,7 @@ class EncryptedKey(IcebergBaseModel):
     def wrapped_bytes(self) -> bytes:
         """The decoded `encrypted-key-metadata`."""
         try:
+            # Without `validate` Python skips characters that are not base64, so that many texts would be one key.
             return base64.b64decode(self.encrypted_key_metadata, validate=True)
         except ValueError as error:
             raise FormatError(f"encryption key {self.key_id}: encrypted-key-metadata is not base64") from error
@@ -246,6 +249,7 @@ class KeyRing:
 
     def with_others(self, entries: Iterable[EncryptedKey]) -> KeyRing:
         """Return a ring that has these entries too, where it has none of their ids."""
+        # Entries of the ring count first: none that is added can exchange a key that snapshots or files name.
         return KeyRing(({entry.key_id: entry for entry in entries} | self._entries).values(), self.name_of, self.fields_of)
 
     def column(self, field_id: int) -> str:
@@ -273,6 +277,7 @@ class KeyRing:
             FormatError: the entry is no manifest-list key, or is wrapped by something that is no KEK of the table.
         """
         key = self.entry(manifest_list_key_id)
+        # Whoever edits metadata can have a snapshot name any entry: one of another kind must never become the key of a file.
         if not key.is_manifest_list_key:
             raise FormatError(f"encryption key {manifest_list_key_id} is a {key.kind}: a snapshot must name a manifest-list key")
         if key.encrypted_by_id is None:
@@ -309,6 +314,7 @@ class KeyRing:
         """
         needed: set[str] = set()
         for key_id in (*snapshot_key_ids, *(key.key_id for key in self.column_keys)):
+            # A snapshot may name a key that was shredded, and needs no KEK for it any more.
             if (entry := self._entries.get(key_id)) is None:
                 continue
             needed.add(key_id)

@@ -194,6 +194,7 @@ class EncryptionManager:
         self._check_master_key(chain.kek)
         old, from_key_id = chain.kek.wrapped_bytes(), from_key_id or self.table_key_id
         key = unwrap_kek(self.kms, old, from_key_id, f"KEK {chain.kek.key_id}")
+        # For its error alone: a KEK that does not open this table's key may be another table's, and is not rewrapped here.
         _encoded_key_metadata(chain, key)
         wrapped = rewrap_key(self.kms, old, self.table_key_id, from_key_id, key)
         return chain.kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
@@ -246,6 +247,7 @@ class EncryptionManager:
         return EncryptedKey(key_id=key_id, encrypted_key_metadata=_base64(encrypted), encrypted_by_id=kek.key_id)
 
     def _unwrap(self, kek: EncryptedKey) -> Secret:
+        # Before the KMS is asked: metadata is not authenticated, and must not choose the master key.
         self._check_master_key(kek)
         return unwrap_kek(self.kms, kek.wrapped_bytes(), self.table_key_id, f"KEK {kek.key_id}")
 

@@ -36,6 +36,7 @@ class Refusals:
         """Return what a client refused less than REFUSAL_SECONDS ago."""
         with self._lock:
             until, reason = self._known.get((id(kms), *cache_name(blob, master_key_id)), (0.0, ""))
+            # Python gives the id of an object that is gone to a new one: that client may be another user's.
             if now >= until or self._clients.get(id(kms)) is not kms:
                 return None
             self.remembered[master_key_id] += 1
@@ -45,6 +46,7 @@ class Refusals:
         """Remember a refusal."""
         with self._lock:
             self.asked[master_key_id] += 1
+            # Here, so that a process which runs for long does not collect old refusals.
             self._known = {name: each for name, each in self._known.items() if each[0] > now}
             self._known[id(kms), *cache_name(blob, master_key_id)] = now + REFUSAL_SECONDS, reason
             self._clients[id(kms)] = kms

@@ -45,6 +45,7 @@ class TableColumnKeys:
     def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: BoundSchema, sequence_number: int | None) -> bytes:
         """Return the DEK of a column in the file with this AAD prefix, this schema of the column and this data sequence number."""
         named, key_id = self._policy.master_keys(field_id), key_id_in(key_metadata)
+        # First: a file that is too young would open, since whoever made it may use the former master key.
         self._check_age(field_id, key_id, schema.location, sequence_number)
         key = self._maker.column_key(self._ring, key_id, field_id, named)
         return unwrap_dek(key, field_id, key_metadata, aad_prefix, schema, self._ring.fields_of)
@@ -66,6 +67,7 @@ class TableColumnKeys:
     def _check_age(self, field_id: int, key_id: str, location: str, sequence_number: int | None) -> None:
         """Refuse a file under a former master key that is younger than that: see former_keys.py. Asks no KMS."""
         now, former = self._policy.columns.get(field_id), self._policy.former.get(field_id)
+        # A column that is protected no more has no end (former_keys.py). A key that is gone is reported where it is opened.
         if now is None or former is None or key_id not in self._ring or former.opens(sequence_number):
             return
         master_key_id = self._ring.entry(self._ring.entry(key_id).encrypted_by_id or "").encrypted_by_id
@@ -88,6 +90,7 @@ class TableColumnKeys:
     def _generated(self, field_id: int, aad_prefix: bytes) -> ColumnKey:
         key_id, key = self._current(field_id, aad_prefix)
         if self._policy.columns[field_id].mask.needs_key:
+            # Masks of the file are hashes under the mask key, so that its commit brings that as well.
             self._maker.bring_with(aad_prefix, self._mask(field_id)[0])
         dek = Secret(self._maker.random(self._maker.data_key_length))
         return wrap_dek(key_id, key, field_id, aad_prefix, dek, self._maker.random)

@@ -105,4 +105,5 @@ def wrap_write_only(kms: KeyManagementClient, kek: Secret, master_key_id: str) -
 
 
 def _name(entry: EncryptedKey) -> tuple[str, str]:
+    # With the wrapped bytes: an entry that was exchanged under the same id is not the one that was made here.
     return entry.key_id, entry.encrypted_key_metadata

@@ -217,15 +217,18 @@ def _read_encrypted(window: Window, chunk: Chunk, cipher: ModuleCipher, number: 
     header_type = ModuleType.DICTIONARY_PAGE_HEADER if is_dictionary else ModuleType.DATA_PAGE_HEADER
     what = ordinals.describe(header_type, number)
     framed, header_span = window.take(module_length(window.peek(LENGTH_BYTES), window.left, what, location))
+    # Authenticated before Thrift's parser sees a byte of it.
     decrypted = bytes(cipher.decrypt(ordinals.suffix(header_type, number), framed, what))
     with described(location, what):
         header = StoredHeader.decode_at(decrypted)
+        # The AAD follows from the place and readers go by the type, so the two must not differ.
         if (header.page_type == PageType.DICTIONARY) != is_dictionary:
             raise FormatError(f"it is of a page of type {header.page_type}")
     body_type = ModuleType.DICTIONARY_PAGE if is_dictionary else ModuleType.DATA_PAGE
     what = ordinals.describe(body_type, number)
     least = CTR_OVERHEAD if cipher.ctr else GCM_OVERHEAD
     length = module_length(window.peek(LENGTH_BYTES), window.left, what, location, least)
+    # The length before a module is in the clear. The header, which is authentic, says what it has to be.
     if length != header.body_length:
         raise TamperedFileError(location, f"{what} has {length} bytes, where its header says {header.body_length}{_hint(header)}")
     framed, body_span = window.take(length)
@@ -239,6 +242,7 @@ def _read_encrypted(window: Window, chunk: Chunk, cipher: ModuleCipher, number: 
         else cipher.decrypt_page_into(suffix, framed, what, memory_of(header))
     )
     page = Page(header, body, is_dictionary, number, header_span, body_span)
+    # In AES_GCM_CTR_V1 this is all that can tell of a damaged body. It keeps no forger out.
     _check_crc(page, framed, chunk)
     return page
 
@@ -296,6 +300,7 @@ class _DecryptedPages:
         self._end = end
 
     def finish(self) -> memoryview:
+        # Arrow's pool gives memory that others used: nothing of theirs may be in the view.
         self._memory[self._end :] = bytes(self._memory.nbytes - self._end)
         return self._memory
 
@@ -321,6 +326,7 @@ def read_index(chunk: Chunk, span: Span, module_type: ModuleType) -> bytes:
         raise TamperedFileError(chunk.location, f"{what} is followed by bytes that do not belong to it")
     decrypted = cipher.decrypt(chunk.ordinals.suffix(module_type), stored, what)
     with described(chunk.location, what):
+        # parquet-java encrypts its whole buffer, which may be longer than the index.
         return thrift_reader.unpadded(decrypted)
 
 

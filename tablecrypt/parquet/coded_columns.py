@@ -88,6 +88,7 @@ def decoded(batch: pa.RecordBatch, coded: frozenset[str], limits: CodingLimits =
         yield batch
         return
     longest = max(pc.max(pc.binary_length(batch.column(at).dictionary)).as_py() or 0 for at in places)
+    # At worst each row has the longest value, and Arrow counts the text of an array in 32 bits.
     step = max(1, min(batch.num_rows, limits.most_bytes // max(longest, 1)))
     for start in range(0, max(batch.num_rows, 1), step):
         part = batch.slice(start, step)

@@ -96,6 +96,7 @@ class EncryptionConfiguration:
         return cls(
             footer_key,
             _column_keys(properties.get(COLUMN_KEYS, "")),
+            # uniform.key promises all columns: complete.columns=false beside it must not leave one in the clear.
             uniform is not None or truth(COMPLETE_COLUMNS, properties.get(COMPLETE_COLUMNS, True)),
             one_of(ALGORITHM, properties.get(ALGORITHM, AES_GCM_V1), ALGORITHMS),
             truth(PLAINTEXT_FOOTER, properties.get(PLAINTEXT_FOOTER, False)),
@@ -144,6 +145,7 @@ class PropertiesDrivenCryptoFactory:
             KmsError, KeyNotFoundError: the KMS refused a master key.
         """
         wanted = configuration if isinstance(configuration, EncryptionConfiguration) else EncryptionConfiguration.of(configuration)
+        # First, so that a location that is missing costs no call of the KMS.
         store = _store(wanted, location)
         kek_length = wanted.kek_length if wanted.double_wrapping else None
         materials: dict[str, KeyMaterial] = {}
@@ -157,6 +159,7 @@ class PropertiesDrivenCryptoFactory:
         footer_key, footer_metadata = new_key(_FOOTER_REFERENCE, wanted.footer_key)
         columns = [(column, master) for master, names in wanted.column_keys.items() for column in names]
         made = {column: new_key(f"{_COLUMN_REFERENCE}{number}", master) for number, (column, master) in enumerate(columns)}
+        # Before the caller can write a data file: nothing opens it without its key material.
         if store is not None:
             store.save(materials)
         return FileKeys(
@@ -186,6 +189,7 @@ class PropertiesDrivenCryptoFactory:
                 return self._wrapper.unwrap(KeyMaterial.decode(key_metadata, where))
             if location is None:
                 raise ConfigurationError(f"the file's key {name} is kept beside it: give its location")
+            # One file holds the key material of all columns: it is read once.
             if not external:
                 external.update(ExternalKeyMaterial(location).load())
             if name not in external:
@@ -202,6 +206,7 @@ class PropertiesDrivenCryptoFactory:
         files = files_with_external_keys(folder)
         for file in files:
             materials = file.load()
+            # All of it before the file is replaced, so that a refusal of the KMS leaves the old one as it is.
             wrapped = {
                 name: self._wrapper.wrap(
                     self._wrapper.unwrap(material), material.master_key_id, material.is_footer_key, kek_length if double_wrapping else None
@@ -225,6 +230,7 @@ def _plaintext_columns(wanted: EncryptionConfiguration, schema: pa.Schema | None
         return frozenset()
     if schema is None:
         raise ConfigurationError(f"{COMPLETE_COLUMNS} is false: give the schema, to say which columns stay in the clear")
+    # A struct with one column under a key is left out whole: its other fields are encrypted under the footer key.
     encrypted = {column.partition(".")[0] for names in wanted.column_keys.values() for column in names}
     return frozenset(name for name in schema.names if name not in encrypted)
 

@@ -124,6 +124,7 @@ class Algorithm:
             TamperedFileError: the keys do not accept the algorithm, or another AAD prefix is expected.
             ConfigurationError: a caller who gave keys of his own did not give the AAD prefix that the file was written with.
         """
+        # The algorithm is plaintext: whoever writes storage could rename AES_GCM_V1 to the one that authenticates no page.
         if self.ctr and not keys.accepts_ctr:
             raise TamperedFileError(location, _NOT_ACCEPTED_IN_A_TABLE if keys.of_a_table else _NOT_ASKED_FOR)
         supplied = keys.aad_prefix
@@ -137,6 +138,7 @@ class Algorithm:
             return supplied + self.aad_file_unique
         if supplied and supplied != self.aad_prefix:
             raise TamperedFileError(location, "stores another AAD prefix than the one expected: this is another file")
+        # A stored prefix binds a file to no place: whoever exchanges the file exchanges the prefix with it.
         if keys.strict and not supplied:
             raise TamperedFileError(location, "stores an AAD prefix, where none is expected")
         return self.aad_prefix + self.aad_file_unique
@@ -216,6 +218,7 @@ def write_footer(
         sink.write(plain_end(metadata))
         return
     if plaintext:
+        # Before it is encoded, so that the signature covers the algorithm too (section 5.5).
         metadata.set(FileMetaData.ENCRYPTION_ALGORITHM, thrift.STRUCT, algorithm.encode())
         if key_metadata is not None:
             metadata.set(FileMetaData.FOOTER_SIGNING_KEY_METADATA, thrift.BINARY, key_metadata)
@@ -290,6 +293,7 @@ def encrypted_footer(location: str, start: int, stored: bytes) -> StoredFooter:
         algorithm = Algorithm.decode(crypto.struct(FileCryptoMetaData.ENCRYPTION_ALGORITHM))
         _refuse_unknown(crypto, FileCryptoMetaData.ENCRYPTION_ALGORITHM, FileCryptoMetaData.KEY_METADATA)
         key_metadata = crypto.optional_binary(FileCryptoMetaData.KEY_METADATA)
+        # Arrow parses these bytes once more: in their canonical form it can find no other algorithm in them.
         if crypto.encode() != stored[:length]:
             raise FormatError("it is not encoded as Thrift encodes it")
     module = stored[length:]
@@ -390,6 +394,7 @@ def _checked_footer(stored: bytes, start: int, key_metadata: StandardKeyMetadata
     except FormatError as error:
         raise TamperedFileError(location, f"no table holds such a file: {error}") from error
     assert footer.algorithm is not None, "an encrypted footer has an algorithm"
+    # Here, as Arrow believes whatever algorithm the file names.
     footer.algorithm.admit(FileKeys.of_table_file(key_metadata), location)
     return footer
 

@@ -127,6 +127,7 @@ def inspect(source: Any, keys: FileKeys | None = None, *, location: str | None =
     """
     with open_source(source, location) as opened:
         footer = read_footer(opened, of_a_table=keys is not None and keys.of_a_table)
+        # Keys that refuse nothing for being unauthenticated: what the writer left so is what an inspection shows.
         ciphers = None if keys is None or footer.algorithm is None else FileCiphers(footer, keys.for_inspection())
         visible = ciphers is not None or not footer.is_encrypted
         layout = FileLayout(opened, footer, ciphers) if visible else None
@@ -200,6 +201,7 @@ def _pages(layout: FileLayout, chunk: Chunk, metadata: Struct, key: str | None) 
             if is_dictionary
             else (ModuleType.DATA_PAGE_HEADER, ModuleType.DATA_PAGE)
         )
+        # AES_GCM_CTR_V1 encrypts headers with AES-GCM as well.
         for module_type, by_ctr in ((header, False), (body, ctr)):
             length = _framed_length(window, chunk, module_type, number, by_ctr)
             _, taken = window.take(length)

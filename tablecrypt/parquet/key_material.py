@@ -269,6 +269,7 @@ class KeyWrapper:
         Raises:
             MasterKeyRefusedError: the key material names a master key that is not allowed.
         """
+        # Before the KMS is asked: key material comes from storage, and its writer must not choose the master key.
         self.allowed.check((material.master_key_id,), "the key material of a Parquet file")
         if material.kek_id is None or material.wrapped_kek is None:
             return unwrap_key(self.kms, material.wrapped_dek, material.master_key_id)
@@ -281,6 +282,7 @@ class KeyWrapper:
             ) from error
 
     def _kek_for_writing(self, master_key_id: str, length: int) -> _Kek:
+        # Held during the call of the KMS, so that threads which write at the same time make one KEK and not one each.
         with self._lock:
             known = self._writing.get((master_key_id, length))
             if known is None or known.until <= self.clock():
@@ -293,6 +295,7 @@ class KeyWrapper:
     def _kek_for_reading(self, master_key_id: str, kek_id: bytes, wrapped: bytes) -> _Kek:
         with self._lock:
             known = self._reading.get((master_key_id, kek_id))
+            # The id is what the file says: other wrapped bytes under it are another KEK.
             if known is None or known.until <= self.clock() or known.wrapped != wrapped:
                 key = unwrap_key(self.kms, wrapped, master_key_id)
                 known = _Kek(key, kek_id, wrapped, self.clock() + self.lifetime_s)

@@ -154,10 +154,12 @@ class FileKeys:
                 return EncryptingKey(
                     _writing(self.column_keys[name], _name_of(name)), _name_of(name), False, self.column_key_metadata.get(name)
                 )
+        # A column that no argument names is encrypted: pyarrow's C++ would leave it in the clear without a word.
         return EncryptingKey(self.required_footer_key(), FOOTER_KEY_NAME, True)
 
     def accept_plain(self, path: tuple[str, ...], location: str) -> None:
         """PlaintextRefusedError for a column in the clear that is not accepted on reading."""
+        # Whatever plaintext_columns names: an authenticated manifest vouches for every byte of a table's file.
         if self.of_a_table:
             raise PlaintextRefusedError(
                 location,

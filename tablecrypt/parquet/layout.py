@@ -103,6 +103,7 @@ class FileCiphers:
         self._footer = footer
         self._algorithm = footer.algorithm
         self._keys = keys
+        # Before any key is used: the plaintext of the file names the algorithm, and the keys say which are accepted.
         self._aad_base = footer.algorithm.admit(keys, footer.location)
         self._of_columns: dict[tuple[tuple[str, ...], bytes | None], ModuleCipher] = {}
 
@@ -118,6 +119,7 @@ class FileCiphers:
 
     def column(self, path: tuple[str, ...], key_metadata: bytes | None) -> ModuleCipher:
         """The cipher of a column with a key of its own. KeyNotFoundError when the key is not there."""
+        # By key metadata too, which each row group states for itself.
         cipher = self._of_columns.get((path, key_metadata))
         if cipher is None:
             key = self._keys.find_column_key(path, key_metadata, self._footer.location)
@@ -130,6 +132,7 @@ class FileCiphers:
 
     def _cipher(self, key: Secret, name: str) -> ModuleCipher:
         location, ctr = self._footer.location, self._algorithm.ctr
+        # A table's DEK comes from an authenticated manifest: where it opens nothing, the file is at fault and not the key.
         return ModuleCipher(key, name, self._aad_base, ctr, location, may_not_fit=not self._keys.of_a_table)
 
 
@@ -173,6 +176,7 @@ class Chunk:
         """None for a chunk in the clear."""
         ciphers = self._file.ciphers
         if self._crypto is None:
+            # Nothing authenticates a column in the clear, so the keys decide whether it is read, never the file.
             if ciphers is not None:
                 ciphers.accept_plain(self.path)
             return None
@@ -196,6 +200,7 @@ class Chunk:
         with described(self.location, what):
             metadata = thrift_reader.decode_padded(decrypted, FLAT)
             path = decode_path(metadata.stored_list(ColumnMetaData.PATH_IN_SCHEMA))
+            # The key was found by the path in the footer, so the metadata has to be of that column.
             if path != self.path:
                 raise FormatError(f"it is of column {'.'.join(path)}")
         return metadata
@@ -349,6 +354,7 @@ class FileLayout:
         return span
 
     def _row_group(self, group: Struct, number: int) -> RowGroupLayout:
+        # The AAD has the ordinal that the footer states (section 4.4). Where it states none, row groups count from 0.
         ordinal = group.optional_integer(RowGroup.ORDINAL) if self.footer.algorithm is not None else None
         return RowGroupLayout(group.deferred_structs(RowGroup.COLUMNS), number if ordinal is None else ordinal, self)
 
@@ -364,6 +370,7 @@ def plain_layout(source: Source) -> FileLayout:
 def encrypted_layout(source: Source, keys: FileKeys) -> FileLayout:
     """Open an encrypted file, its footer authenticated. PlaintextRefusedError for a plaintext one."""
     keys = required_keys(keys)
+    # The length of a table's file is authentic, so a file of another length is refused before a byte of it is parsed.
     if keys.of_a_table:
         _check_length(source, keys)
     footer = read_footer(source, of_a_table=keys.of_a_table)

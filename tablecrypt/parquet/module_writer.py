@@ -144,6 +144,7 @@ class FileEncryption:
             return
         encrypted = self._cipher(column_key).encrypt(ordinals.suffix(ModuleType.COLUMN_METADATA), metadata.encode())
         chunk.set(ColumnChunk.ENCRYPTED_COLUMN_METADATA, thrift.BINARY, bytes(encrypted))
+        # Statistics in the clear would tell the least and the greatest value of an encrypted column.
         if self._keys.plaintext_footer:
             chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata.copy(without=STRIPPED))
 
@@ -157,6 +158,7 @@ class FileEncryption:
         return None if self._keys is None else self._keys.column_key(path)
 
     def _cipher(self, column_key: EncryptingKey) -> ModuleCipher:
+        # Kept, since a cipher counts the nonces drawn under its key.
         cipher = self._ciphers.get(column_key.name)
         if cipher is None:
             assert self._keys is not None and self._algorithm is not None
@@ -171,6 +173,7 @@ def _crypto_metadata(column_key: EncryptingKey, metadata: Struct) -> Struct:
     if column_key.is_footer_key:
         crypto.set(ColumnCryptoMetaData.WITH_FOOTER_KEY, thrift.STRUCT, Struct())
         return crypto
+    # A reader without the key knows the column by this path: the metadata, which has it too, is encrypted.
     own = Struct({EncryptionWithColumnKey.PATH_IN_SCHEMA: metadata.fields[ColumnMetaData.PATH_IN_SCHEMA]})
     if column_key.key_metadata is not None:
         own.set(EncryptionWithColumnKey.KEY_METADATA, thrift.BINARY, column_key.key_metadata)
@@ -229,6 +232,7 @@ def write_pages(sink: Sink, cipher: ModuleCipher | None, placed: PlacedChunk, or
     start, header_growth = sink.position, 0
     dictionary_offset: int | None = None
     data_pages: list[Span] = []
+    # AES-GCM has authenticated a page before it is written, so that no damage is encrypted anew and authentic from then on.
     for page in read_pages(old) if placed.pages is None else placed.pages:
         span, header_length = _write_page(sink, page, ordinals, cipher)
         header_growth += header_length - page.header_span.length
@@ -244,12 +248,14 @@ def write_pages(sink: Sink, cipher: ModuleCipher | None, placed: PlacedChunk, or
         if not data_pages and dictionary_offset is None:
             raise FormatError("it has no pages")
         uncompressed = metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) + header_growth
+    # A chunk may have a dictionary and no data page: 0 stands for none.
     metadata.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, data_pages[0].start if data_pages else 0)
     metadata.set(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE, thrift.I64, uncompressed)
     metadata.set(ColumnMetaData.TOTAL_COMPRESSED_SIZE, thrift.I64, sink.position - start)
     if dictionary_offset is not None:
         metadata.set(ColumnMetaData.DICTIONARY_PAGE_OFFSET, thrift.I64, dictionary_offset)
     struct = old.struct.copy(without=_OF_THE_OLD_FILE_IN_CHUNK)
+    # parquet.thrift: deprecated, and 0 where the metadata is in the footer alone.
     struct.set(ColumnChunk.FILE_OFFSET, thrift.I64, 0)
     return NewChunk(old, placed.path, ordinals, struct, metadata, cipher, data_pages)
 
@@ -261,6 +267,7 @@ def _write_page(sink: Sink, page: Page, ordinals: ModuleOrdinals, cipher: Module
         body = page.body
         header: Buffer = page.header.of_body(body)
     else:
+        # The body first: the header says how long it is encrypted, and its checksum.
         body = cipher.encrypt_page(ordinals.suffix(page.body_type, page.number), page.body)
         header = cipher.encrypt(ordinals.suffix(page.header_type, page.number), page.header.of_body(body))
     sink.write(header)
@@ -306,6 +313,7 @@ class ModularWriter:
             paths: of its leaf columns.
             rows: how many rows `add_groups` is going to write.
         """
+        # Before a page is written: a name that is misspelt would leave its column under the footer key.
         self._encryption.check_columns(paths)
         self._footer = footer.copy(without=_OF_THE_OLD_FILE_IN_FOOTER)
         self._rows = rows
@@ -330,6 +338,7 @@ class ModularWriter:
         for write in (self._bloom_filter, self._column_index, self._offset_index):
             for chunk in every:
                 write(chunk)
+        # Only now does the metadata say where the bloom filter is, and can be encrypted.
         for chunk in every:
             self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.path)
 
@@ -350,6 +359,7 @@ class ModularWriter:
         group = old.copy()
         group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.struct for chunk in chunks])
         shown = [chunk for each, chunk in zip(placed, chunks, strict=True) if not each.is_hidden]
+        # Every reader of the table opens the footer: how long hidden columns are before compression stays out of it.
         uncompressed = sum(chunk.metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) for chunk in shown)
         group.set(RowGroup.TOTAL_BYTE_SIZE, thrift.I64, uncompressed)
         group.set(RowGroup.FILE_OFFSET, thrift.I64, span.start)
@@ -394,6 +404,7 @@ class ModularWriter:
         with described(chunk.old.location, chunk.old.ordinals.describe(ModuleType.OFFSET_INDEX)):
             index = thrift_reader.decode(encoded, OFFSET_INDEX_SHAPE)
             locations = index.structs(OffsetIndex.PAGE_LOCATIONS)
+            # An entry too many would keep a place of the old file.
             if len(locations) != len(chunk.data_pages):
                 raise FormatError(f"it has {len(locations)} pages, and the chunk {len(chunk.data_pages)}")
         for location, page in zip(locations, chunk.data_pages, strict=True):

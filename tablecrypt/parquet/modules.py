@@ -104,6 +104,7 @@ class ModuleOrdinals:
         """What follows aad_file_unique in the AAD of a module here."""
         if not _HAS_PAGE[module_type]:
             return _SUFFIX.pack(module_type, self.row_group, self.column)
+        # The AAD has two bytes for the page (section 4.4): past them two pages would share one, and could be exchanged.
         if not 0 <= page <= MAX_ORDINAL:
             raise ConfigurationError(
                 f"page {page} of {self} cannot be encrypted: modular encryption has pages 0 to {MAX_ORDINAL} of a chunk"
@@ -198,6 +199,7 @@ class ModuleCipher:
             self._gcm.decrypt_into(nonce, framed[CTR_OVERHEAD:], self._aad_base + suffix, plaintext)
         except InvalidTag:
             return False
+        # A module that opens proves that the key is the file's. What fails from now on was changed.
         self.may_not_fit = False
         return True
 
@@ -220,6 +222,7 @@ class ModuleCipher:
 
     def authenticates(self, suffix: bytes, framed: memoryview) -> bool:
         """Whether the bytes are a module encrypted with AES-GCM at that place."""
+        # A page in counter mode can be shorter than the overhead of GCM.
         if framed.nbytes < GCM_OVERHEAD:
             return False
         try:
@@ -242,6 +245,7 @@ class ModuleCipher:
             return self.encrypt(suffix, body)
         with flat_view(body) as source:
             module, nonce = self._framed(source.nbytes + CTR_OVERHEAD, _SPARE)
+            # Released before the spare bytes go: a bytearray with a view on it cannot shrink.
             with memoryview(module) as view:
                 self._count(nonce, source, view[CTR_OVERHEAD:])
         del module[-_SPARE:]
@@ -250,6 +254,7 @@ class ModuleCipher:
     def sign(self, footer: bytes) -> bytes:
         """Return nonce | tag over a plaintext footer."""
         nonce = self._nonce()
+        # The footer itself stays in the clear beside its signature (section 5.5), so the ciphertext is not stored.
         return nonce + self._gcm.encrypt(nonce, footer, self._aad_base + FOOTER_SUFFIX)[-TAG_LENGTH:]
 
     def check_signature(self, footer: bytes, signature: bytes) -> None:
@@ -283,6 +288,7 @@ class ModuleCipher:
     def _nonce(self) -> bytes:
         assert self._random is not None, "a cipher that encrypts was given randomness"
         self._nonces_drawn += 1
+        # NIST SP 800-38D, section 8.3: with random nonces, a key encrypts no more than 2^32 messages.
         if self._nonces_drawn > self._max_modules:
             raise ConfigurationError(f"{self._location}: {self.key_name} has encrypted {self._max_modules} modules, as many as a key may")
         return self._random(NONCE_LENGTH)

@@ -49,6 +49,7 @@ def check_one_key(footer: StoredFooter, key_metadata: StandardKeyMetadata, opene
         TamperedFileError: the footer does not authenticate.
     """
     ciphers = FileCiphers(footer, FileKeys.of_table_file(key_metadata))
+    # The quick answer decodes no chunk. Where it differs, the slow way names the column.
     if keys_of_chunks(footer, ciphers) == [False] * (opened.num_row_groups * opened.num_columns):
         return
     for chunk in FileLayout(Source(source, footer.location), footer, ciphers).chunks():
@@ -62,7 +63,9 @@ def keys_of_chunks(footer: StoredFooter, ciphers: FileCiphers) -> list[bool | No
         FormatError: the footer is none of Parquet.
         TamperedFileError: the footer does not authenticate.
     """
+    # pyarrow's FileMetaData does not say under which key a column is, so the stored footer is opened once more.
     metadata = bytes(ciphers.footer.decrypt(FOOTER_SUFFIX, memoryview(footer.stored), "the footer"))
     with described(footer.location, "the footer"):
         keys = stored_values(metadata, _KEY_OF_CHUNK)
+    # Bytes are compared and not decoded: what a writer says in other bytes is left to the slow way.
     return [False if key == _FOOTER_KEY else True if key.startswith(_OWN_KEY) else None for key in keys]

@@ -156,6 +156,7 @@ def _uniform_file(source: Source, layout: FileLayout, footer_key: Secret, keys: 
     stored_prefix = None if algorithm is None else algorithm.aad_prefix
     key_metadata = StandardKeyMetadata(footer_key, stored_prefix or keys.aad_prefix, keys.file_length)
     file = UniformParquetFile(source.file, key_metadata, layout.location, under_one_key=False)
+    # Which column is under which key was decided by the first footer: another one would be read without that check.
     if file.footer_tag != layout.footer.stored[-TAG_LENGTH:]:
         raise TamperedFileError(layout.location, "was exchanged for another file while it was read")
     return file
@@ -242,6 +243,7 @@ def _decoding(location: str) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException, RuntimeError, UnicodeDecodeError) as error:
+        # pyarrow passes on what our view raised. A store that fails says nothing of the bytes.
         if isinstance(error, TablecryptError) or is_store_error(error):
             raise
         raise FormatError(f"{location}: cannot be decoded: {error}") from error
@@ -307,6 +309,7 @@ class PlaintextView(FileView):
         decrypted = self._last[1][skipped : skipped + length]
         if decrypted.nbytes < length:
             return bytes(decrypted) + bytes(length - decrypted.nbytes)
+        # A reader that has all of it does not come back, and plaintext is kept no longer.
         if decrypted.nbytes == region.span.length:
             self._last = None
         return decrypted
@@ -325,8 +328,10 @@ class PlaintextView(FileView):
         try:
             metadata, region = chunk.metadata.copy(without=_NOT_IN_METADATA), _Region(chunk.pages, chunk, None)
         except (KeyNotFoundError, KmsAccessDeniedError) as error:
+            # The caller asked for this column. A view of all columns locks it instead.
             if self._leaves is not None:
                 raise
+            # Behind all chunks: where the true one lies is in metadata that is locked.
             span = Span(self._locked_end, 1)
             self._locked_end += span.length
             metadata, region = _locked_metadata(chunk, span, num_rows), _Region(span, chunk, error)

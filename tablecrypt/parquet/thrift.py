@@ -149,6 +149,7 @@ class Struct:
         field = self.fields.get(field_id)
         if field is None:
             raise FormatError(f"field {field_id} is missing")
+        # Not isinstance: a bool is an int in Python, and must not pass for a number.
         if type(field.value) is not python_type or (kind is not None and field.kind != kind):
             raise FormatError(f"field {field_id} is of Thrift kind {field.kind}, which it cannot be")
         return field.value
@@ -179,6 +180,7 @@ def _write_list_header(out: bytearray, count: int, kind: int) -> None:
 
 def _write_struct(out: bytearray, struct: Struct) -> None:
     previous = 0
+    # As other writers order them: FileCryptoMetaData has to come out byte by byte as it was read (footer.py).
     for field_id in sorted(struct.fields):
         field = struct.fields[field_id]
         delta = field_id - previous
@@ -194,6 +196,7 @@ def _write_struct(out: bytearray, struct: Struct) -> None:
 
 def _write_value(out: bytearray, field: Field) -> None:
     value = field.value
+    # Before int, of which bool is a subclass. The kind of the field says the value.
     if isinstance(value, bool):
         return
     if isinstance(value, int):
@@ -208,6 +211,7 @@ def _write_value(out: bytearray, field: Field) -> None:
             else:
                 _write_struct(out, struct)
     else:
+        # Bytes of any other kind were not decoded, and have their lengths in them.
         if field.kind == BINARY:
             write_varint(out, len(value))
         out += value

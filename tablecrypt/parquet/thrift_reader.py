@@ -149,6 +149,7 @@ def _collect_values(data: bytes, at: int, path: tuple[int, ...], values: list[by
         if field_id != path[0]:
             at = _end_of_value(data, start, header & 0x0F, depth)
             continue
+        # Arrow's Thrift takes the last of two, which need not be the one that was checked here.
         if seen:
             raise FormatError(f"field {field_id} is there twice")
         seen = True
@@ -190,6 +191,7 @@ def _too_deep() -> FormatError:
 def _read_integer(data: bytes, at: int, kind: int) -> tuple[int, int]:
     zigzag, at = read_varint(data, at)
     value = (zigzag >> 1) ^ -(zigzag & 1)
+    # Thrift in C++ cuts such a number to its width, and would read another one.
     if zigzag >> _BITS[kind]:
         raise FormatError(f"{value} does not fit Thrift kind {kind}")
     return value, at
@@ -199,6 +201,7 @@ def _read_field_id(data: bytes, at: int, previous: int) -> tuple[int, int]:
     """The id of the field whose header is there, and where its value begins."""
     delta = data[at] >> 4
     field_id, at = (previous + delta, at + 1) if delta else _read_integer(data, at + 1, I16)
+    # Thrift in C++ keeps ids in 16 bits, where a larger one would become another field's.
     if not 0 < field_id <= _MAX_FIELD_ID:
         raise FormatError(f"{field_id} is not a field id")
     return field_id, at
@@ -249,6 +252,7 @@ def _read_struct(data: bytes, at: int, shape: Shape, depth: int) -> tuple[Struct
     field_id = 0
     while (header := data[at]) != STOP:
         field_id, at = _read_field_id(data, at, field_id)
+        # Readers differ in which of two they take, and Arrow has to see what is checked here.
         if field_id in fields:
             raise FormatError(f"field {field_id} is there twice")
         kind = header & 0x0F
@@ -335,10 +339,12 @@ def _end_of_value(data: bytes, at: int, kind: int, depth: int) -> int:
 
 
 def _end_of_element(data: bytes, at: int, kind: int, depth: int) -> int:
+    # In a list a bool takes a byte; in a struct the header of its field says it.
     return at + 1 if kind in (TRUE, FALSE) else _end_of_value(data, at, kind, depth)
 
 
 def _end_of_list(data: bytes, at: int, depth: int) -> int:
+    # A list in a list costs a byte or two: without this bound a short footer would exhaust the stack.
     if depth > MAX_DEPTH:
         raise _too_deep()
     count, kind, at = _read_list_header(data, at)
@@ -354,6 +360,7 @@ def _end_of_list(data: bytes, at: int, depth: int) -> int:
 def _end_of_map(data: bytes, at: int, depth: int) -> int:
     _check_depth(depth)
     count, at = read_varint(data, at)
+    # An empty map has no byte for its kinds.
     if count == 0:
         return at
     kinds = data[at]

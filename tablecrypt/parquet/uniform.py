@@ -136,6 +136,7 @@ class UniformParquetFile:
             metadata = self._fragment.metadata
         if access is not None:
             self.schema = pa.schema([field for field in self.schema if hidden_field_id(field.name) is None], self.schema.metadata)
+        # Before anything asks for statistics: Arrow ends the process over those of a column whose key it lacks.
         elif under_one_key:
             check_one_key(footer, key_metadata, metadata, self._file)
 
@@ -303,12 +304,14 @@ class UniformParquetFile:
         except (OSError, pa.ArrowException, RuntimeError) as error:
             if isinstance(error, TablecryptError) or is_store_error(error):
                 raise
+            # An authentic file with an encoding that Arrow lacks was not tampered with.
             if isinstance(error, pa.ArrowNotImplementedError):
                 raise FormatError(f"{self.location}: Arrow cannot read this of it: {error}") from error
             raise self._diagnosed(part) from error
 
     def _diagnosed(self, part: str) -> TablecryptError:
         head, tail = (self._file.read_at(MAGIC_LENGTH, 0), self._file.read_at(MAGIC_LENGTH, self._length - MAGIC_LENGTH))
+        # Arrow says only that it cannot decrypt: the magics tell a plaintext file that was put in place from a changed one.
         if not head == tail == ENCRYPTED_MAGIC:
             return foreign_end(head, tail, self.location)
         return TamperedFileError(self.location, f"{part} cannot be authenticated: the bytes were changed, or the key is another file's")
@@ -333,6 +336,7 @@ class UniformParquetWriter:
         self._properties = pe.create_encryption_properties(
             footer_key=key_metadata.encryption_key.reveal(),
             aad_prefix=key_metadata.aad_prefix or None,
+            # pyarrow stores the prefix by default. Then a file that replaces another would bring its own.
             store_aad_prefix=False,
             encryption_algorithm="AES_GCM_V1",
             plaintext_footer=False,
@@ -367,6 +371,7 @@ def is_store_error(error: BaseException) -> bool:
     """Whether an error came from the file system or object store rather than from the bytes it gave."""
     if not isinstance(error, OSError):
         return False
+    # Arrow raises OSError for bytes that do not decrypt as well, without an errno.
     return error.errno is not None or any(mark in str(error) for mark in _STORE_ERROR_MARKS)
 
 

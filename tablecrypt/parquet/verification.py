@@ -158,6 +158,7 @@ def verify_footer(source: Any, key_metadata: StandardKeyMetadata, location: str)
     """
     try:
         UniformParquetFile(source, key_metadata, location).footer()
+    # The quick way refuses every column under a key of its own, and hidden columns are to have one.
     except FormatError:
         with open_source(source, location) as opened:
             layout = encrypted_layout(opened, FileKeys.of_table_file(key_metadata))
@@ -251,6 +252,7 @@ class FileChecks:
             return
         more = f"; and {len(every) - _SHOWN_FAULTS} more" if len(every) > _SHOWN_FAULTS else ""
         what = "; ".join(every[:_SHOWN_FAULTS]) + more
+        # With any other fault among them, a wrong key does not explain all of it: the file was changed.
         raise KeyMismatchError(layout.location, what) if mismatches == len(every) else TamperedFileError(layout.location, what)
 
     def _are_zeros(self, start: int, end: int) -> bool:
@@ -293,6 +295,7 @@ class FileChecks:
                 framed = modules.take()
                 if framed is None:
                     what = ordinals.describe(module_type, number)
+                    # Without a length there is no next module, so the walk through this chunk ends.
                     raise impossible_length(modules.peek(LENGTH_BYTES), modules.left, what, chunk.location)
                 if cipher.opens(ordinals.suffix(module_type, number), framed, modules.plaintext_of(framed)):
                     authentic[module_type] += 1

@@ -62,6 +62,7 @@ def encrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = No
         ConfigurationError: there are no keys or they name columns that the file lacks, it is encrypted already, or has too many pages.
         FormatError: it is not a Parquet file that can be encrypted.
     """
+    # `rewrite` takes None for a file in the clear: keys that were forgotten must not mean that.
     checked_keys = required_keys(keys)
     with open_source(source, location) as opened, open_sink(sink) as out:
         return rewrite(plain_layout(opened), out, checked_keys, random)
@@ -100,6 +101,7 @@ def reencrypt(
         KeyNotFoundError: a key of the source is missing.
         ConfigurationError: there are no new keys, or they name columns that the file does not have.
     """
+    # As in `encrypt`: None would write the new file in the clear.
     checked_keys = required_keys(new)
     with open_source(source, location) as opened, open_sink(sink) as out:
         return rewrite(encrypted_layout(opened, old), out, checked_keys, random)
@@ -161,7 +163,9 @@ class EncryptedParquetWriter:
         self._sink = self._opened.__enter__()
         try:
             self._writer = ModularWriter(self._sink, encryption)
+            # A file to which no rows are written has its schema from here.
             self._add(empty)
+        # KeyboardInterrupt too: what is not whole must not get the name of the file.
         except BaseException as error:
             self._abandon(error)
             raise
@@ -196,6 +200,7 @@ class EncryptedParquetWriter:
             self._abandon(error)
             raise
         self._closed = True
+        # Behind the footer: only now does the path get its file.
         self._opened.__exit__(None, None, None)
 
     def __enter__(self) -> EncryptedParquetWriter:
@@ -208,6 +213,7 @@ class EncryptedParquetWriter:
             self._abandon(error)
 
     def _plaintext(self, table: pa.Table, row_group_size: int | None) -> pa.Buffer:
+        # pyarrow's Python takes no column keys together with an AAD prefix. So it writes in the clear, into memory alone.
         buffer = pa.BufferOutputStream()
         with pq.ParquetWriter(buffer, self.schema, **self._options) as writer:
             if row_group_size is not None:

@@ -80,6 +80,7 @@ def reencrypt_beside_hidden_columns(source: object, sink: object, old: StandardK
     for module in sorted(modules, key=lambda module: module.span.start):
         _copy(read, out, module.span.start)
         module.write()
+        # Where a hidden column lies is in metadata that only its key opens, so that nothing behind this may move.
         if out.position != module.span.end:
             raise FormatError(f"{location}: {module.what} has another length when it is encrypted again; compact the file instead")
     _copy(read, out, footer.start)
@@ -167,6 +168,7 @@ class _Blanking:
             if span.start < at:
                 raise TamperedFileError(self._location, f"bytes {span.start} to {at} belong to two modules")
             if span.start > at:
+                # Zeros in place of what is left out: hidden columns keep their offsets, which this user cannot change.
                 self._out.write(bytes(at - self._out.position))
                 _copy(self._old.file.source, self._out, span.start)
             at = span.end
@@ -216,6 +218,7 @@ class _Blanking:
         table = decoded_columns(self._old, self._groups[number], self._old.file.row_groups[number], top, ordinals)
         column = blanked_column(table.schema.field(0), table.column(0), here, self._around)
         blanked = pa.Table.from_arrays([column], schema=table.schema)
+        # Other writers store decimals in bytes of fixed length, and readers take the type from the schema, which stays.
         for decimals_as_integers in (True, False):
             chunks = self._encoded(blanked, ordinals, number, decimals_as_integers)
             if chunks is not None:

@@ -125,6 +125,7 @@ def _blanked(
         is_blank = np.zeros(len(array), np.bool_)
         is_blank[rows] = True
         return array.take(pa.array(taken, mask=is_blank))
+    # A required column takes no null: its blank rows are the one empty value behind the others.
     taken[rows] = len(array)
     return pa.concat_arrays([array, empty_values(field.type, 1)]).take(pa.array(taken))
 
@@ -150,10 +151,12 @@ def _narrowed(array: pa.Array, path: tuple[int, ...]) -> pa.Array:
     if not path:
         return array
     field = _narrowed_field(array.type.field(path[0]), path[1:])
+    # StructArray.field leaves out the nulls of the struct itself: they are given again.
     return pa.StructArray.from_arrays([_narrowed(array.field(path[0]), path[1:])], fields=[field], mask=array.is_null())
 
 
 def _without_field_ids(field: pa.Field) -> pa.Field:
+    # An id that was left at any level would have readers of the format find the hidden column by it.
     return pa.field(field.name, _type_without_field_ids(field.type), field.nullable)
 
 

@@ -142,6 +142,7 @@ class OpenedView(FileView):
         self._end = layout.footer.start
         # A reader that takes a chunk in pieces has it decrypted once.
         self._last: tuple[_Space, memoryview] | None = None
+        # Of the file and not of the view, in which an opened first column lies behind all row groups: the parts of a job are cut by these.
         self.first_bytes = [group[0].pages.start for group in layout.row_groups]
         elements = layout.metadata.structs(FileMetaData.SCHEMA)
         leaves = [element for element in elements[1:] if not element.optional_integer(SchemaElement.NUM_CHILDREN)]
@@ -150,6 +151,7 @@ class OpenedView(FileView):
         metadata = layout.metadata.copy()
         metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, [self._row_group(group, chunks, replaced) for group, chunks in groups])
         self._starts = [space.span.start for space in self._spaces]
+        # Encrypted under the DEK, so that pyarrow opens the view with the decryption properties of the file.
         end = io.BytesIO()
         write_footer(Sink(end, self._end), metadata, layout.footer.algorithm, cipher, None, plaintext=False)
         self._footer = end.getvalue()
@@ -178,6 +180,7 @@ class OpenedView(FileView):
             return self._decrypted(space)[skipped : skipped + length]
         following = self._starts[at + 1] if at + 1 < len(self._starts) else self._end
         length = min(length, following - offset)
+        # Stored bytes as they are: pyarrow's C++ authenticates them as modules of the file.
         if offset < self._file.length:
             return self._file.read_at(offset, min(length, self._file.length - offset))
         return bytes(length)
@@ -211,6 +214,7 @@ class OpenedView(FileView):
             kinds = {metadata.integer(ColumnMetaData.TYPE), replaced.integer(ColumnMetaData.TYPE), self._types[placeholder.ordinals.column]}
         if len(kinds) != 1:
             raise TamperedFileError(values.location, f"{values.ordinals} is of another type than its placeholder, or than the schema says")
+        # Behind the file, so that no other column moves: the view is the file itself up to its length.
         span = Span(max(self._end, self._file.length) + _GAP, values.pages.length)
         self._spaces.append(_Space(span, partial(nulls_of_error_placeholder if values is placeholder else decrypt_chunk, values)))
         self._end = span.end

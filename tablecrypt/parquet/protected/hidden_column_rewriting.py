@@ -191,6 +191,7 @@ class _Rewriting:
         if field_id is None:
             return _Column(leaf.path, self._values_of(ordinal))
         masked = self._replacements[field_id] is not None
+        # A placeholder of the right kind stays, so that no value is decoded. Another stored mask takes `compact`.
         if hidden is not None and hidden.field_id == field_id and self._old.has_masks(hidden) == masked:
             return _Column(leaf.path, ordinal)
         return _Column(leaf.path, self._values_of(ordinal), field_id)
@@ -229,6 +230,7 @@ class _Rewriting:
         for column, leaf, chunk in zip(columns, leaves, layout.row_groups[0], strict=True):
             replaced_leaf = next(each for each in self._old.leaves if each.path == column.path)
             kind = chunks[column.source].metadata.integer(ColumnMetaData.TYPE)
+            # The schema stays that of the file: a reader would decode pages of another type into other values.
             if leaf.levels != replaced_leaf.levels or chunk.metadata.integer(ColumnMetaData.TYPE) != kind:
                 raise FormatError(f"{layout.location}: Arrow writes column {'.'.join(column.path)} otherwise than the file has it")
             if make is None:
@@ -259,6 +261,7 @@ class _Rewriting:
     def _describe(self, footer: Struct) -> None:
         """Bring what the footer says of columns beside the schema into the new order."""
         orders = _structs(footer, FileMetaData.COLUMN_ORDERS)
+        # A list of another length orders no column. Without any, min_value and max_value are undefined (parquet.thrift), so unused.
         if len(orders) == len(self._old.leaves):
             footer.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, [orders[ordinal] for ordinal in self._described])
         else:
@@ -274,8 +277,10 @@ def _decoded(old: ProtectedLayout, group: Struct, schema: Sequence[Struct], colu
     footer = Struct({FileMetaData.VERSION: old.file.metadata.fields[FileMetaData.VERSION]})
     footer.set(FileMetaData.SCHEMA, thrift.LIST, [_root(old, 1), *schema])
     out = io.BytesIO()
+    # In the clear, and so in memory alone.
     writer = ModularWriter(Sink(out), FileEncryption(None, old.file.location, secrets.token_bytes))
     writer.begin(footer, [column.path for column in columns], group.integer(RowGroup.NUM_ROWS))
+    # Sorting columns are ordinals, which mean other columns in this file.
     writer.add_groups([(group.copy(without=(RowGroup.SORTING_COLUMNS,)), columns)])
     writer.finish()
     return pq.ParquetFile(pa.BufferReader(out.getvalue())).read()

@@ -84,6 +84,7 @@ class ProtectedParquetWriter:
     def __init__(
         self, sink: Any, schema: pa.Schema, key_metadata: StandardKeyMetadata, fields: Sequence[ProtectedField], **options: Any
     ) -> None:
+        # A column of the user's under such a name would be taken for a hidden column by every reader.
         check_names(schema.names)
         self._held = _HoldingSink(sink)
         # pyarrow counts the bytes that it has written itself, so that ours go through the same file.
@@ -92,7 +93,9 @@ class ProtectedParquetWriter:
         self._paths = {field_id: path_to(schema, field_id) for field_id in self._fields}
         self._hidden_schema = pa.schema([hidden_field(schema, path, field_id) for field_id, path in self._paths.items()])
         options = {**options, "write_page_index": False}
+        # As UniformParquetWriter writes decimals: a hidden column has to have the physical type of its placeholder.
         self._options = {**options, "store_decimal_as_integer": True}
+        # pyarrow describes both alike here, so that the nodes of a hidden column are those of its placeholder, which readers compare.
         self._described = self._empty_file(schema)
         self._leaves = leaves_of(self._described.structs(FileMetaData.SCHEMA))
         self._hidden_leaves = hidden_leaves_among(self._leaves, _LOCATION)
@@ -100,6 +103,7 @@ class ProtectedParquetWriter:
         self._error_placeholders = sorted(
             hidden.placeholder for hidden in self._hidden_leaves if self._fields[hidden.field_id].mask is None
         )
+        # An error placeholder says that its dictionary is missing, so pyarrow must not write one for it.
         with_dictionary, self._hidden_options = self._dictionaries(options.get("use_dictionary", True))
         self._uniform = UniformParquetWriter(self._sink, schema, key_metadata, **{**options, "use_dictionary": with_dictionary})
         self._key_metadata = key_metadata
@@ -112,6 +116,7 @@ class ProtectedParquetWriter:
             ),
             _LOCATION,
             secrets.token_bytes,
+            # The same for pyarrow's modules and ours: a reader derives the AAD of both from one footer.
             self._uniform.aad_file_unique(),
         )
         cipher = self._encryption.cipher(self._leaves[0].path)
@@ -128,6 +133,7 @@ class ProtectedParquetWriter:
 
     def close(self) -> tuple[pq.FileMetaData, int]:
         """Write the footer. Returns pyarrow's metadata of the other columns, without the hidden ones, and the file's length in bytes."""
+        # pyarrow's footer does not name the hidden columns, so it must not reach the sink.
         self._held.hold()
         metadata, end = self._uniform.close()
         held = bytes(self._held.release())
@@ -140,8 +146,10 @@ class ProtectedParquetWriter:
 
     def _write_row_group(self, rows: pa.Table) -> None:
         shown = rows
+        # pyarrow gets no protected value: all that it encrypts is under the DEK, which every reader of the table has.
         for field_id, path in self._paths.items():
             shown = replaced(shown, path, self._fields[field_id].mask or blanks)
+        # What reaches the sink cannot be changed any more, and the page headers of blanks still have to be.
         self._held.hold()
         self._uniform.write(shown, rows.num_rows)
         row_group = self._held.release()
@@ -190,6 +198,7 @@ class ProtectedParquetWriter:
     def _with_hidden_columns(self, metadata: Struct) -> Struct:
         copy = metadata.copy(without=_NAMED_AFTER_THE_SCHEMA)
         for field_id in _NAMED_AFTER_THE_SCHEMA:
+            # pyarrow's footer has the schema of the placeholders alone.
             if field_id in self._described:
                 copy.fields[field_id] = self._described.fields[field_id]
         groups = zip(metadata.structs(FileMetaData.ROW_GROUPS), self._groups, strict=True)
@@ -198,6 +207,7 @@ class ProtectedParquetWriter:
 
     def _group_with_hidden_columns(self, group: Struct, hidden_leaves: list[NewChunk]) -> Struct:
         chunks = list(group.deferred_structs(RowGroup.COLUMNS))
+        # Statistics of blanks would say that all values are null or empty, and a filter would skip the row group instead of failing.
         for column in self._error_placeholders:
             chunks[column] = error_placeholder_chunk(thrift_reader.decode(chunks[column], COLUMN_CHUNK_SHAPE)).encode()
         copy = group.copy()
@@ -230,6 +240,7 @@ class _HoldingSink:
         return held
 
     def write(self, data: Buffer) -> int:
+        # An error that a caller keeps must hold no buffer of Python's own I/O: see `flat_view`.
         with flat_view(data) as view:
             del data
             if self._held is None:

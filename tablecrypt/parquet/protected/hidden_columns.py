@@ -78,6 +78,7 @@ def hidden_name(field_id: int) -> str:
 
 def hidden_field_id(name: str) -> int | None:
     """Return the field id of the column whose hidden column has this name; None for any other name."""
+    # Without leading zeros, so that a field id has one name.
     found = _HIDDEN_NAME.fullmatch(name)
     return None if found is None else int(found[1])
 
@@ -191,6 +192,7 @@ def hidden_leaves_among(leaves: Sequence[Leaf], location: str) -> list[HiddenLea
         if field_id is None:
             continue
         placeholder = placeholders.get((field_id, leaf.path[1:]))
+        # Other levels would give the values other nulls and lists. A field id would have every reader find the column.
         if placeholder is None or leaf.field_ids or leaf.levels != leaves[placeholder].levels:
             raise TamperedFileError(
                 location, f"the hidden column of field id {field_id} does not have the shape of the column with this field id"
@@ -322,6 +324,7 @@ def _schema_of_hidden_column(placeholder: Sequence[Struct], hidden: Sequence[Str
 def _is_hidden_copy(placeholder: Struct, hidden: Struct) -> bool:
     """Whether a node says the same of a hidden column as of its placeholder, whose field id it lacks."""
     one, other = placeholder.copy(without=_NOT_OF_A_HIDDEN_COLUMN), hidden.copy(without=(SchemaElement.NAME,))
+    # Thrift writes one logical type in several ways, so stored bytes that differ are compared in their canonical form.
     return one.fields == other.fields or _encoded(one) == _encoded(other)
 
 
@@ -397,6 +400,7 @@ def _meaning(element: Struct) -> str:
 @lru_cache(maxsize=256)
 def _meaning_of(stored: bytes) -> str:
     logical = _logical_type(stored)
+    # A union has one member. Of several, readers may take different ones.
     if len(logical.fields) != 1:
         return "another"
     ((kind, field),) = logical.fields.items()
@@ -421,10 +425,12 @@ def _check_complete(leaves: Sequence[Leaf], hidden_leaves: Sequence[HiddenLeaf],
     protected = {hidden.field_id for hidden in hidden_leaves}
     replaced = {(hidden.field_id, hidden.placeholder) for hidden in hidden_leaves}
     for ordinal, leaf in enumerate(leaves):
+        # A leaf without a hidden one would be read from its placeholder, which anyone with the table's key can write.
         missing = sorted(protected.intersection(leaf.field_ids) - {field_id for field_id in protected if (field_id, ordinal) in replaced})
         if leaf.hidden_field_id is None and missing:
             raise TamperedFileError(
                 location, f"column {'.'.join(leaf.path)} has no hidden column, though another part of column {missing[0]} has one"
             )
+    # Of two, the order of columns would decide which values a reader gets.
     if len({(hidden.field_id, hidden.placeholder) for hidden in hidden_leaves}) != len(hidden_leaves):
         raise TamperedFileError(location, "a column has two hidden columns")

@@ -53,10 +53,12 @@ def make_error_placeholders(row_group: bytearray, cipher: ModuleCipher, placehol
     at = 0
     for ordinals in placeholders:
         page = 0
+        # pyarrow has not written the footer that says where columns are: what authenticates as one of its headers tells.
         while at < len(headers):
             if _is_header(row_group, headers[at], cipher, ordinals, page):
                 _say_dictionary(row_group, headers[at], cipher, ordinals, page)
                 page += 1
+            # The pages of a column lie together, so that the search for the next column goes on from here.
             elif page:
                 break
             at += 1
@@ -119,6 +121,7 @@ def _say_dictionary(row_group: bytearray, span: Span, cipher: ModuleCipher, ordi
     suffix = ordinals.suffix(ModuleType.DATA_PAGE_HEADER, page)
     encoded = cipher.decrypt(suffix, memoryview(row_group)[span.start : span.end], ordinals.describe(ModuleType.DATA_PAGE_HEADER, page))
     changed = cipher.encrypt(suffix, _with_encoding(bytes(encoded), Encoding.RLE_DICTIONARY))
+    # pyarrow has counted its bytes already: another length would move what its footer says of all that follows.
     if len(changed) != span.length:
         raise FormatError(f"{_LOCATION}: {ordinals.describe(ModuleType.DATA_PAGE_HEADER, page)} is not encoded as Thrift encodes it")
     row_group[span.start : span.end] = changed

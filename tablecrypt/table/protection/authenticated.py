@@ -78,6 +78,7 @@ def undeclared_columns(
 def _protected(metadata: EncryptedTableMetadata, field_ids: Iterable[int] | None = None) -> list[int]:
     """The columns of the current schema that are or were protected."""
     policy = ColumnPolicy.from_properties(metadata.properties)
+    # By its keys as well: a column whose properties were removed stays among those that are checked.
     known = {*policy.columns, *policy.former, *(entry.field_id for entry in metadata.key_ring.column_keys)}
     wanted = known if field_ids is None else known.intersection(field_ids)
     return sorted(field_id for field_id in wanted if metadata.schema().find_column_name(field_id) is not None)
@@ -87,9 +88,11 @@ def _check_column(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker, field
     ring, stated = metadata.key_ring, ColumnDeclaration.stated(ColumnPolicy.from_properties(metadata.properties), field_id)
     declarations = Declarations(maker, ring, str(metadata.table_uuid))
     found = declarations.newest(field_id)
+    # Under each master key: whoever may use only one of them could else declare away what holders of another have declared.
     for newest in found.values():
         if newest and all(weakened(each, stated) for each in newest):
             raise changed_error(ring, stated, weakened(newest[0], stated))
+    # A user without the key cannot tell a missing declaration from one that does not open: such a user goes on, and relies on pins.
     if _is_missing(declarations, found, stated, writing) and (found or _may_use(maker, ring, stated)):
         raise _undeclared(ring, stated)
 

@@ -164,6 +164,7 @@ def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_cat
     asked = tuple(removals)
     schema = metadata.schema()
     _refuse_by_id(filter(is_kept_by_commits, asked), "the table")
+    # Those of a dropped column may go, which frees its names (names.py).
     by_id = [name for name in asked if name.startswith(COLUMN_PREFIX)]
     _refuse_by_id([name for name in by_id if schema.find_column_name(_field_id(name)) is not None], "the table")
     if not any(_is_consumed(name) for name in asked):
@@ -216,11 +217,13 @@ def _declared(
     metrics = tuple(
         name for name in before if name.startswith(METRICS_PREFIX) and name not in barrier and _was_protected(name, earlier, schema)
     )
+    # Only values that are the barrier's still: the user may have set others since.
     no_barrier = (
         tuple(name for name, value in WRITE_BARRIER.items() if str(before.get(name)).lower() == value and name not in others)
         if earlier
         else ()
     )
+    # A user's own setting goes before the barrier's, and nothing goes before what the declaration says by field id.
     return Declaration({**barrier, **others, **written}, (*removed, *metrics, *(no_barrier if not current else ())))
 
 
@@ -235,10 +238,12 @@ def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, sin
     if DECLARED_KEYS in given or tagged:
         for field_id, column in earlier.columns.items():
             if schema.find_column_name(field_id) is not None and named.get(field_id) != column.column_key_id:
+                # A table without snapshots has no file under that key: 0 is before its first one.
                 _keep_former(former, field_id, FormerKey(column.column_key_id, since or 0), named.get(field_id), schema)
                 del columns[field_id]
         for field_id, key_id in named.items():
             columns.setdefault(field_id, ProtectedColumn(field_id, key_id, _mask_of(earlier, field_id), _since(earlier, field_id, since)))
+            # Back under a former master key, the column has no other one in any file.
             if (before := former.get(field_id)) is not None and before.key_id == key_id:
                 del former[field_id]
             elif before is not None and field_id not in earlier.columns:
@@ -293,6 +298,7 @@ def _field(schema: Schema, name: str) -> int:
 
 def _field_id(name: str) -> int:
     number = name.removeprefix(COLUMN_PREFIX).partition(".")[0]
+    # 0 is the id of no column, so that properties of none may be removed.
     return int(number) if number.isdecimal() and number.isascii() and len(number) < 11 else 0
 
 

@@ -92,6 +92,7 @@ def declaration_updates(
         maker: makes and opens column keys.
         given: the names of the properties that the user has set or removed.
     """
+    # Most commits change no protection. Opening column keys for them would ask the KMS for nothing.
     if not any(_may_concern(update) for update in updates):
         return ()
     after = cast("EncryptedTableMetadata", update_table_metadata(before, updates))
@@ -105,6 +106,7 @@ def first_declarations(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker) 
         metadata: the new table's.
         maker: makes column keys.
     """
+    # Held against a table that protects no column, each column of the new one is declared for the first time.
     without = {name: value for name, value in metadata.properties.items() if not name.startswith(COLUMN_PREFIX)}
     return declaration_changes(metadata.model_copy(update={"properties": without}), metadata, maker).updates
 
@@ -127,6 +129,7 @@ def copied_declarations(metadata: EncryptedTableMetadata, table_uuid: str, maker
             declaration = opened(entry, column_key.field_id, key, str(metadata.table_uuid))
         except (ColumnKeyDeniedError, AuthenticationError):
             continue
+        # Encrypted anew: the AAD has the table's uuid, so that no declaration counts in another table.
         copied.append(sealed(declaration, column_key.key_id, key, table_uuid, maker.random))
     return tuple(copied)
 
@@ -175,6 +178,7 @@ def declaration_changes(
     shredded = {entry.field_id for entry in before.key_ring.column_keys if entry.key_id in gone}
     named = set(given)
     added: list[EncryptedKey] = []
+    # Without its column key a declaration opens for nobody.
     removed = [each.key_id for each in after.key_ring.column_declarations if each.encrypted_by_id in gone]
     restored: dict[str, str | None] = {}
     for field_id in sorted({*earlier.columns, *earlier.former, *later.columns, *later.former}):
@@ -205,6 +209,7 @@ class _Change:
         """Whether a declaration is to be written."""
         if self.old != self.new or self.names != _names(self.before, self.new.field_id):
             return True
+        # A user who names what the properties say already asks for the declaration, which may be missing.
         return (is_shredded and needs_declaration(self.new)) or not self.allowed.isdisjoint({KEY, MASK})
 
     @property
@@ -222,6 +227,7 @@ class _Change:
 
     def entries(self, ring: KeyRing) -> DeclarationChanges:
         """Return the new declarations, one under each master key that the column is or was under, and the ids of those that go."""
+        # Before anything is encrypted under the column's key: what an attacker put into the properties must not be made authentic.
         self._check_unchanged_before()
         new, restored = self._restored()
         declaration = self._declaration(new)
@@ -251,6 +257,7 @@ class _Change:
         """Refuse to declare what somebody without the key has put into the properties, unless the user names it himself."""
         for newest in self._found.values():
             changed = [weakened(each, self.old).keys() & weakened(each, self.new).keys() - self.allowed for each in newest]
+            # Of two declarations of one revision (two users at the same time), one that allows the properties is enough.
             if newest and all(changed):
                 raise changed_error(self.after.key_ring, self.old, weakened(newest[0], self.old))
 
@@ -278,13 +285,16 @@ class _Change:
         ends: dict[str, int] = {}
         for key_id, stated in new.former.items():
             known = [until for each in self._known if (until := each.former.get(key_id)) is not None]
+            # Where no end is known, all files so far may be under the former key, and none that comes.
             ends[key_id] = min(known, default=self.after.last_sequence_number) if is_changed or stated is None else stated
         return ends
 
     def _declaration(self, new: ColumnDeclaration) -> ColumnDeclaration:
         return replace(
             new,
+            # Names of earlier declarations too: whoever edits metadata can take out the schemas that had them.
             names=tuple(sorted({*self.names, *(name for each in self._known for name in each.names)})),
+            # Above those under every master key, as the highest revision counts.
             revision=1 + max((each.revision for each in self._known), default=0),
         )
 

@@ -39,7 +39,9 @@ def with_copies(before: TableMetadata | None, updates: tuple[TableUpdate, ...]) 
     entries, properties = ([], {}) if before is None else (before.encryption_keys, before.properties)
     own = {entry.key_id: entry for entry in entries_with_copies(entries, properties) if is_own(entry)}
     stored = {entry.key_id: entry for entry in entries if is_own(entry)}
+    # An engine that knows nothing of column entries dropped these from `encryption-keys`, and kept their copies.
     back = [entry for key_id, entry in own.items() if key_id not in stored]
+    # Marked as removed on purpose: a server or an engine that put them back must not revive a shredded key.
     revived = [key_id for key_id in stored if key_id not in own]
 
     after = _after(own, updates)
@@ -48,8 +50,10 @@ def with_copies(before: TableMetadata | None, updates: tuple[TableUpdate, ...]) 
     # A REST server that runs this package is sent removals that it would add again.
     sent = {name for update in updates if isinstance(update, RemovePropertiesUpdate) for name in update.removals}
     removed = [name for name in properties if is_copy(name) and name not in copies and name not in sent]
+    # What is there already is not set again, so that most commits get no update.
     written = {name: value for name, value in {**copies, **marks}.items() if properties.get(name) != value}
     return (
+        # These before the commit's own updates, which may remove or replace what comes back.
         *(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in revived),
         *(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in back),
         *updates,

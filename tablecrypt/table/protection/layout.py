@@ -86,6 +86,7 @@ def deleted_by(policy: ColumnPolicy, schemas: Iterable[Schema], equality_ids: It
         schemas: of the table, the oldest first.
         equality_ids: the field ids of the columns that the delete compares.
     """
+    # A column that was dropped has a name in earlier schemas alone.
     by_age = list(schemas)[::-1]
     named = (protected_name(policy, schema, field_id) for field_id in sorted(equality_ids) for schema in by_age)
     return next((name for name in named if name is not None), None)

@@ -80,6 +80,7 @@ def names_of_protected(metadata: TableMetadata) -> dict[int, frozenset[str]]:
     found: defaultdict[int, set[str]] = defaultdict(set)
     if not policy:
         return {}
+    # Earlier names too: programs go on writing by the names that they know.
     for schema in metadata.schemas:
         for field_id, name, _ in _named_fields(schema):
             if field_id in policy.columns:

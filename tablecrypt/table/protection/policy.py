@@ -142,6 +142,7 @@ def check_still_protected(protected_before: Iterable[int], metadata: TableMetada
     """
     policy = ColumnPolicy.from_properties(metadata.properties)
     for field_id in sorted(protected_before):
+        # A protection that is removed through tablecrypt leaves a former master key (declaration.py), an edit of properties none.
         if not policy.master_keys(field_id) and (name := metadata.schema().find_column_name(field_id)) is not None:
             raise KeyIdChangedError(
                 f"column {name!r} was protected when {location} was written, and the table's properties do not say that it is or was: "

@@ -45,6 +45,7 @@ def replacement_of(column: ProtectedColumn, schema: Schema, hash_key: Callable[[
     if mask.kind == "redact":
         return lambda field, values: _redacted(values).cast(field.type)
     if mask.kind == "truncate":
+        # Characters, despite the name: none is cut in two.
         return lambda field, values: pc.utf8_slice_codeunits(values, 0, int(mask.argument or 0)).cast(field.type)
     if mask.kind == "hash":
         return partial(_hashed, hash_key(column.field_id))
@@ -68,6 +69,7 @@ def are_masks(column: ProtectedColumn, schema: Schema, values: Iterable[pa.Chunk
         if not fits:
             return False
         tells = tells or part_tells
+    # Values that fit and would be the same without masking, such as short texts, prove nothing.
     return tells
 
 
@@ -108,6 +110,7 @@ def _redacted(values: pa.Array) -> pa.Array:
 
 def _hashed(key: Secret, field: pa.Field, values: pa.Array) -> pa.Array:
     is_text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type) or pa.types.is_string_view(field.type)
+    # Python computes the HMACs, so each distinct value is hashed once.
     distinct = values.dictionary_encode()
     digests = [_digest(key, each, is_text) for each in distinct.dictionary.to_pylist()]
     return pa.array(digests, field.type).take(distinct.indices)

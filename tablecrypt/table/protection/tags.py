@@ -75,6 +75,7 @@ def tagged_columns(schema: Schema, tags: Mapping[str, str], declared: Collection
     found: dict[int, tuple[str, str]] = {}
     if not tags:
         return {}
+    # From the outside in: the tag of a struct protects all that lies in it.
     for field_id, around in sorted(all_ancestors(schema).items(), key=lambda each: len(each[1])):
         if not {field_id, *around}.isdisjoint(declared):
             continue
@@ -87,6 +88,7 @@ def tagged_columns(schema: Schema, tags: Mapping[str, str], declared: Collection
                 f"column {schema.find_column_name(field_id)!r} has tags of several master keys: {told}. Leave one, or name the column in "
                 f"{names.COLUMN_KEYS.name}"
             )
+        # Below a tagged struct nothing is protected by itself: a column within a protected one cannot be.
         if mapped and above is None:
             found[field_id] = mapped[0]
     return {field_id: key_id for field_id, (_, key_id) in found.items()}

@@ -149,15 +149,18 @@ def visible_columns(
         return None
     schema = metadata.schema()
     around = all_ancestors(schema)
+    # A filter on a struct compares all that lies in it.
     within = {each for each in schema.field_ids if filtered.intersection(around[each])} if filtered else set()
     policy = policy_of(metadata, {*projected.field_ids, *filtered, *within})
     keys = _keys(metadata, io)
     looked_at = {each for field_id in filtered for each in (field_id, *around.get(field_id, ()))}
     looked_at |= {each for each in policy.columns if filtered.intersection(around.get(each, ()))}
     needed = {each for each in _every(policy) if each in projected.field_ids or each in looked_at}
+    # Before the mask and `since` of the properties decide what is shown: whoever may commit can change them.
     check_declared(metadata, io, needed, writing=False)
     # Arrow reads a struct whole: what lies beside the fields that are asked for is masked, whoever asks.
     denied = {field_id for field_id in needed if not _may_read(keys, policy, field_id, masked, looked_at)}
+    # Not by the current schema alone: files have hidden columns of columns that were dropped since.
     everything = frozenset({*ColumnPolicy.from_properties(metadata.properties).columns, *policy.former})
     touched = {*projected.field_ids, *looked_at}
     beside = {each for each in _every(policy) - needed if not touched.isdisjoint(around.get(each, ()))}
@@ -255,6 +258,7 @@ def _may_read(keys: ColumnKeys, policy: ColumnPolicy, field_id: int, masked: str
         keys.check_readable((field_id,))
     except ColumnKeyDeniedError as denied:
         column = policy.columns.get(field_id)
+        # A filter is never evaluated on masks, since the rows that it keeps would be the wrong ones.
         if masked == ERROR or field_id in looked_at or (column is not None and column.mask.kind == ERROR):
             raise denied
         return False

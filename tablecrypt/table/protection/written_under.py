@@ -96,6 +96,7 @@ class WrittenUnder:
 
     def differs_from(self, metadata: TableMetadata, sequence_number: int | None) -> str | None:
         """Return what has changed so that files written so must not be in a table; None where nothing has. As `check`."""
+        # First, as it matters whatever the properties say: no one could ever read the column in these files.
         if gone := self._gone_from(metadata):
             return f"column key {gone[0]} was destroyed"
         schema = metadata.schema()
@@ -128,6 +129,7 @@ class WrittenUnder:
 
 def _id_of(schema: Schema, name: str) -> int | None:
     try:
+        # Spark compares names without case, and writes by them.
         return int(schema.find_field(name, case_sensitive=False).field_id)
     except ValueError:
         return None
