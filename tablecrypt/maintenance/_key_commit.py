@@ -117,6 +117,7 @@ def commit_keys(
     attempts_left = max(0, _property(table, TableProperties.COMMIT_NUM_RETRIES, TableProperties.COMMIT_NUM_RETRIES_DEFAULT))
     wait_ms = max(0, _property(table, TableProperties.COMMIT_MIN_RETRY_WAIT_MS, TableProperties.COMMIT_MIN_RETRY_WAIT_MS_DEFAULT))
     while True:
+        # Not the caller's state: a plan made on that would remove keys that others' snapshots need by now.
         base = reload(table)
         planned = plan(base)
         if not planned.updates:
@@ -132,16 +133,19 @@ def commit_keys(
             table.refresh()
             return CommitOutcome(planned, base, committed=True)
         attempts_left -= 1
+        # With jitter, since writers that collided once would otherwise collide again.
         sleep(wait_ms * (1 + jitter()) / 1000)
         wait_ms = min(2 * wait_ms, _LONGEST_WAIT_MS)
 
 
 def _commit(base: EncryptedTable, updates: tuple[TableUpdate, ...]) -> None:
     metadata = encrypted_metadata_of(base)
+    # Every ref, not main alone: a commit to any branch may have wrapped its key under a KEK that goes here.
     requirements: tuple[TableRequirement, ...] = tuple(
         AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in metadata.refs.items()
     )
     is_remote = isinstance(base.catalog, RestCatalog)
+    # A REST server refuses requirements that it does not know.
     if not is_remote:
         requirements += (cast("TableRequirement", AssertKeysUnchanged.of(metadata)),)
     try:
@@ -150,8 +154,10 @@ def _commit(base: EncryptedTable, updates: tuple[TableUpdate, ...]) -> None:
         transaction.commit_transaction()
     except KeyNotFoundError as error:
         if not is_remote:
+            # In this process the requirement was checked before anything was written: the key was missing before.
             raise
         _put_back(base, metadata, error)
+        # As a failed commit, so that `commit_keys` plans again on a state that has the new snapshot.
         raise CommitFailedException(f"another writer committed a snapshot that needs a key which this commit removed: {error}") from error
 
 
@@ -159,12 +165,15 @@ def _put_back(table: EncryptedTable, before: EncryptedTableMetadata, error: KeyN
     """Give back what snapshots need that a server added to the table while keys were removed from it."""
     fresh = reload(table)
     current = encrypted_metadata_of(fresh)
+    # The new snapshot's key is in the current state, and its KEK in the one before.
     both, present = KeyRing([*before.encryption_keys, *current.encryption_keys]), current.key_ring
     needed = both.needed_by(snapshot.key_id for snapshot in current.snapshots if snapshot.key_id is not None)
     missing = [both.entry(key_id) for key_id in needed if key_id not in present]
     if not missing:
+        # Nothing of the state before helps: the key is missing for another reason.
         raise error
     transaction = fresh.transaction()
+    # KEKs first, so that no update names a wrapping key that is not there yet.
     transaction.apply(added_keys(sorted(missing, key=lambda entry: not entry.is_wrapped_by_kms)))
     transaction.commit_transaction()
 

@@ -24,8 +24,8 @@ for this one's readers.
     under another one, with from_key_id      opens the key of a snapshot that is the current one or an ancestor of it, as their
                                              authenticated manifest lists name each other, and the manifests in its list are this table's
 
-Somebody may have put all snapshots and keys of another table into the metadata, and they are each other's ancestors. A manifest list does
-not say of which table it is. It says where its manifests lie, and nobody without that table's keys can write another list. So a list shows
+An attacker may have put all snapshots and keys of another table into the metadata, and they are each other's ancestors. A list that Iceberg
+Java wrote does not say of which table it is. It says where its manifests lie, and only that table's keys make another list. So a list shows
 that its KEK is this table's if all its manifests lie in the table's folders, as a pin, the place of the metadata file in the catalog, or
 the caller says (`manifests_below`). What the metadata says of its own location shows nothing, nor does a list without manifests.
 
@@ -113,16 +113,21 @@ def plan_rotation(
     """
     metadata, manager = encrypted_metadata_of(table), table_io(table).manager
     if not metadata.encryption_keys:
+        # A table without keys has no snapshots: its first commit makes a KEK.
         return Rotation()
     snapshots = list(metadata.snapshots if kept is None else kept)
+    # Only those that stay: a snapshot that is being shredded may lack its key.
     check_snapshots_have_keys(metadata.model_copy(update={"snapshots": snapshots}))
     ring = metadata.key_ring
     needed = _key_ids(snapshots)
+    # Column keys are not pruned here: no snapshot names them, and files of every snapshot may need them.
     pruned = tuple(key.key_id for key in metadata.encryption_keys if key.is_manifest_list_key and key.key_id not in needed)
     if not needed:
         retired = tuple(kek.key_id for kek in ring.keks)
+        # Nothing is left to wrap: the next commit makes its KEK.
         return Rotation(retired, pruned, updates=removed_keys((*pruned, *retired)))
     new = new_kek()
+    # `shred` plans several rounds with one new KEK, which the table has from the first of them on.
     retired = tuple(kek.key_id for kek in ring.keks if kek != new)
     rewrapped = tuple(manager.reencrypt_manifest_list_key_metadata(ring.chain(key_id), new) for key_id in counted.track(needed))
     replaced = (update for entry in rewrapped for update in replaced_key(entry))
@@ -134,7 +139,7 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
     """Replace the KEK of an encrypted table.
 
     For when a KEK may have become known, when a policy wants KEKs younger than 730 days, or when its length is to follow a changed
-    `encryption.data-key-length`. It does NOT change a DEK: somebody who has opened a manifest with an old KEK keeps the keys of the files
+    `encryption.data-key-length`. It does NOT change a DEK: a user who has opened a manifest with an old KEK keeps the keys of the files
     that it lists (`reencrypt` changes those). It does NOT take the old KEK out of older metadata files, where it still opens what it
     wrapped (`shred` does), and it does NOT touch the master key (rotate that in the KMS, then `rewrap`).
 
@@ -160,6 +165,7 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
         keks = tuple(kek.key_id for kek in metadata.key_ring.keks)
         pruned = sum(key.is_manifest_list_key for key in metadata.encryption_keys) - len(needed)
         return RotatedKek(name_of(table), True, None, keks, len(needed), pruned)
+    # One KEK however often others commit first: each new one would cost requests to the KMS.
     new_kek, counted = cache(table_io(reload(table)).manager.new_kek), Counted("rotate_kek", "keys", progress)
     plan = commit_keys(table, lambda base: plan_rotation(base, new_kek, counted)).plan
     new = None if plan.new_kek is None else plan.new_kek.key_id
@@ -216,8 +222,8 @@ def rewrap(
     is what ends those.
 
     With `from_key_id` the service is asked to open each KEK with that key and, where it refuses, with the table's own. Without, with the
-    table's own alone. A KEK that somebody put into the metadata is never wrapped for this table: see the module. It needs the permission to
-    unwrap with the old key and with the new.
+    table's own alone. A KEK that an attacker put into the metadata is never wrapped for this table: see the module. It needs the permission
+    to unwrap with the old key and with the new.
 
     Killed at any moment, either every KEK is rewrapped or none. Calling it again rewraps again, which does no harm.
 
@@ -230,7 +236,7 @@ def rewrap(
             of its metadata file says that the table lies there.
 
     Raises:
-        ConfigurationError: the table is not encrypted; or a manifest lies, as far as this client can tell, outside the table's folders.
+        ConfigurationError: the table is not encrypted; or a manifest lies outside the folders that this client knows as the table's.
         AuthenticationError: a KEK does not open the snapshots that name it, or comes from `from_key_id` and is not proven to be this
             table's: a branch or tag that the current snapshot does not descend from needs it.
         TamperedFileError: a manifest list, which is read with `from_key_id`, is not what was written.
@@ -263,6 +269,7 @@ class _Rewrapper:
         return _RewrapPlan(tuple(kek.key_id for kek in keks), unneeded, updates)
 
     def _rewrapped(self, table: EncryptedTable, chain: KeyChain) -> EncryptedKey:
+        # By the wrapped bytes too: another commit may have put another blob under the same id.
         wrapped = (chain.kek.key_id, chain.kek.encrypted_key_metadata)
         if wrapped not in self._done:
             self._done[wrapped] = self._rewrap(table, chain)
@@ -274,6 +281,7 @@ class _Rewrapper:
             # Made after the alias was moved, or rewrapped by an earlier run: the old key may be gone by now.
             return manager.rewrap_kek(chain)
         if chain.kek.key_id not in self._proven_keks(table, self._from_key_id):
+            # Wrapping the KEK of another table for this one would give its rows to this table's readers.
             raise AuthenticationError(
                 f"KEK {chain.kek.key_id} is wrapped by {self._from_key_id}, and neither the current snapshot of {name_of(table)} nor one "
                 "that it descends from shows by its manifests that the KEK is this table's: it is not rewrapped. If a branch or tag apart "
@@ -287,14 +295,17 @@ class _Rewrapper:
         Raises:
             AuthenticationError, TamperedFileError, KeyNotFoundError, KmsError: the current snapshot cannot be read.
         """
+        # Some lists may be under the old master key and some under the table's own: reading them takes either.
         metadata, io = encrypted_metadata_of(table), table_io(table)
         opening = TableFileIO(io.inner, EncryptionManager(EitherMasterKey(io.manager.kms, from_key_id), io.manager.table_key_id))
         proven: set[str] = set()
         snapshot = metadata.current_snapshot()
         wanted = {kek.key_id for kek in metadata.key_ring.keks}
+        # Parents are those of the authenticated headers: metadata.json could name any snapshot as one.
         while isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None and not wanted <= proven:
             chain = metadata.key_ring.chain(snapshot.key_id)
             manifests = snapshot.manifests(opening)
+            # A list without manifests lies in no folder, and so shows nothing.
             if manifests:
                 check_own_manifests(table, (manifest.manifest_path for manifest in manifests), self._manifests_below)
                 proven.add(chain.kek.key_id)
@@ -323,6 +334,7 @@ class EitherMasterKey:
         try:
             return self._inner.unwrap_key(wrapped_key, self._other_key_id)
         except (AuthenticationError, KeyNotFoundError, KmsAccessDeniedError):
+            # Which of the two wrapped a KEK, only the service can tell.
             return self._inner.unwrap_key(wrapped_key, wrapping_key_id)
 
     def close(self) -> None:
@@ -341,6 +353,7 @@ def _opens(kms: KeyManagementClient, from_key_id: str, kek: EncryptedKey) -> boo
 def _chains(metadata: EncryptedTableMetadata) -> tuple[dict[str, KeyChain], tuple[str, ...]]:
     """Return for each KEK that a snapshot needs one manifest-list key under it, and the ids of the other KEKs."""
     ring = metadata.key_ring
+    # A snapshot whose key is lost is left to `rescue`: it must not keep the other KEKs from being rewrapped.
     chains = [ring.chain(snapshot.key_id) for snapshot in metadata.snapshots if snapshot.key_id is not None and snapshot.key_id in ring]
     by_kek = {chain.kek.key_id: chain for chain in chains}
     return by_kek, tuple(kek.key_id for kek in ring.keks if kek.key_id not in by_kek)
@@ -406,6 +419,7 @@ def prune_keys(table: Table, dry_run: bool = False, progress: ProgressListener =
 def _prune_plan(table: EncryptedTable) -> _PrunePlan:
     metadata = encrypted_metadata_of(table)
     ring = metadata.key_ring
+    # Column keys always count as needed: files name them, and no snapshot does.
     needed = ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
     unneeded = [key for key in metadata.encryption_keys if key.key_id not in needed]
     return _PrunePlan(

@@ -8,7 +8,7 @@
     empty folders     on a local disk, removed where they are named by values of a column that is protected now
 
 A write that is under way has files that no metadata names yet. They are younger than the limit, unless the write takes longer than that.
-Which files a table has is authenticated (its manifests are encrypted), so nobody can have a live file deleted by editing a manifest.
+Which files a table has is authenticated (its manifests are encrypted), so no edit of a manifest can have a live file deleted.
 
 Do not use it on a table whose location holds another table's, or whose files another catalog's table shares.
 """
@@ -110,16 +110,20 @@ def remove_orphan_files(
     limit = dt.datetime.now(dt.UTC) - SAFE_AGE if older_than is None else checked_moment("older_than", older_than)
     location = table.location().rstrip("/")
     within = DeletionScope(named=(location,))
+    # The argument may narrow the search, and never widen it beyond the table's own location.
     if folder is not None and not within.contains(folder):
         raise ConfigurationError(f"{folder} is not below {location}, where {name_of(table)} lies")
     io = _deleting_io(reload(table), delete_below, folder, dry_run)
     chosen = DeletionScope(named=(folder or location,))
+    # Listed before the metadata is loaded again: files that a commit adds in between are known then, and no orphans.
     files = stored_files(io.inner, location) if listed is None else _inventory(listed)
     stored = [file for file in files if chosen.contains(file.location)]
+    # Manifests and listings spell locations differently: s3a://b/x and s3://b/x are one file.
     known = {canonical(each) for each in known_locations(reload(table))}
     unknown = [file for file in stored if _is_old(file, limit) and not _is_hidden(file, location) and canonical(file.location) not in known]
     strangers = _foreign_folders(io, stored, known, str(table.metadata.table_uuid))
     refused = {file.location: reason for file in unknown if (reason := _reason_against(io, strangers, file.location)) is not None}
+    # The same path in another store or bucket may be the same file by another name: it stays unless the caller knows better.
     elsewhere = {} if despite_other_prefixes else _known_elsewhere(known, [file.location for file in unknown])
     refused |= elsewhere
     found = tuple(file for file in unknown if file.location not in refused)
@@ -132,10 +136,11 @@ def remove_orphan_files(
 
 def _deleting_io(table: EncryptedTable, delete_below: Sequence[str], folder: str | None, dry_run: bool) -> TableFileIO:
     if folder is not None:
+        # Naming the folder says where the table's files are, and not that other tables do without them.
         if not dry_run:
             check_garbage_is_collected(table)
 
-        # Whoever names the folder to look at says that it is the table's.
+        # A caller that names the folder to look at says that it is the table's.
         return table_io(table).deleting_below(delete_below).deleting_in(folder)
     return table_io(table).deleting_below(delete_below) if dry_run else deleting_io(table, delete_below)
 
@@ -145,6 +150,7 @@ def _reason_against(io: TableFileIO, strangers: Mapping[str, str], location: str
     if (reason := io.deletable.reason_against(location)) is not None:
         return reason
     for folder, metadata_location in strangers.items():
+        # What the caller names outweighs a metadata file that anyone may have put there.
         named = any(DeletionScope((), (each,)).contains(folder) for each in io.deletable.named)
         if location.startswith(f"{folder}/") and not named:
             return f"lies in a folder that another table uses, as {metadata_location} says"
@@ -166,6 +172,7 @@ def _foreign_folders(io: TableFileIO, listed: Iterable[StoredFile], known: Colle
     for location in sorted(unknown):
         folder = location.rpartition("/")[0]
         root = folder.rpartition("/")[0] if folder.endswith("/metadata") else folder
+        # One metadata file of another table is enough for its folder: each look reads a whole file.
         if root not in found and _table_uuid(io, location) not in (own, None):
             found[root] = location
     return found
@@ -176,6 +183,7 @@ def _table_uuid(io: TableFileIO, location: str) -> str | None:
     try:
         return str(read_named_metadata_file(io.inner, location, io.own_folders).parse().table_uuid)
     except (FormatError, FileNotFoundError):
+        # What is no readable metadata claims no folder: otherwise any file of that name would keep orphans from being deleted.
         return None
 
 
@@ -187,10 +195,12 @@ def known_locations(table: EncryptedTable) -> set[str]:
     known |= {snapshot.manifest_list for snapshot in metadata.snapshots}
     executor = ExecutorFactory.get_or_create()
     listed = executor.map(lambda snapshot: snapshot.manifests(table.io), metadata.snapshots)
+    # Snapshots share most of their manifests: each is read once.
     manifests = {manifest.manifest_path: manifest for each in listed for manifest in each}
     known |= manifests.keys()
 
     def files(manifest: ManifestFile) -> list[str]:
+        # An entry that says that a file was deleted does not keep it: a snapshot that still reads the file has a live entry of it.
         return [entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)]
 
     for paths in executor.map(files, manifests.values()):
@@ -226,6 +236,7 @@ def _is_listed(pair: object) -> bool:
 
 
 def _is_old(file: StoredFile, limit: dt.datetime) -> bool:
+    # Without a time of writing, a file may belong to a write that is under way.
     return file.modified is not None and file.modified < limit
 
 

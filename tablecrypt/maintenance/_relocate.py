@@ -136,14 +136,17 @@ def relocate(
         TableAlreadyExistsError: another table is registered under the name; the copy is complete nevertheless.
     """
     source = reload(table)
+    # A copy would hold every row and value, past what the server restricts.
     refuse_restricted(source.io, "relocate")
     copying = _Copying(source, location.rstrip("/"), key_id, not current_only)
     if register_as is not None:
         check_new_name(table.catalog, register_as)
+    # Before anything is written: in the folder of another table, each would take the other's files for orphans.
     copying.check_place_is_free()
     files = copying.find(manifests_below)
     if dry_run:
         return copying.result(files, register_as=None, dry_run=True)
+    # metadata.json is written last: if it is there, so is everything below it.
     if copying.is_complete():
         return copying.result(files, copying.register(register_as), found=len(files))
     # Asked now, so that a refusal comes before the copying and not after it.
@@ -162,6 +165,7 @@ class _Copying:
         metadata, source = encrypted_metadata_of(table), table_io(table)
         self.table = table
         self.key_id = key_id or source.manager.table_key_id
+        # A column's master key must not be the copy's own: every reader of the copy could use it.
         ColumnPolicy.from_properties(metadata.properties).check(metadata.schema(), self.key_id)
         self.paths = PathMap(metadata.location.rstrip("/"), new_location)
         self.whole = metadata
@@ -170,6 +174,7 @@ class _Copying:
         manager = EncryptionManager(
             source.manager.kms, self.key_id, data_key_length=source.manager.data_key_length, kek_lifespan_ms=source.manager.kek_lifespan_ms
         )
+        # The copy's FileIO may write over and delete in the new place alone, never the table's own files.
         self.target = TableFileIO(source.inner, manager, DeletionScope((new_location,)))
         self.identity = CopyIdentity.of(metadata, table.metadata_location, new_location, self.key_id, all_snapshots)
         self.metadata_location = f"{new_location}/metadata/00000-{self.identity.copy_id}.metadata.json"
@@ -177,8 +182,10 @@ class _Copying:
     def find(self, manifests_below: Sequence[str]) -> list[ReachableFile]:
         """Return every data and delete file that the copy needs."""
         found = reachable_files(self.metadata, self.source)
+        # A copy without what this manifest names would look complete.
         if found.unopened:
             raise found.unopened[0].error
+        # Under the same master key, the copy gives nothing to readers who did not have it.
         if self.key_id != self.source.manager.table_key_id:
             manifests = (file.location for file in found.files.values() if file.kind == FileKind.MANIFEST)
             check_own_manifests(self.table, manifests, manifests_below)
@@ -203,6 +210,7 @@ class _Copying:
         """Copy what is copied byte for byte; return how many files were there."""
         lengths = self._lengths_at_target()
         plain = [file for file in files if file.kind in _COPIED]
+        # A length proves little: unless the caller trusts it, `copy_file` compares the content.
         there = {file.location for file in plain if lengths.get(canonical(self.paths(file.location))) == _length(file)}
         works = [
             FileWork(
@@ -252,6 +260,7 @@ class _Copying:
             location = f"{folder}/snap-{snapshot.snapshot_id}-0-{run}.avro"
             header = copied_header(opened.header, self.whole, self.metadata, self.paths, self.identity, self.key_id)
             new_key = copier.write_list(location, header, [copier.row(manifest.stated_by(layout)) for manifest in opened.manifests])
+            # The lists of the copy share a KEK, as those of a chain of commits do.
             wrapped = self.target.manager.encrypt_manifest_list_key_metadata(new_key, KeyRing(keys), last_key_id)
             keys += wrapped.added
             last_key_id = wrapped.key_id
@@ -270,6 +279,7 @@ class _Copying:
         try:
             self.table.catalog.register_table(name, self.metadata_location)
         except TableAlreadyExistsError:
+            # An earlier run may have registered the copy. Another table under that name is refused.
             if self.table.catalog.load_table(name).metadata.table_uuid != self.identity.table_uuid:
                 raise
         return name
@@ -299,6 +309,7 @@ class _Copying:
         try:
             return read_metadata_file(self.source.raw_input(location)).parse().table_uuid
         except (FileNotFoundError, FormatError, ValueError):
+            # Half of a metadata.json is none: a run was killed while it wrote that, and this one writes it again.
             return None
 
     def _lengths_at_target(self) -> dict[tuple[str, str, str], int]:

@@ -71,6 +71,7 @@ class PathMap:
     def __post_init__(self) -> None:
         scheme, rest = _parts(self.new)
         if not rest or (scheme == _LOCAL and not self.new.lower().startswith((f"{_LOCAL}:", "/"))):
+            # A relative path would be another place in every process that reads the copy.
             raise ConfigurationError(
                 f"{self.new!r} is not a location for a table: write a complete one, such as s3://bucket/folder or /folder"
             )
@@ -84,6 +85,7 @@ class PathMap:
         below = _below(location, self.old)
         if below:
             return f"{self.new}/{below}"
+        # Files of one name from different folders must not meet: the hash of the folder keeps them apart.
         folder, _, name = location.rpartition("/")
         return f"{self.new}/data/elsewhere-{hashlib.sha256(folder.encode()).hexdigest()[:_HASH_LENGTH]}/{name}"
 
@@ -96,6 +98,7 @@ class PathMap:
 def _below(location: str, root: str) -> str | None:
     """Return what follows the root in a location inside it, "" for the root itself, None for one that is not inside."""
     (scheme, path), (root_scheme, root_path) = _parts(location), _parts(root)
+    # With the slash at the end: /a/t2 is not below /a/t.
     if scheme != root_scheme or not f"{path}/".startswith(f"{root_path}/"):
         return None
     return path[len(root_path) :].lstrip("/")
@@ -159,7 +162,9 @@ def copy_file(io: EncryptingFileIO, work: CopyWork, keys: tuple[StandardKeyMetad
     if work.is_there and _are_same(chunks, target):
         return FileDone(0)
     written = 0
+    # A run that was killed, or a task that a cluster gave up, may have left half of the file.
     with io.raw_output(work.target, RawContent.SELF_ENCRYPTED).create(overwrite=True) as sink:
+        # From the beginning again: comparing may have used up some of the chunks.
         for chunk in _checked_chunks(source, work):
             written += sink.write(chunk)
     return FileDone(written)
@@ -181,9 +186,11 @@ def _checked_chunks(source: InputFile, work: CopyWork) -> Iterator[bytes]:
     with source.open() as stream:
         while chunk := stream.read(_CHUNK):
             if length == 0 and bytes(chunk[:4]) != _MAGIC.get(work.file_format, b""):
+                # Before the first byte is written: a plaintext file must not reach the new place.
                 raise PlaintextRefusedError(work.source, f"does not begin as an encrypted {work.file_format} file does")
             length += len(chunk)
             yield bytes(chunk)
+    # The manifest's length is authenticated: a source that was cut is not copied as if it were whole.
     if length != work.length:
         raise TamperedFileError(work.source, f"has {length} bytes in the store, but {work.length} according to its manifest")
 
@@ -193,11 +200,13 @@ def _are_same(chunks: Iterator[bytes], target: InputFile) -> bool:
         for chunk in chunks:
             if _read_exactly(stream, len(chunk)) != chunk:
                 return False
+        # The target may go on after the source ends.
         return not stream.read(1)
 
 
 def _read_exactly(stream: Any, length: int) -> bytes:
     parts = bytearray()
+    # A store may give fewer bytes at once than were asked for.
     while len(parts) < length and (part := stream.read(length - len(parts))):
         parts += part
     return bytes(parts)
@@ -232,9 +241,11 @@ def _rewrite_positions(
         schema = opened.schema
         path_name, position_name = position_delete_columns(schema, file)
         rows = pa.Table.from_batches(opened.batches(schema.names), schema)
+    # A delete file names few data files in many rows: each path is mapped once.
     mapped = {path: work.paths(path) for path in rows[path_name].unique().to_pylist()}
     paths = pa.array([mapped[path] for path in rows[path_name].to_pylist()], schema.field(path_name).type)
     rows = rows.set_column(schema.names.index(path_name), schema.field(path_name), paths)
+    # The specification wants rows sorted by path and position, and the new paths may sort differently.
     rows = rows.sort_by([(path_name, "ascending"), (position_name, "ascending")])
     with io.raw_output(target, RawContent.SELF_ENCRYPTED).create(overwrite=True) as sink:
         writer = UniformParquetWriter(sink, schema, key)

@@ -110,6 +110,7 @@ class ManifestCopier:
 
     def row(self, manifest: EncryptedManifestFile) -> EncryptedManifestFile:
         """Return a manifest's row in the copy's lists; the manifest is written where it was not yet."""
+        # Snapshots share manifests: each is written once, under one DEK.
         if manifest.manifest_path not in self._rows:
             self._rows[manifest.manifest_path] = self._write(manifest)
         location, key_metadata = self._rows[manifest.manifest_path]
@@ -155,6 +156,7 @@ class ManifestCopier:
         file[DATA_FILE_POSITIONS["file_path"]] = self._paths(old.file_path)
         if file.referenced_data_file is not None:
             file[REFERENCED_DATA_FILE] = self._paths(file.referenced_data_file)
+        # A deleted entry is history: it keeps the key of the old file, and no scan opens that.
         new = self._new_deletes.get(old.file_path) if is_live else None
         if new is None:
             return file
@@ -162,8 +164,10 @@ class ManifestCopier:
         file[DATA_FILE_POSITIONS["file_size_in_bytes"]] = new.key_metadata.file_length
         file[DATA_FILE_POSITIONS["key_metadata"]] = new.key_metadata.encode()
         if old.content == DataFileContent.POSITION_DELETES and new.file.first_path is not None:
+            # Readers skip a position delete file by its bounds of file_path, which have to be of the new locations.
             file[DATA_FILE_POSITIONS["lower_bounds"]] = {**(old.lower_bounds or {}), FILE_PATH_FIELD_ID: _encoded(new.file.first_path)}
             file[DATA_FILE_POSITIONS["upper_bounds"]] = {**(old.upper_bounds or {}), FILE_PATH_FIELD_ID: _encoded(new.file.last_path)}
+            # These were of the old file's bytes.
             file[DATA_FILE_POSITIONS["column_sizes"]] = None
             file[DATA_FILE_POSITIONS["split_offsets"]] = None
         return file
@@ -255,6 +259,7 @@ def copied_metadata(
         "statistics": [],
         "partition_statistics": [],
     }
+    # Parsed again as a reader will: `model_copy` checks nothing.
     return EncryptedTableMetadata.model_validate_json(metadata.model_copy(update=changed).model_dump_json())
 
 
@@ -275,6 +280,7 @@ def copied_header(
         paths, identity, key_id: as for `copied_metadata`.
     """
     if header.table_state is None:
+        # A list that Iceberg Java wrote says nothing of its table, and neither does its copy.
         return header
     before, after = copied.properties, _properties(copied.properties, paths, key_id)
     changed = {name: after.get(name) for name in (*before, *after) if before.get(name) != after.get(name)}

@@ -157,11 +157,14 @@ def rescue(
 def _plan(table: EncryptedTable, given: list[str], expire_lost: bool, counted: Counted) -> _Plan:
     current, opener = encrypted_metadata_of(table), _Opener(table)
     found = _search(table, opener, opener.broken(counted), given)
+    # A key that opens is not lost: expiring its snapshot would lose what a restored file brings back.
     damaged = [each.snapshot_id for each in found.broken if opener.opens(current.key_ring, str(each.key_id))]
     lost = [each for each in found.broken if each.snapshot_id not in damaged]
     if lost and opener.refusal is not None:
+        # Whether a key is lost or only refused cannot be told apart: no snapshot expires for want of a permission.
         raise opener.refusal
     if lost and opener.mismatch is not None and not opener.has_opened:
+        # Nothing at all has opened: that is the wrong key service, and not lost entries.
         raise opener.mismatch
     _refuse_to_lose(table, lost, expire_lost)
     known = {entry.key_id: entry for entry in current.encryption_keys}
@@ -184,6 +187,7 @@ def _search(table: EncryptedTable, opener: _Opener, broken: list[EncryptedSnapsh
             unreadable[source.location] = source.problem
             continue
         candidates.add(source.metadata)
+        # A key may be in one file and its KEK in another: everything that was found so far is tried together.
         opened = {each.snapshot_id: keys for each in broken if (keys := candidates.chain_of(each)) is not None}
         if columns.look_in(source.metadata) or opened:
             found_in.append(source.location)
@@ -199,7 +203,7 @@ class _Opener:
     Attributes:
         refusal: what the KMS said when it refused a key. An old version of the master key may be gone, or a permission may be missing:
             that is told apart by whether every snapshot opens in the end.
-        mismatch: what was said of a KEK that its master key does not open. If another one opens, somebody changed that KEK's entry.
+        mismatch: what was said of a KEK that its master key does not open. If another one opens, an edit changed that KEK's entry.
         has_opened: whether any KEK has opened.
     """
 
@@ -219,6 +223,7 @@ class _Opener:
 
     def reads(self, snapshot: EncryptedSnapshot, ring: KeyRing) -> bool:
         """Whether a snapshot's manifest list opens with these keys, and is this snapshot's."""
+        # The list and not the key alone: the key of another snapshot opens under the same KEK.
         return self._succeeds(lambda: snapshot.bound_to(ring).manifests(self._table.io))
 
     def opens(self, ring: KeyRing, key_id: str) -> bool:
@@ -235,6 +240,7 @@ class _Opener:
             return False
         except KmsError as error:
             if error.retryable:
+                # A key service that does not answer for the moment says nothing about the key.
                 raise
             self.refusal = error
             return False
@@ -255,6 +261,7 @@ def _refuse_to_lose(table: EncryptedTable, lost: list[EncryptedSnapshot], expire
     if not lost:
         return
     named = {ref.snapshot_id: name for name, ref in table.metadata.refs.items()}
+    # A branch or tag needs its snapshot: the loss of a head must not pass for tidying up.
     needed = [snapshot for snapshot in lost if not expire_lost or snapshot.snapshot_id in named]
     if not needed:
         return
@@ -284,6 +291,7 @@ class _Candidates:
 
     def chain_of(self, snapshot: EncryptedSnapshot) -> KeyChain | None:
         """Return the keys that open a snapshot's manifest list; None where no two of the entries do."""
+        # Nothing authenticates ids: files may have different entries under one id, and only opening tells.
         for key in self._entries.get(snapshot.key_id or "", ()):
             for kek in self._entries.get(key.encrypted_by_id or "", ()):
                 if self._opener.reads(snapshot, KeyRing([kek, key])):

@@ -178,10 +178,13 @@ def shred(
     _check_choice(name, snapshots, whole_table, all_but_heads, replace_heads)
     tracked = Counted("shred: snapshots", "snapshots", progress)
     fresh = reload(table)
+    # Fixed as ids now, so that a snapshot which others commit meanwhile is not among them.
     wanted = Wanted.all_but_heads(fresh) if all_but_heads else Wanted(None if snapshots is None else _ids(snapshots))
     if not dry_run:
+        # Refused before the commit: otherwise the keys would leave the metadata and stay in files that may not be touched.
         deleting_io(fresh, delete_below)
     if replace_heads:
+        # Heads that a run which was killed has replaced already: their successors say so.
         wanted = wanted.also(replaced_heads(fresh))
     plan = find(fresh, wanted, tracked)
     if dry_run:
@@ -201,6 +204,7 @@ def _check_choice(name: str, snapshots: Sequence[int] | None, whole_table: str, 
     """Refuse a call that does not say clearly what to destroy."""
     if snapshots is not None and not snapshots:
         raise ConfigurationError("snapshots is empty: name those to shred, or leave it out and give all_but_heads or whole_table")
+    # In one way only: of two that contradict each other, either might destroy more than was meant.
     if [snapshots is not None, all_but_heads, bool(whole_table)].count(True) != 1:
         raise ConfigurationError(
             f"name what to shred, in one way: snapshots, all_but_heads=True, or all of the table for good, whole_table={name!r}"
@@ -228,12 +232,15 @@ def _carry_out(
 ) -> Shredded:
     """Commit, then scrub; again, until nothing that is there holds a retired KEK."""
     scrubbed, tracked = Scrubbed(), Counted("shred: metadata files", "files", progress)
+    # Bounded: files that writers keep bringing are reported in the end, and not waited for.
     for _ in range(_ROUNDS):
         plan = _commit(table, plan, new_kek)
         fresh = require_encrypted(table)
+        # A commit on its way may make such a file current, and the catalog may know its hash: it must not be written over.
         again = scrub(fresh, plan.older.without(plan.unsettled), plan.retired, deleting_io(fresh, delete_below), tracked)
         scrubbed, plan = scrubbed.then(again), replace(plan, older=after_scrub(plan.older, again, encrypted_metadata_of(fresh)))
         if again.deleted:
+            # Taking files out of the log writes new metadata, and leaves another older file behind: the next round looks again.
             forget_in_log(fresh, again.deleted)
         elif not (again.rewritten or plan.unsettled):
             break
@@ -248,6 +255,7 @@ def _commit(table: Table, plan: Plan, new_kek: Callable[[], EncryptedKey]) -> Pl
     current, older = encrypted_metadata_of(fresh), look_at_older(fresh, plan.older)
     # What comes into a table that was shredded whole is new, and stays.
     wanted = plan.wanted if plan.wanted.snapshot_ids is not None else Wanted(frozenset(change.expired))
+    # Only what the log names was the table's. A file beside it may hold the KEK of a commit that is about to land.
     retired = plan.retired | change.retired | older.logged_retired_keks(current)
     came = older.keks.keys() - plan.older.keks.keys() - {entry.metadata_file for entry in current.metadata_log}
     unsettled = older.holding(retired - kek_ids(current)) & came
@@ -271,13 +279,15 @@ def _key_change(table: EncryptedTable, plan: Plan, new_kek: Callable[[], Encrypt
         plan: what was found.
         new_kek: makes the KEK for the live snapshots' keys, and returns the same one every time.
     """
+    # Asked again of the newest state: others may have pointed a branch or tag there meanwhile.
     plan.wanted.check_refs(table)
     current = encrypted_metadata_of(table)
     live, keks = plan.wanted.live(current), kek_ids(current)
     expired = tuple(snapshot.snapshot_id for snapshot in current.snapshots if plan.wanted.has(snapshot))
     if not expired and plan.retired.isdisjoint(keks):
+        # The metadata has nothing of it any more: a second run only scrubs.
         return _KeyChange()
-    # Named one by one, so that pins know that branches are to end here and were not cut off by somebody.
+    # Named one by one, so that pins know that branches are to end here and were not cut off by an edit.
     ended = (RemoveSnapshotRefUpdate(ref_name=name) for name, ref in current.refs.items() if ref.snapshot_id in expired)
     removed = (*ended, cast("TableUpdate", RemoveSnapshotsUpdate(snapshot_ids=list(expired)))) if expired else ()
     if not live:
@@ -289,6 +299,7 @@ def _key_change(table: EncryptedTable, plan: Plan, new_kek: Callable[[], Encrypt
 
 def _foretell(table: EncryptedTable, plan: Plan, delete_below: Sequence[str]) -> Shredded:
     """Return what is known beforehand of what a run would do."""
+    # Not `deleting_io`, which raises where nothing may be touched: a dry run reports what would be refused.
     scope, expected = table_io(table).deletable.and_below(delete_below), Scrubbed()
     for file in holders(table, plan.older, plan.retired):
         if (reason := scope.reason_against(file.location)) is not None:
@@ -296,6 +307,7 @@ def _foretell(table: EncryptedTable, plan: Plan, delete_below: Sequence[str]) ->
         else:
             expected.rewritten.append(file.location)
     if plan.retired & kek_ids(encrypted_metadata_of(table)):
+        # The commit would make the current file an older one, which is then scrubbed like the others.
         expected.rewritten.append(table.metadata_location)
     return _result(table, plan, expected, dry_run=True)
 
@@ -343,6 +355,7 @@ def _versions(table: EncryptedTable) -> str:
             each.location for each in object_versions(table_io(table).inner, folder) if each.location.endswith(TABLE_METADATA_SUFFIXES)
         ]
     except (MissingExtraError, OSError) as error:
+        # Not the same as none: a store that does not answer proves nothing.
         return f"Whether the bucket keeps older versions of {folder} is not known: {error}"
     if found:
         return f"The bucket keeps {len(found)} older versions of metadata files below {folder}, with retired keys: delete those versions."
@@ -356,6 +369,7 @@ def replaced_heads(table: EncryptedTable) -> frozenset[int]:
     heads = (metadata.snapshot_by_id(snapshot_id) for snapshot_id in pointed_to)
     marks = {str(head.summary[REPLACES]) for head in heads if head is not None and head.summary is not None and head.summary[REPLACES]}
     present = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+    # Anyone who edits metadata.json may set such a mark: it counts only for a snapshot that is there and that no ref needs.
     return frozenset(int(mark) for mark in marks if mark.isdigit() and int(mark) in present - pointed_to)
 
 
@@ -371,6 +385,7 @@ def replace_branch_heads(table: EncryptedTable, holding: Collection[int]) -> Non
 def _replaceable(table: EncryptedTable, holding: Collection[int]) -> dict[str, int]:
     """Return the branches whose heads are among these and carry no tag, with those heads."""
     refs = table.metadata.refs
+    # A tag stands for one snapshot: a head that has one is not replaced.
     tagged = {ref.snapshot_id for ref in refs.values() if ref.snapshot_ref_type == SnapshotRefType.TAG}
     return {name: ref.snapshot_id for name, ref in refs.items() if ref.snapshot_id in holding and ref.snapshot_id not in tagged}
 

@@ -114,8 +114,10 @@ class _Reader:
         if file.metadata is None:
             self._unread[file.location] = Unread(file.is_logged, file.problem)
             return
+        # Copies in the properties too: each opens what its entry opened.
         held = stored_entries(file.metadata.encryption_keys, file.metadata.properties)
         keks = frozenset(key.key_id for key in held if key.is_wrapped_by_kms)
+        # Many files hold the same KEKs: one set stands for all of them in memory.
         self._keks[file.location] = self._shared.setdefault(keks, keks)
         for key in held:
             if key.encrypted_by_id is not None:
@@ -152,6 +154,7 @@ class _Reader:
         """Return a snapshot that does not keep the keys, schemas and specs of its whole file in memory."""
         assert snapshot.key_id is not None
         own = KeyRing(ring.entry(key_id) for key_id in ring.needed_by([snapshot.key_id]))
+        # Most files have the layout of the one before, which is then not derived again.
         if _parts_of_layout(metadata) != _parts_of_layout(self._layout[0]):
             self._layout = (metadata.without_history(), metadata.stated_layout)
         return snapshot.bound_to(own, self._layout[1])
@@ -215,10 +218,12 @@ class _InventoryTaker:
 
     def add_live(self, snapshot: EncryptedSnapshot) -> None:
         """Note the files of a snapshot that stays. What cannot be read is raised."""
+        # Raised and not noted: without knowing what live snapshots share, nothing can be called shredded.
         for entry in self._entries_of(snapshot):
             if not entry.is_deleted:
                 self._live.add(entry.path)
             elif entry.has_key:
+                # A deleted entry keeps its file's DEK, so the live manifest still opens the file.
                 self._deleted.setdefault(entry.path, set()).add(snapshot.snapshot_id)
 
     def add_selected(self, snapshot: EncryptedSnapshot) -> None:
@@ -226,6 +231,7 @@ class _InventoryTaker:
         try:
             entries = self._entries_of(snapshot)
         except MasterKeyMismatchError as error:
+            # Kept for the end: whether another master key wrapped everything is known once all snapshots were tried.
             self._mismatch = error
             self._unknown.append(snapshot.snapshot_id)
         except _OUT_OF_REACH:
@@ -354,6 +360,7 @@ def find(table: EncryptedTable, wanted: Wanted, counted: Counted, before: OlderF
     asked = frozenset(selected) if wanted.snapshot_ids is None else wanted.snapshot_ids
     retired = older.retired_keks(current)
     if _must_rotate(current, older, live):
+        # A KEK that opens more than live snapshots opens it in every copy of the metadata: the live ones get another.
         retired |= _table_kek_ids(current)
     return Plan(
         wanted=wanted,
@@ -392,6 +399,7 @@ def _must_rotate(current: EncryptedTableMetadata, older: OlderFiles, live: Colle
     keks = _table_kek_ids(current)
     in_current = {key.key_id for key in current.encryption_keys if key.encrypted_by_id in keks}
     in_older = (older.wrapped.get(kek, frozenset()) for kek in keks)
+    # Any key below a current KEK that no live snapshot needs opens an expired one.
     return bool(in_current.union(*in_older) - live_keys)
 
 

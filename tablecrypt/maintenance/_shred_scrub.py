@@ -61,6 +61,7 @@ def holders(table: EncryptedTable, older: OlderFiles, retired: Collection[str]) 
     """
     io = table_io(table)
     for location, unread in older.unread.items():
+        # What cannot be parsed is searched for the ids as text.
         if (unread.is_logged and unread.problem) or _names_any(content_of(io, location), retired):
             yield Holder(location, is_readable=False)
     for stored in stored_files(io.inner, metadata_folder(table.metadata)):
@@ -94,6 +95,7 @@ class Scrubbed:
         return Scrubbed(
             rewritten=list(dict.fromkeys((*self.rewritten, *later.rewritten))),
             deleted=[*self.deleted, *later.deleted],
+            # What one round could not touch, a later one may have: only the failures of the last round count.
             left=later.left,
             refused={**self.refused, **later.refused},
         )
@@ -163,6 +165,7 @@ def _rewrite_or_delete(current: EncryptedTableMetadata, io: TableFileIO, locatio
         done.deleted.append(location)
         return
     except FormatError as error:
+        # What cannot be read cannot be written over without its keys.
         _delete(io, location, done, because=error)
         return
     try:
@@ -182,13 +185,16 @@ def _rewrite(current: EncryptedTableMetadata, io: TableFileIO, location: str, co
     # The entries stay or go as above; a copy of one that goes would open what it opened.
     document[_PROPERTIES] = {name: value for name, value in document.get(_PROPERTIES, {}).items() if not is_copy(name)}
     written = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    # In place, under the same name: the log names the file, and readers of that version still find the live snapshots.
     with io.raw_output(location, RawContent.METADATA_JSON).create(overwrite=True) as stream:
+        # The name says how the bytes are compressed, and readers go by it.
         stream.write(Compressor.get_compressor(location).bytes_compressor()(written))
     delete_checksums(io, location)
 
 
 def _kept_entries(current: EncryptedTableMetadata, document: dict[str, Any]) -> list[EncryptedKey]:
     """Return what an older metadata file may hold: the current entries that its snapshots need."""
+    # The current entries and not the file's own: those are wrapped by KEKs that are gone.
     needed = current.key_ring.needed_by(snapshot["key-id"] for snapshot in document.get("snapshots", ()) if snapshot.get("key-id"))
     return [key for key in current.key_ring.entries if key.key_id in needed]
 
@@ -200,6 +206,7 @@ def _delete(io: TableFileIO, location: str, done: Scrubbed, because: Exception |
     except FileNotFoundError:
         done.deleted.append(location)
     except Exception as error:  # noqa: BLE001  as above; the result tells of it
+        # The first failure is the one to mend: it kept the file from being rewritten.
         problem = because or error
         done.left[location] = f"{type(problem).__name__}: {problem}"
     else:
@@ -221,6 +228,7 @@ def content_of(io: TableFileIO, location: str) -> bytes:
     try:
         return decompressed(location, stored, may_be_cut=True)
     except FormatError:
+        # No gzip in spite of the name, so the bytes may name a key as they are.
         return stored
 
 

@@ -119,6 +119,7 @@ def remove_empty_folders(location: str, begins: Collection[str]) -> list[str]:
         return []
     root = ParsedLocation.of(location).local_path
     removed: list[str] = []
+    # From the bottom up: a folder may be empty only once the folders in it are gone.
     for folder, _, _ in os.walk(root, topdown=False):
         if not any(part.startswith(tuple(begins)) for part in folder[len(root) :].split("/")):
             continue
@@ -138,6 +139,7 @@ def _of_pyarrow(io: PyArrowFileIO, location: str) -> Iterator[StoredFile]:
         file_system = io.fs_by_scheme(scheme, netloc)
     except ValueError as unknown:
         raise ConfigurationError(f"files under {location} cannot be listed: {unknown}") from unknown
+    # A table without files has no folder yet.
     selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
     for info in file_system.get_file_info(selector):
         if info.type == pafs.FileType.File:
@@ -157,6 +159,7 @@ def _below(path: str, root: str) -> str:
     """Return the part of a path that follows a root. Stores differ in whether they begin paths with a slash."""
     path, root = path.lstrip("/"), root.strip("/")
     if not path.startswith(f"{root}/"):
+        # Files that a store lists from elsewhere would look like this table's, and be deleted as its orphans.
         raise ConfigurationError(f"the store listed {path!r} below {root!r}")
     return path[len(root) :]
 
@@ -211,11 +214,14 @@ def object_versions(io: FileIO, location: str) -> Iterator[ObjectVersion]:
         aws_session_token=get_first_property_value(properties, S3_SESSION_TOKEN, AWS_SESSION_TOKEN),
     )
     try:
+        # Without a status, versioning was never on: paging through the whole folder would find nothing.
         if "Status" not in s3.get_bucket_versioning(Bucket=parts.netloc):
             return
+        # With the slash at the end: the prefix a/t would list a/t2 as well.
         pages = s3.get_paginator("list_object_versions").paginate(Bucket=parts.netloc, Prefix=f"{parts.path.strip('/')}/")
         for page in pages:
             for version in page.get("Versions", ()):
+                # The latest version is the object itself, unless a delete marker hides it: then its versions are all earlier ones.
                 if not version["IsLatest"]:
                     yield ObjectVersion(f"{parts.scheme}://{parts.netloc}/{version['Key']}", version["VersionId"], version["Size"])
     except (BotoCoreError, ClientError) as error:

@@ -127,7 +127,7 @@ def check_branch(table: Table, branch: str) -> None:
 def check_own_manifests(table: EncryptedTable, manifests: Iterable[str], manifests_below: Sequence[str]) -> None:
     """Refuse to give a table's keys to other readers while its snapshots may be another table's.
 
-    metadata.json is not authenticated, and somebody may have put another table's snapshots and keys into it. A manifest list is
+    metadata.json is not authenticated, and another table's snapshots and keys may have been put into it. A manifest list is
     authenticated, and says where its manifests lie.
 
     Args:
@@ -138,6 +138,7 @@ def check_own_manifests(table: EncryptedTable, manifests: Iterable[str], manifes
     Raises:
         ConfigurationError: a manifest lies elsewhere.
     """
+    # What the metadata says of its location counts for nothing: an attacker who put the snapshots there could edit that too.
     known = table_io(table).deletable
     own = DeletionScope(known.folders, (*known.named, *names_of("manifests_below", manifests_below)))
     for manifest in manifests:

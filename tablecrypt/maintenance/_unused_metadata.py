@@ -60,8 +60,10 @@ def removal_of_unused(metadata: TableMetadata, io: FileIO) -> tuple[tuple[TableU
 
 
 def _unused_specs(metadata: TableMetadata, io: FileIO) -> list[int]:
+    # New files are written under the default spec, whether or not a manifest is of it yet.
     used = {metadata.default_spec_id}
     for snapshot in metadata.snapshots:
+        # A list says of which spec each manifest is, so no manifest has to be opened.
         used |= {manifest.partition_spec_id for manifest in snapshot.manifests(io)}
     return sorted(spec.spec_id for spec in metadata.partition_specs if spec.spec_id not in used)
 
@@ -70,6 +72,7 @@ def _unused_schemas(metadata: TableMetadata) -> list[int]:
     named = {metadata.current_schema_id, *(snapshot.schema_id for snapshot in metadata.snapshots)}
     known = {column for schema in metadata.schemas if schema.schema_id in named for column in _columns(schema)}
     unused: list[int] = []
+    # Newest first: of several schemas that know a column alike, the newest one stays.
     for schema in sorted(metadata.schemas, key=lambda each: each.schema_id, reverse=True):
         if schema.schema_id in named:
             continue

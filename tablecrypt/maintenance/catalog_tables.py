@@ -144,6 +144,7 @@ def _outcome(catalog: Catalog, identifier: Identifier, operation: Callable[[Tabl
         table = catalog.load_table(identifier)
         return TableOutcome(name, operation(table) if is_encrypted(table) else None)
     except Exception as error:
+        # Whatever it is: one broken table must not keep the keys of the others from being rotated.
         logger.debug("%s failed", name, exc_info=True)
         return TableOutcome(name, error=error)
 
@@ -163,6 +164,7 @@ def _near(glob: str, names: Iterable[str]) -> str:
     if not known:
         return ": is it the catalog that you mean?"
     if glob in known:
+        # A name with [ in it is a glob that does not match itself.
         return f": to name this one table, write {escape(glob)}"
     namespaces = {f"{name.rpartition('.')[0]}.*" for name in known}
     return did_you_mean(glob, [*sorted(namespaces), *known], OWN_NAMES_ALIKE) or ": write a glob such as db.*"
@@ -176,5 +178,6 @@ def _identifiers(catalog: Catalog, namespace: Identifier = ()) -> Iterator[Ident
     if namespace:
         yield from sorted(catalog.list_tables(namespace))
     for below in sorted(catalog.list_namespaces(namespace)):
+        # A catalog may list a namespace among those below it: without this check the walk would not end.
         if below != namespace:
             yield from _identifiers(catalog, below)

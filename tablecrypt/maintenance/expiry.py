@@ -84,6 +84,7 @@ class _Limits:
             limit = now - _number(metadata, _MAX_SNAPSHOT_AGE, _FIVE_DAYS_MS)
         keep = _number(metadata, _MIN_SNAPSHOTS, 1) if retain_last is None else retain_last
         if keep < 1:
+            # With 0 the head of a branch would expire.
             raise ConfigurationError(f"retain_last is {keep}; it must be 1 or more")
         return cls(now, limit, keep, _number(metadata, _MAX_REF_AGE, _FOREVER_MS))
 
@@ -126,6 +127,7 @@ def expire_snapshots(
     """
     require_encrypted(table)
     for attempt in range(_ATTEMPTS):
+        # Planned anew at each attempt: what others have committed meanwhile may need what the plan before would expire.
         current = reload(table)
         refuse_restricted(current.io, "expire_snapshots")
         io = table_io(current).deleting_below(delete_below) if dry_run else deleting_io(current, delete_below)
@@ -133,6 +135,7 @@ def expire_snapshots(
         result = ExpiredSnapshots(name_of(table), dry_run, tuple(sorted(plan.snapshots)), tuple(sorted(plan.refs)))
         if dry_run or not (plan.snapshots or plan.refs or clean_metadata):
             return result
+        # Before the commit: it takes the keys along that open the manifest lists of the expired snapshots.
         before = _kinds(reachable_files(current.metadata, current.io), current.metadata)
         try:
             _commit(current, plan, clean_metadata)
@@ -170,6 +173,7 @@ def _plan(metadata: TableMetadata, limits: _Limits, named: frozenset[int]) -> _P
 def _is_old(metadata: TableMetadata, ref: SnapshotRef, limits: _Limits) -> bool:
     snapshot = metadata.snapshot_by_id(ref.snapshot_id)
     max_age = limits.max_ref_age if ref.max_ref_age_ms is None else ref.max_ref_age_ms
+    # A ref whose snapshot is gone leads nowhere, and goes, as in Iceberg Java.
     return snapshot is None or limits.now - snapshot.timestamp_ms > max_age
 
 
@@ -183,6 +187,7 @@ def _kept_of_branch(metadata: TableMetadata, ref: SnapshotRef, branch: Sequence[
     least = limits.min_snapshots if ref.min_snapshots_to_keep is None else ref.min_snapshots_to_keep
     for position, snapshot_id in enumerate(branch):
         snapshot = metadata.snapshot_by_id(snapshot_id)
+        # From the first that expires on, all expire, as in Iceberg Java, even where a clock made an older one look younger.
         if snapshot is None or (position >= least and snapshot.timestamp_ms < older_than):
             return
         yield snapshot_id
@@ -191,6 +196,7 @@ def _kept_of_branch(metadata: TableMetadata, ref: SnapshotRef, branch: Sequence[
 def _commit(table: EncryptedTable, plan: _Plan, clean_metadata: bool) -> None:
     transaction = table.transaction()
     with transaction:
+        # Refs first: PyIceberg does not expire a snapshot that a ref of the transaction's metadata points to.
         if plan.refs:
             with ManageSnapshots(transaction) as management:
                 for name, ref in plan.refs.items():
@@ -214,6 +220,7 @@ def _kinds(found: Reachable, metadata: TableMetadata) -> dict[str, FileKind]:
 
 def _without_files(result: ExpiredSnapshots, before: Mapping[str, FileKind], after: EncryptedTable, io: TableFileIO) -> ExpiredSnapshots:
     found = reachable_files(after.metadata, after.io)
+    # What the manifest that does not open names may be shared with the expired snapshots.
     if found.unopened:
         raise FormatError(
             f"snapshots of {result.table} were expired, but no file was deleted, since files of the remaining snapshots cannot be read: "

@@ -7,7 +7,7 @@ no key; its plaintext files are found too, and have none either.
 
 Raises KmsError where the key service fails, ConfigurationError or MissingExtraError where it cannot be asked, KmsAccessDeniedError,
 KeyNotFoundError or MasterKeyMismatchError where no KEK opens: then nothing can be said about the files. If some KEKs open, those that do
-not, such as those of a disabled key version or with a forged entry, are told like anything else that cannot be opened.
+not, such as those of a disabled key version or with a forged entry, are reported like anything else that cannot be opened.
 
 `inspect` sums it up: keys, snapshots and files, layer by layer.
 """
@@ -156,6 +156,7 @@ def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
     found = Reachable()
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-walk") as pool:
         lists = list(pool.map(lambda each: _open_list(metadata, io, each), metadata.snapshots))
+        # After all lists: one KEK that is refused may be an old one, and is then reported with the rest.
         _raise_if_no_kek_opens(metadata.snapshots, lists)
         for snapshot, opened in zip(metadata.snapshots, lists, strict=True):
             _add(found, opened.file)
@@ -197,11 +198,14 @@ def _open_list(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> _Open
             try:
                 key = _manager_io(io).manager.decrypt_manifest_list_key_metadata(chain)
             except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyMismatchError) as refused:
+                # Not raised yet: only the last list shows whether the service refuses every KEK or this one.
                 return _OpenedList(_list_file(snapshot, None, kek), error=refused, is_refused=True)
             manifests = snapshot.manifests(io)
         else:
+            # By the store's own FileIO: the table's refuses plaintext, which has to be found here.
             manifests = _read_plainly(snapshot.manifest_list, lambda: Snapshot.manifests(snapshot, _stored(io)))
     except (KmsError, ConfigurationError, MissingExtraError):
+        # Failures of the service or of its configuration say nothing about the file.
         raise
     except (TablecryptError, OSError) as error:
         # What lies elsewhere and was not readable is not read again for its blocks: the name may be made up.
@@ -233,6 +237,7 @@ def _list_file(snapshot: Snapshot, key: StandardKeyMetadata | None, kek: str | N
 
 def _manifests_with_keks(lists: Iterable[_OpenedList]) -> list[tuple[ManifestFile, frozenset[str]]]:
     """Every manifest once, with the KEKs of all the lists that name it."""
+    # Snapshots share manifests, and a shared one opens through the KEK of each.
     manifests: dict[str, ManifestFile] = {}
     keks: dict[str, frozenset[str]] = {}
     for opened in lists:
@@ -306,6 +311,7 @@ def _add_manifest(
     avro = FileFormat.AVRO.value
     length, added_by = manifest.manifest_length, manifest.added_snapshot_id
     stored = ReachableFile(manifest.manifest_path, FileKind.MANIFEST, avro, key, length, keks, added_by=added_by)
+    # Also where it does not open: it is known to the table, and must not be taken for an orphan.
     _add(found, replace(stored, spec_id=manifest.partition_spec_id, snapshots=snapshots))
     error = problem or (result if isinstance(result, Exception) else None)
     if error is not None:
@@ -314,6 +320,7 @@ def _add_manifest(
         return
     for entry in result:
         file = entry.data_file
+        # Entries that inherit hold no value of their manifest's row.
         added_by = manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id
         partition = entries.partition_of(file, manifest.partition_spec_id)
         sequence_number = manifest.sequence_number if entry.sequence_number is None else entry.sequence_number
@@ -343,6 +350,7 @@ def _add_content(
         try:
             key = key_metadata_of(file)
         except TablecryptError as error:
+            # The file stays in the result, without a key: it is the table's, and must not be taken for an orphan.
             found.unopened.append(Unopened(file.file_path, kind, error))
     length = file.file_size_in_bytes
     metrics = frozenset().union(*(getattr(file, name) or () for name in _METRICS))
@@ -356,6 +364,7 @@ def _add_content(
 
 def kind_of(file: DataFile) -> FileKind:
     """Return what a data or delete file is to its table."""
+    # By their content deletion vectors are position deletes, so their format decides first.
     if is_deletion_vector(file):
         return FileKind.DELETION_VECTOR
     if file.content == DataFileContent.EQUALITY_DELETES:
@@ -376,7 +385,7 @@ def _add(found: Reachable, file: ReachableFile) -> None:
 
 def _manager_io(io: FileIO) -> TableFileIO:
     if not isinstance(io, TableFileIO):
-        # Metadata that does not mention encryption, over manifests that hold keys: somebody edited the metadata and not the manifests.
+        # Metadata that does not mention encryption, over manifests that hold keys: the metadata was edited, and the manifests were not.
         raise KeyIdChangedError("a key is named for a file of a table whose metadata says that it is not encrypted")
     return io
 

@@ -101,6 +101,7 @@ class LocalRunner:
             each = works[index]
             return index, function(io, each.work, each.keys)
 
+        # A large file that is begun last would keep one worker busy while the others have nothing to do.
         largest_first = sorted(range(len(works)), key=lambda index: works[index].size, reverse=True)
         with ThreadPoolExecutor(self._workers, thread_name_prefix="tablecrypt-files") as pool:
             yield from completed(pool, (partial(run_one, index) for index in largest_first), 2 * self._workers)
@@ -117,6 +118,7 @@ def completed(pool: Executor, calls: Iterable[Callable[[], T]], limit: int) -> I
     failures: list[BaseException] = []
     try:
         while True:
+            # Bounded: results wait in memory, with the keys that they made, until the consumer takes them.
             while not failures and len(running) < limit and (call := next(remaining, None)) is not None:
                 running.add(pool.submit(call))
             if not running:
@@ -128,6 +130,7 @@ def completed(pool: Executor, calls: Iterable[Callable[[], T]], limit: int) -> I
                     yield future.result()
                 else:
                     failures.append(error)
+                    # What is running cannot be cancelled, and its result counts: the caller may have to commit or delete what it wrote.
                     running = {other for other in running if not other.cancel()}
     finally:
         for future in running:

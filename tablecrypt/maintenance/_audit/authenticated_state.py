@@ -22,8 +22,10 @@ _SHOWN = 5
 def state_findings(metadata: EncryptedTableMetadata, io: FileIO) -> Iterator[Finding]:
     """Yield what differs from the newest manifest list that says what the table was. Where none does, there is nothing to compare."""
     silent = 0
+    # By sequence number, which opened manifest lists confirm: the times of snapshots are metadata.json's word alone.
     for snapshot in sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True):
         try:
+            # A snapshot without a key authenticates nothing.
             state = snapshot.known_header(io).table_state if snapshot.key_id is not None else None
         except (TablecryptError, OSError):
             # It is among what could not be opened.

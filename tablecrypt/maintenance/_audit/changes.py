@@ -3,8 +3,8 @@
 A finding is the same one if its kind and its place are the same. Its message may differ: that of a key tells an age, which grows by itself
 and is no change; any other counts as changed.
 
-The earlier audit is a file that somebody kept, so nothing in it is trusted to be there: what is not the JSON of an audit is refused, and so
-is one of another catalog, or of a later moment. A table that only one of the two looked at is new or gone only if the other looked at
+The earlier audit is a file that may have been edited, so nothing in it is taken to be there: what is not the JSON of an audit is refused, and
+so is one of another catalog, or of a later moment. A table that only one of the two looked at is new or gone only if the other looked at
 the whole catalog.
 """
 
@@ -153,10 +153,12 @@ def changes_since(found: Audit, earlier: str) -> AuditChanges:
         ConfigurationError: it is not the JSON of an audit, or of another catalog, or of a later moment.
     """
     kept = _read(earlier)
+    # Compared across catalogs, every finding would look resolved and every table gone.
     if kept.catalog != found.catalog:
         raise ConfigurationError(
             f"the earlier audit is of catalog {kept.catalog}, and this one of {found.catalog}: name one of {found.catalog}"
         )
+    # Compared backwards, what was resolved since would look new.
     if kept.moment > found.moment:
         raise ConfigurationError(f"the earlier audit is of {kept.moment.isoformat()}, which is after this one, {found.moment.isoformat()}")
     before, now = {each.table: each for each in kept.tables}, {each.table: each for each in found.tables}
@@ -170,6 +172,7 @@ def _read(earlier: str) -> _KeptAudit:
     try:
         return _KeptAudit.model_validate_json(earlier)
     except ValidationError as wrong:
+        # Without the input and the cause: pydantic would print parts of the kept file, which lists files and keys.
         first = wrong.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "it"
         raise ConfigurationError(f"the earlier audit is not what `tablecrypt audit --json` prints: {where}: {first['msg']}") from None
@@ -218,6 +221,7 @@ def _changed(finding: _KeptFinding, before: str | None = None) -> ChangedFinding
 
 
 def _key_changes(before: _KeptTable, now: TableAudit) -> Iterator[str]:
+    # A table that could not be opened this time has no keys here. A finding says so, and no key has changed.
     if before.key_id != now.key_id and now.location:
         yield f"The master key was {before.key_id or 'none'} and is now {now.key_id or 'none'}."
     earlier, later = {each.key_id: each for each in before.keks}, {each.key_id: each for each in now.keks}

@@ -4,8 +4,8 @@ The footer of a file, which the file's DEK opens, says whether the file has a co
 needs no right to the columns' keys. Footers are read only of tables that have protected columns.
 
     the file has the column, and no hidden column       its values are under the table's key: older than the protection, or written by Java
-    its manifest entry has metrics of the column        whoever reads manifests knows bounds or counts, with or without the file
-    the hidden column names a column key that is gone   the column was shredded, or somebody removed the entry
+    its manifest entry has metrics of the column        readers of manifests know bounds or counts, with or without the file
+    the hidden column names a column key that is gone   the column was shredded, or an edit removed the entry
 
 If a file lacks the hidden column and is not from before, the column is decoded: where it shows the column's mask in every row, masks became
 values.
@@ -72,6 +72,7 @@ def read_columns(io: FileIO, files: Iterable[ReachableFile], metadata: TableMeta
         metadata: the table's.
     """
     policy, schema = _readable_policy(metadata), metadata.schema()
+    # Files without a key are plaintext, which another finding reports.
     wanted = [file for file in files if file.kind == FileKind.DATA and file.key is not None and file.file_format == "PARQUET"]
 
     def read(file: ReachableFile) -> ColumnsInFile | None:
@@ -137,6 +138,7 @@ def column_findings(
         policy = policy_of(metadata)
         whole = ColumnPolicy.from_properties(metadata.properties)
     except (ConfigurationError, KeyIdChangedError) as error:
+        # Which columns are protected is not known now: whatever else could be said of them would be a guess.
         yield Finding(FindingKind.COLUMN_POLICY_CHANGED, "table properties", str(error))
         return
     for field_id, refusal in undeclared.items():
@@ -167,6 +169,7 @@ def audited_column_keks(metadata: TableMetadata, created_at: Callable[[Encrypted
         try:
             name = schema.find_column_name(entry.field_id) or str(entry.field_id)
         except FormatError:
+            # Another finding reports the broken entry. Here it must not hide the other keys.
             name = "unreadable entry"
         below.setdefault(entry.encrypted_by_id or "", []).append(name)
     return tuple(
@@ -179,6 +182,7 @@ def _key_findings(metadata: EncryptedTableMetadata, table_key_id: str, policy: C
     ring = metadata.key_ring
     for kek in ring.column_keks:
         if kek.encrypted_by_id == table_key_id:
+            # Every reader of the table may unwrap under its master key, so the column key would keep the column from none of them.
             message = f"wraps column keys and is wrapped by {table_key_id}, the table's own master key"
             yield Finding(FindingKind.COLUMN_KEY_DIFFERS, kek.key_id, message)
     for entry in ring.column_keys:
@@ -188,6 +192,7 @@ def _key_findings(metadata: EncryptedTableMetadata, table_key_id: str, policy: C
             yield Finding(FindingKind.COLUMN_KEY_DIFFERS, entry.key_id, str(error))
             continue
         named = policy.master_keys(field_id)
+        # A column that the properties do not name has nothing to compare with: that is a finding already.
         if not kek.is_column_kek or (named and kek.encrypted_by_id not in named):
             message = (
                 f"the key of {ring.column(field_id)} is under {kek.kind} {kek.key_id} of {kek.encrypted_by_id}, "
@@ -203,6 +208,7 @@ def _exposed(
     for field_id in policy.columns:
         name = schema.find_column_name(field_id) or str(field_id)
         leaves = {each for each in schema.field_ids if schema.find_column_name(each) in metrics_names(_only(policy, field_id), schema)}
+        # The footer decides, which the file's DEK authenticates: an edit of metadata.json cannot make a bare column look hidden.
         bare = [place for place, found in columns.items() if field_id in found.present and field_id not in found.hidden_columns]
         told = [file.location for file in files if file.metrics & leaves]
         if bare:
@@ -231,6 +237,7 @@ def _hidden_column_findings(
     for location, found in columns.items():
         for field_id, ids in found.hidden_columns.items():
             if schema.find_column_name(field_id) is None:
+                # Files keep the hidden column of a column that was dropped: no reader of the table asks for it any more.
                 continue
             if not policy.master_keys(field_id):
                 unnamed[field_id].append(location)

@@ -11,7 +11,7 @@ Parquet Modular Encryption with a plaintext footer begins with PAR1 too. It coun
 This says nothing about whether the rest of a file authenticates: that is what verifying is for.
 
 The end of an encrypted Parquet file holds its plaintext file crypto metadata, which claims an algorithm and an AAD prefix.
-Nothing authenticates that claim, and a file that says AES_GCM_CTR_V1 asks its readers to take pages that nobody vouches for. The check is
+Nothing authenticates that claim, and a file that says AES_GCM_CTR_V1 asks its readers to take pages without authentication. The check is
 the readers' own (parquet/footer.py); of each file the last 64 KiB are read, of many files at once.
 """
 
@@ -96,7 +96,7 @@ def read_file_starts(
         locations: of the files. One that is not there is MISSING, one that may not be read or has a made-up name UNREADABLE; other
             errors are raised.
         own_folders: of the table that the files are, or pretend to be, files of.
-        counted: tells of the files.
+        counted: reports the files.
     """
     wanted = list(dict.fromkeys(locations))
 
@@ -107,8 +107,10 @@ def read_file_starts(
         except FileNotFoundError:
             return FileStart(Signature.MISSING, "is missing")
         except PermissionError as error:
+            # Told apart from a missing file: one that may not be read may still be plaintext.
             return FileStart(Signature.UNREADABLE, f"may not be read: {error}")
         except FormatError as error:
+            # Metadata may name any place: the error of a made-up name is a finding, and not the end of the audit.
             return FileStart(Signature.UNREADABLE, str(error))
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-heads") as pool:
@@ -131,6 +133,7 @@ def wrong_ends(io: FileIO, files: Iterable[tuple[str, StandardKeyMetadata]]) -> 
         except (TamperedFileError, PlaintextRefusedError) as refused:
             return location, refused.what
         except (FileNotFoundError, PermissionError):
+            # The look at the beginnings of files reports these already.
             return location, None
         return location, None
 

@@ -233,6 +233,7 @@ class FindingKind(Enum):
     @property
     def is_plaintext(self) -> bool:
         """Whether it is about rows or statistics that are, or may be, readable without a key."""
+        # These are critical, and yet readers of the storage alone learn nothing from them.
         return self.severity == Severity.CRITICAL and self not in _ENCRYPTED_BUT_CRITICAL
 
 
@@ -365,6 +366,7 @@ class Coverage:
         """Encrypted bytes of all bytes, 0 to 1; of files where all are empty."""
         if self.bytes:
             return self.encrypted_bytes / self.bytes
+        # Files without bytes still count one by one, and a partition without files leaves nothing in plaintext.
         return self.encrypted_files / self.files if self.files else 1.0
 
 
@@ -456,6 +458,7 @@ class Audit:
         Raises:
             ConfigurationError: none was.
         """
+        # An audit that opened no table has no finding of plaintext either: a script would take that for a clean result.
         if self.is_empty:
             why = f"none of the {len(self.tables):,} could be opened" if self.tables else "there is none: is it the catalog that you mean?"
             raise ConfigurationError(f"0 tables of catalog {self.catalog} were looked at: {why}")

@@ -15,8 +15,8 @@ they may hold:
 Older metadata files, which a table leaves behind with each commit, are read for what they still say and still lead to:
 
     format version below 3, or no encryption.key-id      from before the table was encrypted; its snapshots' files may still be there
-    another encryption.key-id, another table-uuid        somebody edited or exchanged it
-    encryption-keys that the table has no more           anybody with the master key can still open what they open
+    another encryption.key-id, another table-uuid        it was edited or exchanged
+    encryption-keys that the table has no more           with the master key they still open what they opened
 
 A metadata file is plaintext by specification. It is read whole, so only so many of them are: by their names the oldest, which may be from
 before encryption, and the newest.
@@ -97,7 +97,7 @@ class Observed:
         written: when files were written: as the store says, else when the snapshot that added them was made.
         kek_lengths: bytes of each KEK, by its key-id; None where the key service does not open it.
         columns: what the footers of data files say of protected columns, by location; empty where the table has none.
-        undeclared: columns that are protected less than somebody with their keys has declared, by field id.
+        undeclared: columns that are protected less than was declared under their keys, by field id.
         since_commit: what the metadata says that no manifest list does.
     """
 
@@ -147,6 +147,7 @@ def observe(table: Table, counted: Counted) -> Observed:
         KmsError, KeyNotFoundError, MasterKeyMismatchError: the key service failed, or no KEK opens.
     """
     metadata = table.metadata
+    # The store's own FileIO: the table's refuses plaintext, which is what an audit looks for.
     store = table.io.inner if isinstance(table.io, EncryptingFileIO) else table.io
     manager = table.io.manager if isinstance(table.io, TableFileIO) else None
     reachable, folder = reachable_files(metadata, table.io), list_folders(metadata, store)
@@ -155,6 +156,7 @@ def observe(table: Table, counted: Counted) -> Observed:
     unknown = folder.unknown({*reachable.files, *statistics, *log, table.metadata_location})
     journals = dict(_journals(unknown, store))
     orphans = tuple(file for file in unknown if not is_metadata_file(file) and file.location not in journals)
+    # A metadata file that no log names is older metadata too: an edit of the log must not hide it.
     older_locations = (log | {file.location for file in unknown if is_metadata_file(file)}) - {table.metadata_location}
     older = look_at_older(metadata, older_locations, store)
     only_older = tuple(_only_older(metadata, older, folder, {*reachable.files, *statistics}))
@@ -177,6 +179,7 @@ def observe(table: Table, counted: Counted) -> Observed:
         wrong_ends=wrong_ends(store, _encrypted_parquet(reachable, starts)),
         written=dict(_times(metadata, reachable, folder)),
         kek_lengths=_kek_lengths(metadata, manager),
+        # Reading footers takes a request for each file: only tables with column keys pay for it.
         columns=read_columns(store, reachable.files.values(), metadata) if _may_have_column_keys(metadata) else {},
         undeclared=_undeclared(metadata, manager),
         since_commit=tuple(state_findings(metadata, table.io)) if isinstance(metadata, EncryptedTableMetadata) else (),
@@ -191,6 +194,7 @@ def _undeclared(metadata: TableMetadata, manager: EncryptionManager | None) -> M
 
 
 def _may_have_column_keys(metadata: TableMetadata) -> bool:
+    # If the properties were removed, the column keys still show that there are protected columns.
     named = any(name.startswith(names.COLUMN.name) for name in metadata.properties)
     return named or (isinstance(metadata, EncryptedTableMetadata) and bool(metadata.key_ring.column_keys))
 
@@ -225,6 +229,7 @@ def _times(metadata: TableMetadata, reachable: Reachable, folder: Folder) -> Ite
     snapshots = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
     for file in reachable.files.values():
         stored = folder.at(file.location)
+        # The store's time comes first: that of a snapshot is metadata.json's word alone.
         if stored is not None and stored.modified is not None:
             yield file.location, stored.modified
         elif file.added_by in snapshots:
@@ -243,6 +248,7 @@ def _key_length(manager: EncryptionManager, kek: EncryptedKey) -> int | None:
         return len(manager.kms.unwrap_key(kek.wrapped_bytes(), manager.table_key_id))
     except TablecryptError as error:
         if isinstance(error, KmsError) and not isinstance(error, KmsAccessDeniedError):
+            # A refusal concerns this KEK, and becomes a finding. A key service that fails says nothing of any KEK.
             raise
         return None
 
@@ -260,6 +266,7 @@ class Folder:
 
     def unknown(self, known: Iterable[str]) -> list[StoredFile]:
         """Return the files that are not at one of these locations."""
+        # Hadoop catalogs keep a file with the number of the current version in it: no metadata names that.
         places = {canonical(location) for location in known}
         return [file for place, file in self.files.items() if place not in places and not file.location.endswith(f"/{_VERSION_HINT}")]
 
@@ -277,6 +284,7 @@ def list_folders(metadata: TableMetadata, io: FileIO) -> Folder:
         for root in roots:
             folder.files.update({canonical(file.location): file for file in stored_files(io, root.rstrip("/"))})
     except (ConfigurationError, OSError) as error:
+        # The audit goes on with what manifests name, and a finding says that the folder was not searched.
         folder.problem = str(error)
     return folder
 
@@ -294,6 +302,7 @@ def unfinished_operation(file: StoredFile, io: FileIO) -> str | None:
         io: the store's own FileIO.
     """
     match = _JOURNAL_NAME.fullmatch(file.location)
+    # Any file could be named like a journal. So its content has to be wrapped keys and nothing else, and no long file is read whole.
     if match is None or file.size > _LONGEST_JOURNAL:
         return None
     try:
@@ -304,6 +313,7 @@ def unfinished_operation(file: StoredFile, io: FileIO) -> str | None:
             EncryptedKey.model_validate(key).wrapped_bytes()
         holds_keys_alone = content.keys() == _JOURNAL_FIELDS and all(key.keys() <= _KEY_FIELDS for key in keys)
     except (ValueError, TypeError, KeyError, AttributeError, FormatError, FileNotFoundError):
+        # Anyone may have written a file of this name: whatever is odd about it makes it an orphan, and no error.
         return None
     return match["operation"] if holds_keys_alone else None
 
@@ -315,7 +325,7 @@ def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], f
         files: which the table does not know.
         starts: how they begin, by location.
         folder: what is beside them.
-        knows_all: whether every manifest was read. If not, ciphertext that nothing names may be live, and nobody is to delete it.
+        knows_all: whether every manifest was read. If not, ciphertext that nothing names may be live, and is not to be deleted.
     """
     ciphertext: list[StoredFile] = []
     for file in files:
@@ -327,6 +337,7 @@ def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], f
         elif start.signature == Signature.PLAINTEXT:
             yield Finding(FindingKind.PLAINTEXT_ORPHAN, file.location, f"{start.shown}, {file.size} bytes")
         elif start.signature in (Signature.UNKNOWN, Signature.UNREADABLE, Signature.CHECKSUMS):
+            # Rows could hide behind the magic of checksums, or where reading is refused: unless shown harmless, a file is reported.
             yield Finding(FindingKind.UNKNOWN_CONTENT, file.location, f"{start.shown}, {file.size} bytes")
     if ciphertext and knows_all:
         shown = ", ".join(file.location for file in ciphertext[:_SHOWN])
@@ -338,6 +349,7 @@ def are_checksums(file: StoredFile, folder: Folder) -> bool:
     """Whether a file has the name and the length of the checksums of a file beside it."""
     match = _CHECKSUMS_NAME.fullmatch(file.location)
     checked = None if match is None else folder.at(match["folder"] + match["name"])
+    # A magic and a name say little about content: the length has to be that of the neighbour's checksums, too.
     return checked is not None and file.size == _CHECKSUMS_HEADER + _CHECKSUM_LENGTH * -(-checked.size // _CHECKED_BYTES)
 
 
@@ -359,6 +371,7 @@ def look_at_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO,
         limit: how many are read.
     """
     own_folders = folders_of(metadata)
+    # Names of metadata files begin with the number of their version, so this is the order of commits.
     wanted = sorted(set(locations))
     findings: list[Finding] = []
     if len(wanted) > limit:
@@ -374,6 +387,7 @@ def look_at_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO,
             older = _Older(location, content)
             findings += older.findings(metadata)
             if older.is_newer_than(metadata):
+                # Its keys and files belong to a state that this audit has not seen: they are neither stale nor left over.
                 continue
             plaintext.update((each, location) for each in older.plaintext_locations())
             stale_keys[location] = older.keys_beside(metadata)
@@ -408,9 +422,11 @@ class _Older:
             return
         current, uuid = metadata.properties.get(names.KEY_ID.name), self._content.get("table-uuid")
         if uuid != str(metadata.table_uuid):
+            # Keys and snapshots of another table say nothing of this one.
             yield Finding(FindingKind.FOREIGN_METADATA, self._location, f"is the metadata of table {uuid}, not of this one")
             return
         key_id = self._dict("properties").get(names.KEY_ID.name)
+        # Without a key id it is a state from before encryption. Under another key id, it was edited.
         if key_id is None and current is not None:
             version = self._content.get("format-version")
             snapshots = counted(len(self._list("snapshots")), "snapshot", "snapshots")

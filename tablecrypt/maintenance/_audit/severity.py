@@ -15,7 +15,7 @@ class Severity(IntEnum):
     ERROR = 3
     """Something cannot be read, or is not what it should be."""
     CRITICAL = 4
-    """Somebody can read, or may be able to read, rows that should be hidden from them."""
+    """Rows can be read, or may be readable, by users from whom they should be hidden."""
 
     @property
     def label(self) -> str:

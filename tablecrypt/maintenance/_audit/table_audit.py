@@ -143,16 +143,19 @@ def _of_catalog(
     catalog: Catalog, identifier: Identifier, moment: dt.datetime, progress: ProgressListener, mismatches: list[MasterKeyMismatchError]
 ) -> TableAudit | None:
     try:
+        # A catalog refuses a table that names a master key and is plain: an audit has to report it.
         with plain_tables_opened():
             table = catalog.load_table(identifier)
     except NoSuchTableError:
         logger.debug("%s was dropped meanwhile", identifier)
         return None
     except KmsError:
+        # A key service that does not answer says nothing about this table, and would fail for the others too.
         raise
     except MasterKeyRefusedError as error:
         return _unseen(identifier, FindingKind.KEY_NOT_ALLOWED, error)
     except (TablecryptError, FileNotFoundError) as error:
+        # A metadata file that is gone or refused is a finding: the other tables are audited all the same.
         return _unseen(identifier, FindingKind.REFUSED_TABLE, error)
     try:
         return _audited(table, moment, progress)
@@ -174,6 +177,7 @@ def _pins_findings(table: Table) -> tuple[Finding, ...]:
         return ()
     catalog, message = table.catalog, None
     if isinstance(catalog, PinsEntries):
+        # An entry of Hive or Glue may lack the hash of the current metadata: then no edit of that is noticed.
         message = catalog.unpinned_metadata(table.name())
     elif not (isinstance(catalog, PinsTables) and catalog.pin_places):
         message = f"neither the catalog nor a file of this client ({names.PINS.name}) records what was seen of it"
@@ -206,6 +210,7 @@ def audit_table(seen: Observed, now: dt.datetime, pins: tuple[Finding, ...]) -> 
 
 def _findings(seen: Observed, now: dt.datetime) -> Iterator[Finding]:
     if seen.manager is None:
+        # All files are plaintext: findings for each of them would only repeat it.
         has_key_id = "has" if names.KEY_ID.name in seen.metadata.properties else "has no"
         message = f"{has_key_id} {names.KEY_ID.name}, and none of its files ({len(seen.reachable.files):,}) is encrypted"
         yield Finding(FindingKind.PLAIN_TABLE, seen.name, message)
@@ -239,26 +244,31 @@ def _key_findings(seen: Observed, metadata: EncryptedTableMetadata, manager: Enc
 
 def _unopened(seen: Observed) -> Iterator[Finding]:
     for unopened in seen.reachable.unopened:
+        # Missing files are reported by how they begin, whether or not they had to be opened.
         if not isinstance(unopened.error, FileNotFoundError):
             yield Finding(FindingKind.UNOPENED, unopened.location, f"{type(unopened.error).__name__}: {unopened.error}")
 
 
 def _file_findings(seen: Observed, file: ReachableFile) -> Iterator[Finding]:
     start, wanted = seen.starts[file.location], wanted_signature(file)
+    # The order decides: plaintext is called so whatever key is named for it, and a missing file has no beginning to judge.
     if start.signature == Signature.MISSING:
         yield Finding(FindingKind.MISSING_FILE, file.location, f"the {file.kind.value} file is not in the store")
     elif start.signature == Signature.UNREADABLE:
         yield Finding(FindingKind.UNOPENED, file.location, f"{file.kind.value}: {start.shown}")
     elif start.signature == Signature.PLAINTEXT or (file.key is None and file.location not in seen.unopened):
+        # A file whose key metadata does not decode is among the unopened: only one without any key is called plaintext.
         yield Finding(FindingKind.PLAINTEXT_FILE, file.location, f"{file.kind.value}: {start.shown}{_without_key(file.key)}")
     elif file.key is not None and start.signature != wanted:
         yield Finding(FindingKind.WRONG_MAGIC, file.location, f"{file.kind.value}: {start.shown}, where {wanted.value} should be")
     else:
+        # One finding for a file: where the length is wrong, the end is too.
         yield from list(_length_findings(seen, file)) or _end_findings(seen, file)
 
 
 def _length_findings(seen: Observed, file: ReachableFile) -> Iterator[Finding]:
     stored = seen.folder.at(file.location)
+    # The length in the key metadata is authenticated. That of the store is what changes when a file is cut.
     trusted = None if file.key is None else file.key.file_length
     if stored is not None and trusted is not None and stored.size != trusted:
         message = f"{file.kind.value}: has {stored.size} bytes in the store, but {trusted} according to its key metadata"
@@ -279,6 +289,7 @@ def _statistics_findings(seen: Observed, location: str) -> Iterator[Finding]:
 def _reached_from_older(seen: Observed) -> Iterator[Finding]:
     for location in seen.only_older:
         start, metadata_location = seen.starts[location], seen.older.plaintext_locations[location]
+        # Older metadata may name anything: what is ciphertext, or gone, is exposed by none of it.
         if start.signature in (Signature.PLAINTEXT, Signature.UNKNOWN):
             yield Finding(FindingKind.PLAINTEXT_FILE, location, f"{start.shown}; named by older metadata {metadata_location}")
 
@@ -326,6 +337,7 @@ def _kek_of(metadata: TableMetadata, key_id: str) -> str | None:
     try:
         return metadata.key_ring.chain(key_id).kek.key_id if isinstance(metadata, EncryptedTableMetadata) else None
     except (FormatError, KeyNotFoundError):
+        # Other findings say what the snapshot's key or KEK lacks.
         return None
 
 
@@ -384,19 +396,23 @@ def kek_findings(metadata: EncryptedTableMetadata, table_key_id: str, lifespan: 
     needed = ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
     for kek in ring.keks:
         if kek.encrypted_by_id != table_key_id:
+            # Every user of that master key opens this KEK and all that it wraps.
             message = f"is wrapped by master key {kek.encrypted_by_id}, but the table's is {table_key_id}"
             yield Finding(FindingKind.KEY_ID_DIFFERS, kek.key_id, message)
         created = created_at(kek)
         if created is None:
             yield Finding(FindingKind.UNOPENED, kek.key_id, "its KEY_TIMESTAMP is not a number of milliseconds")
         elif is_ahead(kek, _milliseconds(now)):
+            # A future date would make a retired KEK look young: nothing here wraps under it, but Iceberg Java would.
             message = f"is dated {created.isoformat(timespec='seconds')}, in the future: nothing wraps under it here"
             yield Finding(FindingKind.KEK_AHEAD, kek.key_id, message)
         elif kek.key_id not in needed and now - created < lifespan:
+            # Put back by an edit of the metadata, a retired KEK would wrap what Java writes next.
             yield Finding(
                 FindingKind.KEK_UNUSED, kek.key_id, "opens no snapshot's key, and is young enough for Iceberg Java to wrap under it"
             )
         elif kek.key_id in needed or kek == current:
+            # A KEK that is neither needed nor current is one of the unused keys, whatever its age.
             yield from _age_findings(kek, now - created, lifespan, kek == current)
 
 
@@ -460,8 +476,10 @@ def file_key_findings(
     for file in files:
         if file.key is None:
             continue
+        # Comparing DEKs takes their bytes. They stay in this dict, and no finding repeats them.
         other = first_with.setdefault(file.key.encryption_key.reveal(), file.location)
         if other != file.location:
+            # The random nonces of AES-GCM are safe for the blocks of one file: several files under one DEK share that margin.
             yield Finding(FindingKind.REUSED_KEY, file.location, f"has the same DEK as {other}")
         if len(file.key.encryption_key) < wanted_length:
             short.append(file.location)

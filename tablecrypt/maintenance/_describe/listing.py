@@ -146,6 +146,7 @@ def _views(catalog: Catalog, namespace: Identifier) -> Iterator[Identifier]:
 def _listed(catalog: Catalog, identifier: Identifier) -> ListedTable:
     name = ".".join(identifier)
     try:
+        # Listed as not encrypted and not as an error: which tables are plain is what the caller asks.
         with plain_tables_opened():
             table = catalog.load_table(identifier)
     except Exception as error:  # a broken table does not end the listing

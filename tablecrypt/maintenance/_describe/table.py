@@ -141,7 +141,7 @@ class TableSize:
         data_files, data_bytes: files with rows, and their stored bytes.
         delete_files, delete_bytes: files with deletes, and their stored bytes. Deletion vectors that share a file count once.
         rows: in data files.
-        deleted_rows: of these, those that deletes by position hide; None where there are deletes by value, which nobody has counted.
+        deleted_rows: of these, those that deletes by position hide; None where there are deletes by value, whose rows are not counted.
     """
 
     data_files: int = 0
@@ -213,6 +213,7 @@ def describe(table: Table, snapshots: int = 10) -> TableDescription:
     metadata = table.metadata
     unread: dict[str, str] = {}
     schema = metadata.schema()
+    # By sequence number first, since the clocks of writers differ.
     newest = sorted(metadata.snapshots, key=lambda each: (each.sequence_number or 0, each.timestamp_ms), reverse=True)[:snapshots]
     return TableDescription(
         table=name_of(table),
@@ -228,6 +229,7 @@ def describe(table: Table, snapshots: int = 10) -> TableDescription:
             DescribedPartitionField(each.name, _column_name(schema, each.source_id), str(each.transform)) for each in metadata.spec().fields
         ),
         sort_fields=tuple(_sort_fields(metadata, schema)),
+        # metadata.json shows them all the same, but descriptions are what people paste elsewhere.
         properties={
             name: NOT_SHOWN if names.is_sensitive(name, value) else value
             for name, value in sorted(metadata.properties.items())
@@ -253,6 +255,7 @@ def _policy(metadata: TableMetadata, unread: dict[str, str]) -> ColumnPolicy:
     try:
         return policy_of(metadata)
     except (ConfigurationError, KeyIdChangedError) as error:
+        # A broken property is when a description is needed: it says so, and shows the rest.
         unread["protected columns"] = str(error)
         return ColumnPolicy()
 
@@ -316,6 +319,7 @@ def _snapshots(metadata: TableMetadata, newest: list[Snapshot]) -> Iterator[Desc
 
 
 def _count(text: str | None) -> int | None:
+    # A summary is free text: no more digits are parsed than a count can have.
     return int(text) if text is not None and _COUNT.fullmatch(text) else None
 
 
@@ -335,9 +339,11 @@ def _size(table: Table, unread: dict[str, str]) -> TableSize | None:
     try:
         files, unopened = files_of_snapshot(table.metadata, table.io, snapshot)
     except TablecryptError as error:
+        # A reader without the table's key still gets the rest.
         unread[snapshot.manifest_list] = str(error)
         return None
     unread.update({each.location: str(each.error) for each in unopened})
+    # A sum over the manifests that opened would look like the whole table.
     return None if unopened else _sum(files)
 
 

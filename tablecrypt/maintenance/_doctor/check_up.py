@@ -162,6 +162,7 @@ def _plain(table: Table) -> Check:
 
 
 def _storage_checks(table: Table, read_only: bool) -> Iterator[Check]:
+    # The store's own FileIO: whether files can be reached is asked without any key.
     io = table.io.inner if isinstance(table.io, EncryptingFileIO) else table.io
     folder = table.metadata_location.rpartition("/")[0]
     data = table.properties.get("write.data.path", f"{table.location()}/data").rstrip("/")

@@ -89,5 +89,6 @@ def tried(area: str, name: str, attempt: Callable[[], str], advice: str) -> Chec
 
 def failed(area: str, name: str, error: Exception, advice: str) -> Check:
     """Return the check of an attempt that raised."""
+    # On one line: the text of a service could otherwise look like further checks.
     said = " ".join(str(error).split())
     return Check(area, name, CheckState.FAILS, f"{type(error).__name__}: {said}", advice)

@@ -59,19 +59,23 @@ def _required() -> dict[str, str]:
     try:
         stated = requires("tablecrypt") or []
     except PackageNotFoundError:
+        # A checkout that is not installed has no metadata to compare with.
         return {}
     found = (re.match(r"([\w.-]+)(?:\[[^]]*\])?([^;]*)", each) for each in stated)
     return {each[1]: each[2].strip() for each in found if each is not None and each[2].strip()}
 
 
 def _java() -> Check:
+    # JAVA_HOME first, as Spark does.
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:
         return Check(_VERSIONS, "java", CheckState.NOTED, "not there: only Spark needs it")
 
     def attempt() -> str:
+        # Bounded: a broken java may hang, and the check-up goes on.
         done = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=_JAVA_SECONDS)
+        # Java prints its version to stderr.
         return (done.stderr or done.stdout).splitlines()[0]
 
     return tried(_VERSIONS, "java", attempt, "correct JAVA_HOME, or remove the broken java from the PATH: Spark uses it")
@@ -79,5 +83,6 @@ def _java() -> Check:
 
 def _numbers(text: str) -> tuple[int, ...]:
     """The leading numbers of a version, for comparing."""
+    # A local version, as in 2.4.0+cpu, is no part of the comparison.
     numbers = [int(each) for each in re.findall(r"[0-9]+", text.partition("+")[0])[:3]]
     return tuple(numbers + [0] * (3 - len(numbers)))

@@ -55,6 +55,7 @@ def key_checks(properties: Mapping[str, str], table: Table | None, others: tuple
     for client in clients:
         client.close()
     if clients and all(check.state == CheckState.UNTRIED for check in found):
+        # A client that was made has asked the service nothing: to say that it works would promise too much.
         service = replace(service, state=CheckState.UNTRIED, found=f"{service.found} is configured; nothing was contacted")
     yield service
     yield from found
@@ -105,6 +106,7 @@ def _probe(client: KeyManagementClient, key_id: str, columns: str, advice: str) 
     of_columns = f", the key of column {columns}" if columns else ""
 
     def wrap() -> str:
+        # Unchecked: whether the client may unwrap is a check by itself, so a client that may only wrap shows as such.
         wrapped.append(wrap_unchecked(client, probe, key_id))
         return f"a probe of {_PROBE_LENGTH} bytes was wrapped{of_columns}"
 

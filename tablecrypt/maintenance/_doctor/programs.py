@@ -23,6 +23,7 @@ def plain_program_checks(area: str, name: str) -> Iterator[Check]:
     """
     configured = Config().get_catalog_config(name) or {}
     if not configured:
+        # Nothing by that name is in PyIceberg's own configuration, so such a program does not find the catalog at all.
         return
     kind = str(configured.get(TYPE) or "").lower()
     if kind == _OURS:
@@ -32,6 +33,7 @@ def plain_program_checks(area: str, name: str) -> Iterator[Check]:
     ignores = "ignores it and " if not kind and configured.get(PY_CATALOG_IMPL) else ""
     plain = kind or _inferred(name, configured)
     if plain:
+        # This is the silent case: the program opens the tables' catalog, and writes plaintext there.
         found, state = f"{said}: PyIceberg's loader {ignores}opens a plain catalog ({plain})", CheckState.FAILS
     else:
         found, state = f"{said}: PyIceberg's loader {ignores}finds no catalog without it", CheckState.NOTED

@@ -80,6 +80,7 @@ def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: s
 
 def _length_problems(stored: int, key_metadata: StandardKeyMetadata) -> Iterator[Problem]:
     trusted = key_metadata.file_length
+    # The key metadata has the length, since AGS1 authenticates the order of blocks and not how many there are.
     if trusted is not None and trusted != stored:
         yield Problem("length", f"has {stored} bytes in the store, but {trusted} according to its key metadata")
     try:
@@ -170,13 +171,16 @@ def _all_modules(
     def hidden_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
         field_id = hidden_field_id(path[0])
         if field_id is None:
+            # In a table only hidden columns have keys beside the file's: a footer that says otherwise is not a writer's.
             raise TamperedFileError(location, f"column {'.'.join(path)} is encrypted with a key of its own, and is no protected column")
         if stored is None or (field_id, stored) not in hidden_columns:
+            # `parquet.verify` passes over a hidden column whose key is not there.
             raise KeyNotFoundError(f"{location}: the key of the protected column with field id {field_id} is not there")
         return hidden_columns[field_id, stored]
 
     verified = parquet.verify(raw, parquet.FileKeys.of_table_file(key_metadata, hidden_key if hidden_columns else None), location=location)
     if not verified.complete:
+        # Pages in AES-CTR decrypt without being authenticated: a file that has some is not called good.
         clear = ", ".join(verified.columns_in_the_clear) or f"{verified.unauthenticated_pages} pages"
         raise TamperedFileError(location, f"is encrypted by {verified.algorithm} in parts only: {clear} cannot be authenticated")
     return sum(verified.modules.values())

@@ -7,8 +7,8 @@
     MAC key = HKDF-SHA256(the file's DEK, salt = its AAD prefix, info = "tablecrypt verify state 1"), 32 bytes
 
 A line is believed when its MAC is right under the key that the file has *now*, and the store gives the file the same length and time of
-last writing as then. So somebody who can write the state file cannot have a bad file passed over, and a file under a new key is verified
-again. It is for going on soon after an interruption: somebody who can rewrite a file in the store and set its time back hides the change
+last writing as then. So an attacker who can write the state file cannot have a bad file passed over, and a file under a new key is verified
+again. It is for going on soon after an interruption: an attacker who can rewrite a file in the store and set its time back hides the change
 from a run that resumes. A run that reaches its end removes the file.
 
 A line that was cut when the process was killed, or is not one of these, is passed over. Raises ConfigurationError for a file that is not of
@@ -47,8 +47,10 @@ class _Line:
     full: bool
 
     def mac(self, table_uuid: str, key: StandardKeyMetadata) -> HMAC:
+        # Derived, so that the DEK is used as the key of one cipher alone.
         mac_key = HKDF(SHA256(), 32, salt=key.aad_prefix, info=_STATE_INFO).derive(key.encryption_key.reveal())
         mac = HMAC(mac_key, SHA256())
+        # A list in JSON: no two sets of values make the same bytes.
         mac.update(json.dumps([table_uuid, self.location, self.length, self.modified, self.parts, self.full]).encode())
         return mac
 
@@ -71,13 +73,16 @@ class VerifyState:
         """How many parts of a file authenticated in the run before; None where it has to be looked at."""
         remembered = self._lines.get(stored.location)
         if remembered is None or stored.modified is None:
+            # Without the time of writing, a file that was replaced by one of the same length would pass.
             return None
         line, mac = remembered
+        # A line of a quick look does not count for a full one.
         if line != _Line(stored.location, stored.size, stored.modified.isoformat(), line.parts, full):
             return None
         try:
             line.mac(self._uuid, key).verify(mac)
         except InvalidSignature:
+            # The line is forged, or the file has another key since.
             return None
         return line.parts
 
@@ -102,6 +107,7 @@ class VerifyState:
             raise ConfigurationError(f"{self._path} is the state of verifying another table: name a file that does not exist yet")
         for fields in lines[1:]:
             self._take(fields)
+        # A run that was killed may have left half a line: the next one must not be joined to it.
         if not content.endswith(b"\n"):
             with self._path.open("ab") as file:
                 file.write(b"\n")
@@ -115,6 +121,7 @@ class VerifyState:
         self._lines[line.location] = line, mac
 
     def _append(self, fields: dict[str, Any]) -> None:
+        # With its mode from the start: a chmod afterwards would leave a moment in which others read the locations.
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _STATE_MODE)
         with os.fdopen(descriptor, "ab") as file:
             file.write(json.dumps(fields).encode() + b"\n")

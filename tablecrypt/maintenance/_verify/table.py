@@ -144,9 +144,11 @@ def verify(
     state = None if resume_from is None else VerifyState(Path(resume_from), str(table.metadata.table_uuid))
     run = _Run(table, found, not quick, state, progress)
     if state is not None:
+        # Before any file is read: one that changes meanwhile has another time afterwards, so the noted line does not count.
         run.stamp(stored_files(table_io(table).inner, table.location().rstrip("/")))
     run.look(runner_or_threads(runner, workers))
     if state is not None:
+        # Not before: until the run has ended, another one may go on from the file.
         state.remove()
     return run.result()
 
@@ -174,10 +176,12 @@ class _Run:
         files = [file for file in self._found.files.values() if not self._is_known_good(file)]
         unopened = {each.location for each in self._found.unopened}
         for file in files:
+            # A file whose key metadata does not decode is among the unopened: only one without any key is called plaintext.
             if file.key is None and file.location not in unopened:
                 self._note(file.location, Problem("key", "the file that names it has no key for it: it is plaintext"))
         keyed = [(file, file.key) for file in files if file.key is not None]
         if self._full:
+            # A quick look reads no pages, so it needs no column's key.
             content = {
                 file.location: key for file, key in keyed if file.file_format == FileFormat.PARQUET.value and not file.kind.is_metadata
             }
@@ -228,10 +232,11 @@ class _Run:
         for problem in look.problems:
             self._note(file.location, problem)
         hidden_columns = self._hidden_columns.get(file.location)
+        # A file with bad modules is bad already, and its footer may be what was exchanged.
         if hidden_columns is not None and not look.problems:
             for each in hidden_columns.problems:
                 self._note(file.location, Problem("protected columns", each))
-        # Whoever goes on with this run may have the right to the column.
+        # The user who goes on with this run may have the right to the column.
         is_whole = hidden_columns is None or not (hidden_columns.denied or hidden_columns.problems)
         stamp = self._stamps.get(canonical(file.location))
         if self._state is not None and stamp is not None and not look.problems and is_whole:

@@ -1,10 +1,10 @@
-"""A data file of a table again with some rows blanked, by somebody who may not use the column keys of what is in it.
+"""A data file of a table written again with some rows blanked, without the keys of its protected columns.
 
     file    on this machine: parquet/protected/carried_over_columns.py writes it again under a fresh DEK, its protected columns as they are
     entry   the old one's, with the new location, length and key, and the statistics of what the new file holds
 
-The row count and the positions of rows are the old file's. So whoever puts the entry in the place of the old one (EncryptedFileSwap, which
-carries over deletion vectors) deletes the blanked rows by position, before or after: here they are rows of nulls.
+The row count and the positions of rows are the old file's. So a caller that puts the entry in the place of the old one (EncryptedFileSwap,
+which carries over deletion vectors) deletes the blanked rows by position, before or after: here they are rows of nulls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_on_error, key_metadata_of, with_key
 
 BLANKED: Final = "-blanked.parquet"
-"""Ends the new file's name, by which an erasure of somebody who may use the column keys finds what is left to do."""
+"""Ends the new file's name, by which an erasure whose caller may use the column keys finds what is left to do."""
 _SORT_ORDER: Final = DATA_FILE_POSITIONS["sort_order_id"]
 
 
@@ -44,6 +44,7 @@ def blanked_file(table: EncryptedTable, file: DataFile, positions: Iterable[int]
         ConfigurationError, FormatError, TamperedFileError: as `blank_rows_beside_hidden_columns` raises them; nothing is left then.
     """
     io, metadata, old = table_io(table), encrypted_metadata_of(table), key_metadata_of(file)
+    # With the old AAD prefix: the protected columns are copied as ciphertext, which is bound to it.
     new = StandardKeyMetadata(io.manager.new_key_metadata().encryption_key, old.aad_prefix)
     location = table.location_provider().new_data_location(f"00000-0-{uuid.uuid4()}{BLANKED}")
     with deleting_on_error(io, [location]):
@@ -56,7 +57,9 @@ def blanked_file(table: EncryptedTable, file: DataFile, positions: Iterable[int]
         protection = WriteProtection.of(metadata, io)
         entry = with_key(file, new.with_file_length(length))
         changed = {"file_path": location, "file_size_in_bytes": length, **statistics}
+        # Every reader of the table opens the manifest: bounds of protected columns must not get there.
         for name, value in (changed if protection is None else protection.without_protected(changed)).items():
             entry[DATA_FILE_POSITIONS[name]] = value
+        # Blanked rows are nulls now, so the rows are in no order any more.
         entry[_SORT_ORDER] = None
     return entry

@@ -62,6 +62,7 @@ def forget_former_protection(table: EncryptedTable, runner: Runner) -> None:
     policy = ColumnPolicy.from_properties(table.metadata.properties)
     if not policy.former and not any(column.since is not None for column in policy.columns.values()):
         return
+    # Planned on the newest state each time: a commit that was faster may have brought a file that needs what would go.
     done = commit_keys(table, lambda base: _forgotten(base, runner)).plan
     if done.updates:
         logger.info("%s: no file needs %s any more", table.metadata.location, ", ".join(done.properties))

@@ -7,7 +7,7 @@ rotate_column_keks puts every column key under a new column KEK of its master ke
 
 rewrap_column_keks wraps the column KEKs again under the newest version of their master keys.
 
-add_column_keys makes the column keys that new files need and the table lacks. Who writes in one process needs none of it: there the commit
+add_column_keys makes the column keys that new files need and the table lacks. A writer in one process needs none of it: there the commit
 of the files brings their keys. Worker processes do not commit.
 
 shred_column destroys the column key of one column. Every file of every snapshot keeps the column as noise, and the other columns as they
@@ -186,7 +186,7 @@ def add_column_keys(table: Table, *, write_only: bool = False) -> None:
 
     Raises:
         ColumnKeyDeniedError, KmsError: the KMS refused a column's master key, or failed; nothing has changed.
-        KeyIdChangedError: the properties protect a column less than somebody with its key has declared; nothing has changed.
+        KeyIdChangedError: the properties protect a column less than was declared under its key; nothing has changed.
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     commit_keys(table, lambda base: _missing_keys(base, write_only))
@@ -195,9 +195,10 @@ def add_column_keys(table: Table, *, write_only: bool = False) -> None:
 def _missing_keys(table: EncryptedTable, write_only: bool) -> _Added:
     metadata = encrypted_metadata_of(table)
     columns = policy_of(metadata).columns.values()
-    # No key goes into the table for a protection that somebody has set who may not use the column's.
+    # No key goes into the table for a protection that was set without the right to the column's.
     check_declared(metadata, table_io(table), writing=True)
     entries = table_io(table).manager.columns.entries_for(metadata.key_ring, columns, write_only=write_only)
+    # A new key beside a lost one would make the column look whole, while its earlier values cannot be read.
     refuse_beside_lost(metadata, named_column_keys(metadata, metadata.current_snapshot(), table.io), entries)
     return _Added(entries)
 
@@ -206,7 +207,7 @@ def _missing_keys(table: EncryptedTable, write_only: bool) -> _Added:
 def rotate_column_keks(table: Table, dry_run: bool = False, progress: ProgressListener = no_progress) -> RotatedColumnKeks:
     """Replace the KEKs of a table's protected columns, by one for each of their master keys.
 
-    It does NOT change column keys or DEKs: somebody who opened a column key with an old KEK keeps the column. It does NOT take the old KEKs
+    It does NOT change column keys or DEKs: a user who opened a column key with an old KEK keeps the column. It does NOT take the old KEKs
     out of older metadata files. Files are not touched, and the masks that are hashes stay what they are.
 
     Args:
@@ -323,6 +324,7 @@ def shred_column(
     scrubbed, counted = Scrubbed(), Counted("shred_column: metadata files", "files", progress)
     destroyed, retired, older = set[str](), frozenset[str](), OlderFiles()
     for _ in range(_ROUNDS):
+        # The metadata first: after a kill, the next run finds in older files what is left to scrub.
         change = commit_keys(table, lambda base: _destruction(base, field_id, new_kek)).plan
         destroyed |= set(change.removed)
         fresh = require_encrypted(table)
@@ -333,8 +335,10 @@ def shred_column(
         if again.deleted:
             forget_in_log(fresh, again.deleted)
         elif not again.rewritten and not change.updates:
+            # Neither the metadata nor an older file has a key of the column any more.
             break
     if is_declared:
+        # The declaration has gone with its key: without a new one, an edit of the properties would not be noticed.
         commit_keys(table, lambda base: declared_anew(encrypted_metadata_of(base), field_id, table_io(base).manager.columns))
     return _result(fresh, field_id, column, destroyed, retired, scrubbed, dry_run=False)
 
@@ -343,7 +347,7 @@ def _destruction(table: EncryptedTable, field_id: int, new_kek: NewKek) -> _Chan
     """Return the change that takes a column's keys out of the metadata, with the KEKs above them."""
     metadata = encrypted_metadata_of(table)
     ring = metadata.key_ring
-    # Of entries that count and of those that somebody has put back: no stored byte is to open the column.
+    # Of entries that count and of those that were put back: no stored byte is to open the column.
     held = stored_entries(metadata.encryption_keys, metadata.properties)
     gone = {entry.key_id: entry for entry in held if entry.is_column_key and entry.field_id == field_id}
     retired = {str(entry.encrypted_by_id) for entry in gone.values()}
@@ -356,7 +360,7 @@ def _destruction(table: EncryptedTable, field_id: int, new_kek: NewKek) -> _Chan
 
 
 def _named(table: EncryptedTable, metadata: EncryptedTableMetadata) -> Iterable[tuple[int, str]]:
-    """Return the column keys that the newest manifest list names; none where it does not open: whoever may commit may shred."""
+    """Return the column keys that the newest manifest list names; none where it does not open: every user who may commit may shred."""
     try:
         return named_column_keys(metadata, metadata.current_snapshot(), table.io)
     except (TablecryptError, FileNotFoundError):
@@ -383,6 +387,7 @@ def _protected_field(metadata: EncryptedTableMetadata, column: str) -> int:
         for field_id in schema.field_ids:
             if schema.find_column_name(field_id) != column:
                 continue
+            # By its keys too: a column that is no longer protected has no property.
             if policy.master_keys(field_id) or field_id in known:
                 return field_id
             if schema is metadata.schema() and (above := {field_id, *ancestors(schema, field_id)} & policy.columns.keys()):

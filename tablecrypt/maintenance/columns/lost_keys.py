@@ -4,8 +4,8 @@
     older metadata: entries and copies      ─▶ those of that id and column whose KEK is under a master key of the column
     the KMS opens the KEK, that the key     ─▶ both are put back, with the column's declarations under that key
 
-A key that was shredded stays shredded: its mark says so. Who may not use a column's master key puts none of its keys back, since nothing
-else tells a true entry from one that somebody made up.
+A key that was shredded stays shredded: its mark says so. A user without a column's master key puts none of its keys back, since nothing
+else tells a true entry from one that was made up.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class LostColumnKeys:
 
     def look_in(self, older: EncryptedTableMetadata) -> bool:
         """Take from a metadata file what is lost; return whether it had any of it. Raises KmsError where the KMS was not reached."""
+        # Entries of columns alone: whether the table's own keys come back is decided by what they open (_rescue.py).
         held = [entry for entry in stored_entries(older.encryption_keys, older.properties) if is_own(entry)]
         for kek in (entry for entry in held if entry.is_column_kek and not is_gone(entry, self._metadata.properties)):
             if kek not in (known := self._keks.setdefault(kek.key_id, [])):

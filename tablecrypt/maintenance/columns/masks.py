@@ -9,7 +9,7 @@ copy-on-write of Iceberg Java does without the engine write barrier, it stores t
 An audit reports such files. A re-encryption that would protect the masks as if they were values refuses them.
 
 Looking decodes one column of one file, and only of files that lack the hidden column and are not from before the column was protected. That
-every value looks like a mask is a sign and no proof: null, a short text or a constant may be what somebody wrote.
+every value looks like a mask is a sign and no proof: null, a short text or a constant may be the value.
 """
 
 from __future__ import annotations

@@ -73,6 +73,7 @@ class ShownFiles:
         if compaction.groups:
             compaction.run(runner, progress)
         else:
+            # Delete files of such a spec may be left, although no data file is.
             compaction.finish()
         self.table.refresh()
         return self._clean() or next(iter(compaction.result(dry_run=False).snapshot_ids), None)
@@ -94,8 +95,10 @@ class ShownFiles:
 
     def _vectors_that_name(self, tasks: Iterable[EncryptedFileScanTask]) -> set[str]:
         """Return the files of deletion vectors whose footers name a data file with a value: that file, another one's vector may keep."""
+        # Vectors share Puffin files: each is read once.
         vectors = {file.file_path: file for task in tasks for file in task.delete_files if is_deletion_vector(file)}
         found: set[str] = set()
+        # Only the names of folders can show a value in a footer, and without such folders no footer is read.
         for location, file in vectors.items() if self.shown.folders else ():
             with table_io(self.table).decrypting_input(location, key_metadata_of(file)).open() as puffin:
                 named = data_files_named_in(puffin.read(), location)

@@ -72,13 +72,14 @@ def hidden_columns_to_verify(
     Raises:
         KmsError: the KMS failed otherwise than by refusing a column's key.
         MasterKeyMismatchError: no key of a column opens, since another master key wrapped its KEKs.
-        KeyIdChangedError: the properties protect a column less than somebody with its key has declared.
+        KeyIdChangedError: the properties protect a column less than was declared under its key.
         ConfigurationError: another column has the name of a protected one.
     """
     metadata = encrypted_metadata_of(table)
     if not has_column_keys(metadata):
         return {}
     check_names(metadata)
+    # An edited property would make a protected column count as an ordinary one, whose values need no check.
     check_declared(metadata, table_io(table), writing=True)
     keys = column_keys(metadata, table_io(table))
     works = footer_works(files)
@@ -158,9 +159,11 @@ def _opened(keys: ColumnKeys, look: StoredHiddenColumns | str, aad_prefix: bytes
                 dek = keys.unwrap(field_id, stored, aad_prefix, look.schemas[field_id], sequence_number)
                 opened[field_id, stored] = Secret(dek)
         except (ColumnKeyDeniedError, KeyNotFoundError):
+            # The refusal is no fault of the file: the column counts as not checked.
             denied.add(field_id)
         except (AuthenticationError, FormatError, KeyIdChangedError) as error:
             problems.append(f"the key metadata of the protected column with field id {field_id}: {error}")
+            # Both are true: the file is bad, and the column's values were not checked.
             denied.add(field_id)
             if isinstance(error, MasterKeyMismatchError):
                 mismatches[field_id] = error

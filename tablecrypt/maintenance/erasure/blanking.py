@@ -7,8 +7,8 @@ blanked, and a deletion vector hides what is left of them:
     7             ciphertext          ─▶   null          ciphertext          hidden by a deletion vector
     8             ciphertext               8             ciphertext
 
-The new file's name ends in "-blanked.parquet". Its manifest entry, which is authenticated, says so to the next erasure of somebody who may
-use the keys: that applies the deletion vector, and the ciphertext goes with the file.
+The new file's name ends in "-blanked.parquet". Its manifest entry, which is authenticated, says so to the next erasure whose caller may
+use the keys: it applies the deletion vector, and the ciphertext goes with the file.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def has_hidden_columns(table: EncryptedTable) -> bool:
     if not unreadable(keys, policy.columns):
         return False
     if row_mode(metadata.properties, "write.delete.mode") != _MERGE_ON_READ:
+        # Copy-on-write deletes decode whole rows to write them again, and without its key a column's values cannot be decoded.
         keys.check_readable(tuple(policy.columns))
     return True
 
@@ -63,10 +64,12 @@ def blank_rows(table: EncryptedTable, work: RefWork, row_filter: ErasureFilter, 
         FormatError: a file cannot be written so.
         CommitFailedException: other writers committed first, several times in a row.
     """
+    # Delete files that hold such values are not replaced here: the search at the end reports those that are left.
     tasks = [task for task in work.rewrite if task.file.file_path in held]
     if not tasks:
         return
     written: list[EncryptedDataFile] = []
+    # A generator: by the time that something fails, it lists what was written until then.
     with deleting_on_error(table_io(table), (new.file_path for new in written)):
         for task in tasks:
             written.append(_blanked(table, work.name, task, row_filter))
@@ -80,6 +83,7 @@ def blank_rows(table: EncryptedTable, work: RefWork, row_filter: ErasureFilter, 
 
 
 def _blanked(table: EncryptedTable, branch: str, task: EncryptedFileScanTask, row_filter: ErasureFilter) -> EncryptedDataFile:
+    # Without its deletes: a row that a deletion vector hides is still stored, and has to be blanked too.
     stored = EncryptedFileScanTask(task.file, set(), data_sequence_number=task.data_sequence_number)
     positions = table.scan(row_filter=row_filter.expression).use_ref(branch).matching_positions(stored)
     return blanked_file(table, task.file, positions.to_pylist())

@@ -1,7 +1,7 @@
 """Bounds in manifests that no row of their file accounts for: values of rows that a file held before it was written again.
 
-A file's smallest and greatest values are those of rows that it holds, unless whoever wrote it again took them over. Such a bound is found
-only where it is of a column that the filter compares, and the filter may be true of it.
+A file's smallest and greatest values are those of rows that it holds, unless they were taken over when it was written again. Such a bound
+is found only where it is of a column that the filter compares, and the filter may be true of it.
 
     bound 7 of customer_id, filter customer_id = 7, no row of the file has it     a value of an erased row
     bound "abcdefghijklmnop", and a row has "abcdefghijklmnopq"                   cut after 16 characters, and of that row
@@ -49,6 +49,7 @@ class UnaccountedBounds:
                 stored = (bounds or {}).get(field_id)
                 if partial is not None and stored is not None:
                     row = column.row(stored, file.file_path)
+                    # A bound of which the filter is false shows nothing of the rows that are erased.
                     if partial.may_match(row):
                         self._values.append((column.path, _values(row.column(0).combine_chunks(), column.path)[0]))
 
@@ -57,6 +58,7 @@ class UnaccountedBounds:
 
     def account(self, rows: pa.RecordBatch) -> None:
         """Take in rows of the file."""
+        # One row is enough: a bound that some row of the file has is no trace of an erased one.
         self._values = [(path, value) for path, value in self._values if not _has(_values(rows.column(path[0]), path), value)]
 
 
@@ -84,6 +86,7 @@ class _Column:
                 value = {name: value}
             return pa.Table.from_pylist([value], schema=schema_to_pyarrow(self.schema, include_field_ids=False))
         except (ValueError, TypeError, struct.error, pa.ArrowException) as error:
+            # Another engine may have written the bound, in bytes that its type does not have: that is an error of the entry, not of Arrow.
             column = ".".join(self.path)
             raise FormatError(f"{location}: a bound of column {column} is no {self.field.field_type}: {type(error).__name__}") from error
 
@@ -96,6 +99,7 @@ def _values(column: pa.Array, path: Sequence[str]) -> pa.Array:
 def _has(column: pa.Array, value: Any) -> bool:
     column = comparable(column)
     kind = column.type
+    # Writers cut bounds of text: then the row that the bound is of begins with it.
     found = pc.starts_with(column, value.as_py()) if _is_text(kind) else pc.equal(column, value.cast(kind))
     return bool(pc.any(found).as_py())
 

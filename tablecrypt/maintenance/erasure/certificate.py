@@ -81,6 +81,7 @@ def check_certificate_path(path: Path) -> None:
     """
     check_new_file(path, _SUFFIXES)
     if path.suffix.lower() == _HTML:
+        # Loads Jinja2 now: if it is missing, nothing is erased yet.
         templates()
 
 
@@ -154,6 +155,7 @@ def _made_by() -> str:
 
 
 def _verdict(erased: Erased) -> Verdict:
+    # Completeness first: a run that found nothing, and could not search everything, proves nothing.
     if not erased.is_complete:
         return Verdict("critical", "The erasure is not complete.", _first_advice(erased))
     if erased.found_nothing:
@@ -166,6 +168,7 @@ def _first_advice(erased: Erased) -> str:
     for each in _left(erased):
         if each.locations:
             return f"{counted(len(each.locations), *each.counted)}: {each.advice}."
+    # Nothing but hidden columns is left as the cause: files of every other cause are in one of the lists above.
     columns = counted(len(erased.hidden_columns), "protected column", "protected columns")
     return f"Encrypted values of {columns} stay: let somebody who may use their master key run the same erasure."
 
@@ -262,6 +265,7 @@ def _more(number: int) -> str:
 
 
 def _files(locations: Iterable[str]) -> dict[str, Any]:
+    # The last part alone, and only if a writer made it up: a folder, and a file that a person named, may show the erased value.
     last = [location.rsplit("/", 1)[-1] for location in locations]
     names = sorted(name for name in last if _MADE_BY_WRITERS.fullmatch(name))
     return {"files": len(last), "names": names, "other_names": len(last) - len(names)}
@@ -273,6 +277,7 @@ def _hidden(column: HiddenColumn) -> str:
 
 
 def _state(state: TableState) -> dict[str, Any]:
+    # A REST server names metadata files as it likes: such a name is not shown.
     (name,) = _files([state.metadata_location])["names"] or [""]
     return {
         "metadata_file": name,

@@ -52,7 +52,7 @@ def erase(
     travel to those snapshots ends. Then all that is stored for the table is decrypted and searched.
 
     Values of a protected column whose key the caller may not use stay as ciphertext; all else of the rows goes. The result says which, and
-    is not complete: the same call by somebody who may use the key ends it.
+    is not complete: the same call by a user who may use the key ends it.
 
     If it was killed, or others committed meanwhile, call it again with the same filter.
 
@@ -80,10 +80,13 @@ def erase(
     if now is not None:
         checked_moment("now", now)
     fresh = reload(table)
+    # Past a server's row filter the rows to erase may not show: a search that finds none would be no proof.
     refuse_restricted(fresh.io, "erase")
     rows = ErasureFilter(fresh.schema(), checked_filter(fresh, row_filter, "row_filter"))
     if not dry_run:
+        # Refused before anything is rewritten: otherwise the rows would leave the heads and stay in the history, which may not be deleted.
         deleting_io(fresh, delete_below)
+        # Properties that the Parquet writer refuses would stop the run after some branches have changed.
         parquet_writer_options(fresh.metadata.properties)
     is_blind = has_hidden_columns(fresh)
     before = state_of(fresh)
@@ -93,8 +96,10 @@ def erase(
     if dry_run:
         return _foretell(searching, planned, rows, before, now, delete_below)
     refs = _rewrite(searching, planned, Rewriting(rows, rewriter, progress, is_blind))
+    # Files never change, so the first search still holds for them. Files that came since are searched at the end.
     removed = remove(searching.again(reload(table)), rows.field_ids, delete_below, progress)
     table.refresh()
+    # A new search of all that is stored now, and not of what the run knows: others may have committed such rows meanwhile.
     last = Searching.of(reload(table), rows, is_blind, Counted("erase: files searched again", "files", progress))
     return _result(last, rows, before, state_of(last.table), refs, removed, now, dry_run=False)
 
@@ -129,6 +134,7 @@ def _foretell(
     kept = {manifest for manifest in manifests if replaced.isdisjoint(named.entries[manifest])}
     kept |= {location for manifest in manifests for location in named.entries[manifest]} - replaced
     needed = named.locations_of(staying) | kept
+    # Not `deleting_io`, which raises where nothing may be deleted: a dry run reports what would be refused.
     scope = table_io(table).deletable.and_below(delete_below)
     for location in unneeded_files(searching, removed.snapshots, needed):
         if (reason := scope.reason_against(location)) is not None:
@@ -162,6 +168,7 @@ def _result(
         refs=tuple(refs),
         snapshots=tuple(sorted(removed.snapshots)),
         retired_keks=tuple(sorted(removed.retired_keks)),
+        # Results are printed and kept: a folder that is named for a partition value would repeat the erased value there.
         deleted=tuple(map(hide.of, removed.deleted)),
         deleted_bytes=sum(removed.deleted.values()),
         metadata_rewritten=tuple(map(hide.of, removed.metadata_rewritten)),

@@ -63,11 +63,13 @@ class Searching:
     @property
     def held(self) -> frozenset[str]:
         """Locations of files that hold such rows or values, or held them perhaps and are not stored any more."""
+        # Missing files too: the manifest that names one holds its DEK and bounds, and a copy of the file may exist elsewhere.
         return self.findings.holding(Holds.ROWS, Holds.BOUNDS, Holds.BLANKED, Holds.MISSING)
 
     @property
     def suspects(self) -> frozenset[int]:
         """Ids of the snapshots, expired ones too, that something of such rows is in or below."""
+        # What lies below a manifest that is not stored any more is unknown, so the snapshot goes and is not called clean.
         return frozenset(self.named.naming(self.held) | self.named.out_of_reach)
 
     @property
@@ -76,12 +78,13 @@ class Searching:
         return frozenset(snapshot.snapshot_id for snapshot in self.table.metadata.snapshots)
 
     def check_staged(self) -> None:
-        """Refuse to drop rows that somebody staged and has not published.
+        """Refuse to drop rows that were staged and never published.
 
         Raises:
             ConfigurationError: a staged snapshot would go.
         """
         metadata = self.table.metadata
+        # An ancestor of a head is history, which an erasure removes. Only a snapshot beside all branches can be staged work.
         led_to = {
             each.snapshot_id for ref in metadata.refs.values() for each in ancestors_of(metadata.snapshot_by_id(ref.snapshot_id), metadata)
         }
@@ -123,12 +126,15 @@ class RefWork:
         """Work out what is to be changed on a ref of a table."""
         ref = table.metadata.refs[name]
         scan = table.scan(row_filter=row_filter.expression).use_ref(name)
+        # Files without rows too: they are stored, and planning leaves them out by default.
         every = table.scan(options={"include_empty_files": "true"}).use_ref(name)
         tasks = cast("list[EncryptedFileScanTask]", list(every.plan_files()))
+        # No missing files: only those that no live entry names count as missing, and a branch has live ones alone.
         held = findings.holding(Holds.ROWS, Holds.BOUNDS, Holds.BLANKED)
         with_rows = [task for task in tasks if task.file.file_path in held]
         stored = sum(findings.looked[task.file.file_path].matching for task in with_rows)
         rows = sum(len(scan.matching_positions(task)) for task in with_rows)
+        # An equality delete by other columns may be what deletes such rows: it counts where it applies to a file that holds some.
         values = findings.holding(Holds.ROWS) | {
             file.file_path for task in with_rows for file in task.delete_files if _holds(findings, file, Holds.UNDECIDED)
         }
@@ -168,6 +174,7 @@ def works(searching: Searching, row_filter: ErasureFilter) -> list[RefWork]:
         if is_working_branch(table, name):
             continue
         work = RefWork.of(table, name, row_filter, searching.findings)
+        # A head that names such a file only as deleted has nothing to rewrite, and its manifests still have to be cleaned.
         if ref.snapshot_id in suspects or work.rewrite or work.dropped:
             found.append(work)
     _check_some_stay(table, found)
@@ -184,6 +191,7 @@ def _check_some_stay(table: EncryptedTable, works: Iterable[RefWork]) -> None:
 def is_working_branch(table: EncryptedTable, name: str) -> bool:
     """Whether a branch is one on which a tag's rows are erased."""
     refs = table.metadata.refs
+    # The rest has to be the name of a ref: a user's branch may begin with the same words.
     return (
         name.startswith(WORKING_BRANCH) and refs[name].snapshot_ref_type == SnapshotRefType.BRANCH and name[len(WORKING_BRANCH) :] in refs
     )

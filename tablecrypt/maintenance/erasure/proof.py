@@ -54,6 +54,7 @@ class Proof:
         named, findings = searching.named, searching.findings
         unnamed = _Unnamed.of(searching)
         files = {location: each.file for location, each in named.files.items() if location in findings.looked}
+        # A missing file was not decrypted, so it does not count as searched.
         stored = {location: file for location, file in files.items() if findings.looked[location].holds != Holds.MISSING}
         deletes = [location for location, file in stored.items() if file.content != 0]
         searched = Searched(
@@ -96,6 +97,7 @@ def hidden_columns(searching: Searching) -> tuple[HiddenColumn, ...]:
     for name in table.metadata.refs:
         for task in table.scan(options={"include_empty_files": "true"}).use_ref(name).plan_files():
             location, hidden = task.file.file_path, sum(int(file.record_count) for file in task.delete_files)
+            # A file counts once, however many branches have it.
             if location in rows:
                 rows[location] = max(rows[location], hidden)
     columns = policy_of(table.metadata).columns
@@ -115,9 +117,10 @@ def _undecided(searching: Searching) -> Iterator[tuple[str, str]]:
 
 
 def _unread_metadata(searching: Searching) -> Iterator[tuple[str, str]]:
-    """Yield metadata files that say what nobody can read. Half of one, of a commit that was killed, is searched for what tells of rows."""
+    """Yield metadata files that cannot be read. Half of one, of a commit that was killed, is searched for partition values."""
     io = table_io(searching.table)
     for location, unread in searching.older.unread.items():
+        # A file that no log names may be half of a commit on its way: it is reported only if it shows partition values.
         if unread.problem and (unread.is_logged or PARTITION_SUMMARY in content_of(io, location)):
             yield (
                 location,
@@ -150,16 +153,19 @@ class _Unnamed:
     def _add(self, file: StoredFile, start: FileStart, listed: Folder) -> None:
         location, signature = file.location, start.signature
         if is_journal_name(location):
+            # Before the signatures: entries of a journal are ciphertext that a key of the table still opens.
             self.not_searched[location] = "part of the journal of an unfinished operation: finish it by calling it again, then erase again"
         elif location.endswith(TABLE_METADATA_SUFFIXES):
             self.not_searched[location] = "a metadata file that is not this table's"
         elif signature == Signature.PLAINTEXT:
             self.not_searched[location] = "a plaintext file that no snapshot names: remove_orphan_files deletes it"
         elif signature.is_ciphertext:
+            # The DEK of such a file was in a manifest alone. No manifest that opens names the file, so no key of the table opens it.
             self.sealed += 1
         elif signature in (Signature.UNKNOWN, Signature.UNREADABLE) or (
             signature == Signature.CHECKSUMS and not are_checksums(file, listed)
         ):
+            # The magic of checksums proves nothing: without the name and length of a neighbour's checksums the file may hold rows.
             self.not_searched[location] = (
                 f"a file that no snapshot names, and that {start.shown}: look whether it holds such rows, and delete or move it"
             )
@@ -167,6 +173,7 @@ class _Unnamed:
 
 def state_of(table: EncryptedTable) -> TableState:
     """Return the hashes of a table's metadata file and of the list of its files."""
+    # The stored bytes and not the parsed metadata: anyone can compare the hash with that of the file.
     with table_io(table).inner.new_input(table.metadata_location).open() as stream:
         metadata = hashlib.sha256(stream.read()).hexdigest()
     locations = sorted(reachable_files(table.metadata, table.io).files)

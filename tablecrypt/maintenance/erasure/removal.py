@@ -70,15 +70,18 @@ def remove(searching: Searching, field_ids: Collection[int], delete_below: Seque
         CommitFailedException: other writers committed first, several times in a row.
     """
     table, removed = searching.table, Removed()
+    # Others may have pointed a branch or tag there since. A head cannot expire, and the search at the end reports what it holds.
     pointed_to = {ref.snapshot_id for ref in table.metadata.refs.values()}
     removed.snapshots |= searching.suspects - pointed_to
     if removed.snapshots:
+        # Before the commit, which takes the table's statistics out of the metadata with the snapshots.
         statistics = _statistics_of(table.metadata, removed.snapshots)
         if expiring := removed.snapshots & searching.current_ids:
             transaction = table.transaction()
             with transaction:
                 EncryptedExpireSnapshots(transaction=transaction).by_ids(sorted(expiring)).commit()
         table = reload(table)
+        # Files before keys: once the keys are gone, no manifest that opens says which files these are.
         _delete_files(searching, table, statistics, deleting_io(table, delete_below), removed, progress)
         _shred(table, removed, delete_below, progress)
     table = reload(table)
@@ -107,6 +110,7 @@ def _delete_files(
 ) -> None:
     found = reachable_files(table.metadata, io)
     if found.unopened:
+        # The manifest that does not open may share files with these snapshots: what it names is not known, so nothing goes.
         raise FormatError(
             f"snapshots of {name_of(table)} were expired, but no file was deleted, since files of the remaining snapshots cannot be read: "
             f"{found.unopened[0].error}"
@@ -129,6 +133,7 @@ def _delete(io: TableFileIO, location: str, length: int, removed: Removed) -> bo
         return False
     else:
         removed.deleted[location] = length
+    # Also where the file was gone: a run may have been killed between the two deletions.
     delete_checksums(io, location)
     return True
 
@@ -139,9 +144,11 @@ def _remove_empty_folders(io: TableFileIO, removed: Removed) -> None:
         try:
             root = ParsedLocation.of(folder)
         except ConfigurationError:
+            # A location that cannot be parsed allows no deletion (files/deletion.py), so it allows none of folders either.
             continue
         if root.store != LOCAL:
             continue
+        # From the bottom up: a folder may be empty only once the folders in it are gone.
         for path, _, _ in os.walk(root.local_path, topdown=False):
             if "=" in Path(path).name and not os.listdir(path):
                 try:
@@ -167,7 +174,9 @@ def _delete_metadata(table: EncryptedTable, field_ids: Collection[int], io: Tabl
     current = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     gone = []
     for older in older_metadata(table):
+        # The log says that the file was the table's. Half a file that no log names may be a commit that is being written.
         halved = older.metadata is None and older.is_logged and older.problem
+        # Summaries are plaintext, and scrubbing keys leaves them in the file: it has to go.
         tells = names_partitions and older.metadata is not None and any(_tells_partitions(older.metadata, current))
         if (halved or tells) and _delete(io, older.location, 0, removed):
             gone.append(older.location)
@@ -179,6 +188,7 @@ def _delete_metadata(table: EncryptedTable, field_ids: Collection[int], io: Tabl
 def _tells_partitions(metadata: TableMetadata, current: Collection[int]) -> Iterator[bool]:
     """Yield for each snapshot that the table has no more whether its summary names partitions."""
     for snapshot in metadata.snapshots:
+        # A snapshot that stays shows its partitions in the current metadata as well, whatever becomes of older files.
         if snapshot.snapshot_id not in current and snapshot.summary is not None:
             properties: dict[str, Any] = snapshot.summary.additional_properties
             yield any(name.startswith(_PARTITION_SUMMARY) for name in properties)

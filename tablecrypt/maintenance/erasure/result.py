@@ -67,6 +67,7 @@ class PartitionValues:
     """
 
     def __init__(self, specs: Iterable[PartitionSpec]) -> None:
+        # PyIceberg quotes the names of partition fields in paths.
         names = {name for spec in specs for each in spec.fields for name in (each.name, quote_plus(each.name))}
         self._folder = re.compile(rf"/({'|'.join(map(re.escape, sorted(names)))})=[^/]*(?=/)") if names else None
 
@@ -171,6 +172,7 @@ class Erased(OperationResult):
     @property
     def is_complete(self) -> bool:
         """Whether everything was searched and nothing of such rows was found. A dry run is not complete where there is something to do."""
+        # Refused and failed files count too: their bytes are stored, whether or not a branch leads to them.
         return not (self.remaining or self.not_searched or self.refused or self.failed or self.hidden_columns)
 
     @property

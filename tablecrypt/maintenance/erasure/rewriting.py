@@ -55,8 +55,10 @@ class Rewriting:
 
     def _erase_branch(self, searching: Searching, branch: str) -> int:
         work = self._work(searching, branch)
+        # An ordinary delete first: readers of the branch see the rows no more, even if the run is killed before it rewrites files.
         if work.rows:
             reload(searching.table).delete(self.row_filter.expression, branch=branch)
+            # The delete may have written files of its kind again or added deletion vectors, so the work is planned anew.
             work = self._work(searching, branch)
         if self.is_blind:
             blank_rows(reload(searching.table), work, self.row_filter, searching.held)
@@ -64,6 +66,7 @@ class Rewriting:
             self._rewrite(reload(searching.table), work)
         fresh = reload(searching.table)
         head = fresh.metadata.refs[branch].snapshot_id
+        # Rewriting leaves the old files in the head's manifests as deleted, with their DEKs and bounds.
         if names_any(fresh, head, searching.held):
             replace_head(fresh, branch, head)
         return reload(searching.table).metadata.refs[branch].snapshot_id
@@ -72,7 +75,9 @@ class Rewriting:
         branch = _working_branch(searching.table, tag)
         head = self._erase_branch(searching, branch)
         fresh = reload(searching.table)
+        # A tag that is created anew would lose its own max-ref-age-ms.
         max_age = fresh.metadata.refs[tag].max_ref_age_ms
+        # In one commit: a run that is killed leaves the tag where it was, or the tag moved and no working branch.
         with fresh.manage_snapshots() as management:
             management.create_tag(head, tag, max_age).remove_branch(branch)
         return head
@@ -81,6 +86,7 @@ class Rewriting:
         return RefWork.of(reload(searching.table), branch, self.row_filter, searching.findings)
 
     def _rewrite(self, table: EncryptedTable, work: RefWork) -> None:
+        # A file rolls over only at twice its size, so the remaining rows of a file become one file.
         size = target_file_size(table.metadata.properties)
         groups = [FileGroup((task,), 1, 2 * max(size, int(task.file.file_size_in_bytes))) for task in work.rewrite]
         snapshot = table.metadata.snapshot_by_id(work.snapshot_id)
@@ -93,6 +99,7 @@ def _working_branch(table: EncryptedTable, tag: str) -> str:
     fresh, branch = reload(table), f"{WORKING_BRANCH}{tag}"
     tagged, begun = fresh.metadata.refs[tag].snapshot_id, fresh.metadata.refs.get(branch)
     if begun is not None:
+        # A run that was killed has begun the branch. Its commits count only if they follow the snapshot that the tag names now.
         before = ancestors_of(fresh.metadata.snapshot_by_id(begun.snapshot_id), fresh.metadata)
         if tagged in {snapshot.snapshot_id for snapshot in before}:
             return branch

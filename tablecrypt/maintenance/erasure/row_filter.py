@@ -78,8 +78,10 @@ class ErasureFilter:
         self._schema = schema
         self.expression = fitted(expression, schema)
         _check_numbers(schema, self.expression)
+        # Binding folds a comparison with a value that the column's type cannot have into true or false.
         bound = bind(schema, self.expression, case_sensitive=True)
         if isinstance(bound, AlwaysTrue):
+            # More likely a slip than a wish. `shred` takes a whole table, and only when the caller repeats its name.
             raise ConfigurationError(f"the filter is true of every row: {WHOLE_TABLE}")
         if isinstance(bound, AlwaysFalse):
             raise ConfigurationError("the filter is true of no row, whatever the table holds: no column of its type can have such a value")
@@ -106,6 +108,7 @@ class ErasureFilter:
 
     def on_part(self, known: Schema) -> PartialFilter | None:
         """Return the filter on rows that have a part of the table's schema only; None where it compares none of its columns."""
+        # Taking a comparison as true makes the filter true of more rows only where no NOT stands above it.
         possible = _possible(rewrite_not(self.expression), frozenset(known.column_names))
         return None if isinstance(possible, AlwaysTrue) else PartialFilter(known, possible)
 

@@ -133,21 +133,25 @@ def named_files(table: EncryptedTable, older: OlderFiles) -> NamedFiles:
     found = NamedFiles()
     current = {snapshot.snapshot_id: snapshot for snapshot in encrypted_metadata_of(table).snapshots}
     expired = {snapshot_id: snapshot for snapshot_id, snapshot in older.snapshots.items() if snapshot_id not in current}
+    # Current ones first: a manifest that expired snapshots share with them is read once, and its entries count as live.
     for snapshot in [*current.values(), *expired.values()]:
         is_current = snapshot.snapshot_id in current
         try:
             _add_snapshot(found, table, snapshot, is_current)
         except KeyNotFoundError:
             if is_current:
+                # What a current snapshot hides may be such rows: nothing is erased on half of the knowledge.
                 raise
             # Shredded: no key that is left opens it.
             found.lists.pop(snapshot.snapshot_id, None)
         except FileNotFoundError:
             if is_current:
                 raise
+            # Its keys are still in older metadata, so a copy of the missing file would open: the snapshot goes with the suspects.
             found.out_of_reach.add(snapshot.snapshot_id)
         except TablecryptError as error:
             if is_current or (isinstance(error, KmsError) and error.retryable):
+                # A key service that does not answer for the moment is no reason to pass a snapshot over.
                 raise
             found.out_of_reach.add(snapshot.snapshot_id)
             found.unread[snapshot.manifest_list] = f"of an expired snapshot: {error}"
@@ -166,6 +170,7 @@ def _add_snapshot(found: NamedFiles, table: EncryptedTable, snapshot: EncryptedS
     found.lists[snapshot.snapshot_id] = snapshot.manifest_list
     manifests = snapshot.manifests(io)
     found.manifests[snapshot.snapshot_id] = tuple(manifest.manifest_path for manifest in manifests)
+    # Deleted entries too: each keeps its file's DEK, partition and bounds.
     missing = [manifest for manifest in manifests if manifest.manifest_path not in found.entries]
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="tablecrypt-erase") as pool:
         for manifest, entries in zip(
@@ -181,6 +186,7 @@ def _add_manifest(found: NamedFiles, manifest: ManifestFile, entries: Sequence[M
         named.append(location)
         is_live = is_current and entry.status != ManifestEntryStatus.DELETED
         known = found.files.get(location)
+        # A live entry beats a deleted one: a live file that is missing was not searched, whatever its bounds say.
         if known is None or (is_live and not known.is_live):
             found.files[location] = NamedFile(entry.data_file, sequence_number_of(entry), is_live)
     found.entries[manifest.manifest_path] = frozenset(named)
@@ -237,7 +243,9 @@ class FileSearch:
         self._schema = self._metadata.schema()
         self._io = table_io(table)
         self._filter = row_filter
+        # Bounds decide only about files that are gone: rows of the others are read, whatever the bounds claim.
         self._may_hold = InclusiveMetricsEvaluator(self._schema, row_filter.expression, True)
+        # Without a row filter: it would let the reader skip row groups by statistics, which may be wrong.
         self._reader = TaskReader(self._metadata, self._io, row_filter.on_rows.columns, ALWAYS_TRUE)
 
     def look(self, files: Collection[NamedFile], counted: Counted) -> Findings:
@@ -264,15 +272,18 @@ class FileSearch:
         try:
             return self._look_into(named)
         except _NOT_OF_A_FILE:
+            # These concern every file. Noted for each of them, they would look like damage.
             raise
         except FileNotFoundError as error:
             if named.is_live:
+                # A live file that is missing was not searched. One that only deleted entries name may be gone by right.
                 return error
             return self._by_bounds(named.file)
         except (TablecryptError, OSError) as error:
             return error
 
     def _by_bounds(self, file: DataFile) -> Looked:
+        # A deletion vector never held values. Of another delete file that is gone, nothing rules such values out.
         may_hold = bool(self._may_hold.eval(file)) if file.content == DataFileContent.DATA else not is_deletion_vector(file)
         return Looked(Holds.MISSING if may_hold else Holds.NOTHING)
 
@@ -291,11 +302,13 @@ class FileSearch:
         if not self._filter.field_ids:
             return Looked(Holds.NOTHING, int(named.file.record_count))
         bounds = UnaccountedBounds(self._schema, self._filter, named.file)
+        # Without its deletes: a row that they hide is still stored.
         for batch in self._reader.batches(EncryptedFileScanTask(named.file, set(), data_sequence_number=named.sequence_number)):
             rows += batch.num_rows
             bounds.account(batch)
             matching += self._filter.matching(pa.Table.from_batches([batch]))
         holds = Holds.ROWS if matching else Holds.BOUNDS if bounds else Holds.NOTHING
+        # By its name, which the manifest entry authenticates: renaming a stored file does not turn it into a blanked one.
         if not matching and named.file.file_path.endswith(BLANKED):
             holds = Holds.HIDDEN if self._is_blind else Holds.BLANKED
         return Looked(holds, rows, matching)
@@ -313,6 +326,7 @@ class FileSearch:
     def _equality_values(self, file: DataFile) -> pa.Table:
         wanted = equality_fields(file, self._schema)
         with opened_file(self._io, file) as opened:
+            # Engines may have written the file without field ids: the table's name mapping tells its columns, as in scans.
             stored = pyarrow_to_schema(opened.schema, self._metadata.name_mapping(), format_version=FORMAT_VERSION)
             read = prune_columns(stored, wanted.field_ids, select_full_types=False)
             batches = [
@@ -333,4 +347,5 @@ class FileSearch:
         if rows is None or not len(rows):
             return pa.table({})
         present = {field.name: rows.field(names[field.field_id]) for field in self._schema.fields if field.field_id in names}
+        # None of its columns is the table's any more: the rows are not decided by that, and must not count as absent.
         return pa.table(present) if present else pa.table({"": rows})

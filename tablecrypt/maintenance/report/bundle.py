@@ -131,6 +131,7 @@ def _members(found: Audit, changes: AuditChanges | None) -> dict[str, bytes]:
 
 def _zipped(members: Mapping[str, bytes], moment: dt.datetime) -> bytes:
     utc = moment.astimezone(dt.UTC)
+    # Zip files know no earlier dates.
     time = utc.timetuple()[:6] if utc.year >= _FIRST_YEAR_OF_ZIP else (_FIRST_YEAR_OF_ZIP, 1, 1, 0, 0, 0)
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as bundle:
@@ -168,6 +169,7 @@ def _cover(found: Audit, changes: AuditChanges | None, results: tuple[ClauseResu
 
 
 def _verdict(found: Audit) -> Verdict:
+    # An audit that opened no table found no plaintext either: that must not read as a clean result.
     if any(table.location for table in found.tables):
         return verdict(found)
     why = f"None of the {len(found.tables):,} could be opened." if found.tables else "The catalog lists none."
@@ -206,6 +208,7 @@ def _readme(found: Audit, made_by: str) -> str:
     width = max(map(len, _CONTENTS))
     contents = "\n".join(f"    {name:<{width}}  {what}" for name, what in _CONTENTS.items())
     unseen = "\n".join(f"  - {each}" for each in UNSEEN_BY_AUDITS)
+    # The catalog's name is quoted for the shell: readers paste the command.
     return f"""Evidence of an encryption audit
 
 Catalog {printable(found.catalog)}: {_scope(found)}

@@ -46,6 +46,7 @@ class Clause:
 
 
 def _clause(requirement: str, shown_by: str, unseen: frozenset[FindingKind], *kinds: FindingKind) -> Clause:
+    # What contradicts a requirement is no reason for not having checked it.
     return Clause(requirement, shown_by, frozenset(kinds), unseen - set(kinds))
 
 
@@ -193,9 +194,11 @@ def _result(clause: Clause, audit: Audit) -> ClauseResult:
     notes = sum(finding.kind in clause.kinds - contradicting for finding in audit.findings)
     bad, unseen = sum(bool(kinds & contradicting) for kinds in of_tables), sum(bool(kinds & clause.unseen) for kinds in of_tables)
 
+    # First: one contradiction is enough, however many tables could not be checked.
     if found:
         outcome, detail = Outcome.NOT_MET, f"{counted(found, 'finding', 'findings')} in {bad:,} of {counted(total, 'table', 'tables')}"
     elif unseen == total:
+        # Also where there is no table: a requirement that was checked nowhere is not met.
         outcome, detail = Outcome.NOT_CHECKED, "no table could be checked" if total else "there was no table"
     else:
         outcome, detail = Outcome.PARTLY if unseen else Outcome.MET, f"in {total - unseen:,} of {counted(total, 'table', 'tables')}"

@@ -84,9 +84,11 @@ class Details:
 def details_of(audit: TableAudit, now: dt.datetime, tables: int) -> Details:
     """Return the details of one table for the page."""
     ordered = sorted(audit.partitions, key=lambda each: (each.share, each.partition))
+    # However many partitions hold plaintext, all are shown: only whole ones are cut.
     bars = ordered[: max(SHOWN_PARTITIONS, sum(each.share < 1 for each in ordered))]
     more = len(ordered) - len(bars)
     worst = max((finding.severity for finding in audit.findings), default=None)
+    # Readable files first, so that the cut does not hide them.
     files = sorted(audit.files, key=lambda file: not is_readable(file))
     shown = max(LEAST_FILES, SHOWN_FILES // tables)
     return Details(

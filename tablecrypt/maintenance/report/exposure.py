@@ -43,6 +43,7 @@ class Exposure:
 
 def is_readable(file: AuditedFile) -> bool:
     """Whether a file of a table can be read without the key service: it is plaintext, or its key is in the clear."""
+    # Neither a magic nor a key says that it is ciphertext.
     unknown = file.signature == Signature.UNKNOWN and file.key_length is None
     return file.signature == Signature.PLAINTEXT or unknown or has_open_key(file)
 
@@ -140,6 +141,7 @@ def _way(
 
 
 def _of(kind: FindingKind, table: TableAudit) -> int:
+    # One place counts once, however many findings it has.
     return len({finding.where for finding in table.findings if finding.kind == kind})
 
 
@@ -152,6 +154,7 @@ def _open_keys(table: TableAudit) -> int:
 
 
 def _unseen(table: TableAudit) -> int:
+    # What lies in a folder that was not listed is not known either.
     return int(any(finding.kind in UNSEEN or finding.kind == FindingKind.NOT_LISTED for finding in table.findings))
 
 
@@ -160,6 +163,7 @@ def _all_bytes(table: TableAudit) -> int:
 
 
 def _readable_bytes(table: TableAudit) -> int:
+    # Files whose key is in the clear count in another line.
     return _bytes(file for file in table.files if is_readable(file) and not has_open_key(file))
 
 

@@ -122,6 +122,7 @@ def _kek_age(table: TableAudit, number: int, kek: AuditedKek, now: dt.datetime) 
     style, state = kek_state(table, kek, now)
     span = f"wraps for {_days(life)}, opens for {_days(end)}"
     if kek.created is None:
+        # Without a credible date nothing can be due: the state says what is wrong.
         return KeyAge(
             number, table.table, short(kek.key_id), kek.key_id, "KEK", style, state, "unknown", -1, span, "0%", "0%", None, "", False
         )
@@ -140,6 +141,7 @@ def _kek_age(table: TableAudit, number: int, kek: AuditedKek, now: dt.datetime) 
         period=span,
         filled=_percent(age / end),
         first=_percent(life / end),
+        # Nothing depends any more on a KEK that opens nothing and wraps nothing.
         due=due if kek.wraps_new or kek.lists else None,
         action=action,
         is_overdue=due < now and (kek.wraps_new or kek.lists > 0),
@@ -194,6 +196,7 @@ def key_tree(tables: Sequence[TableAudit], now: dt.datetime) -> tuple[TreeMaster
     for number, table in enumerate(tables):
         for master, branch in _branches(table, number, now):
             below[master].append(branch)
+            # A column's master key opens none of the files without the table's.
             sizes[master] += 0 if branch.is_of_columns else sum(file.length or 0 for file in table.files)
     masters = sorted(below, key=lambda name: (name == _NO_KEY, name))
     return tuple(_master(name, tuple(below[name]), sizes[name]) for name in masters)
@@ -201,6 +204,7 @@ def key_tree(tables: Sequence[TableAudit], now: dt.datetime) -> tuple[TreeMaster
 
 def _branches(table: TableAudit, number: int, now: dt.datetime) -> Iterator[tuple[str, TreeTable]]:
     if not table.location:
+        # Nothing is known of a table that was not opened, not even whether a key protects it.
         return
     if table.data_key_length is None:
         yield _NO_KEY, TreeTable(number, table.table, counted(len(table.files), "file", "files"), "critical", ())

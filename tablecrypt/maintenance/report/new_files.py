@@ -31,6 +31,7 @@ def check_new_file(path: Path, suffixes: Collection[str], replace: bool = False,
         raise _exists(path, instead)
     if not folder.is_dir():
         raise ConfigurationError(f"{path}: there is no folder {folder}")
+    # By trying: permission bits say nothing of a read-only or full file system.
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -48,6 +49,7 @@ def write_new_file(path: Path, content: bytes, replace: bool = False, instead: s
         with atomic_file(path, replace=replace, durable=True) as file:
             file.write(content)
     except FileExistsError as error:
+        # Another program made it since the check: it is not replaced.
         raise _exists(path, instead) from error
 
 

@@ -71,6 +71,7 @@ def order_id_of(metadata: TableMetadata, keys: Sequence[SortKey]) -> int | None:
         asked.append((field.field_id, key.descending, key.nulls_first))
     for order in metadata.sort_orders:
         own = [(each.source_id, each.direction == SortDirection.DESC, each.null_order == NullOrder.NULLS_FIRST) for each in order.fields]
+        # Order 0 has no fields, and stands for unsorted.
         if own and own == asked and all(isinstance(each.transform, IdentityTransform) for each in order.fields):
             return order.order_id
     return None
@@ -92,6 +93,7 @@ def sorted_rows(rows: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
             directions += ["ascending"] * len(values)
         else:
             column = rows[key.name]
+            # Arrow places nulls alike for all keys: a flag before each column places them for one.
             columns += [pc.cast(pc.is_null(column), pa.int8()), column]
             directions += ["descending" if key.nulls_first else "ascending", "descending" if key.descending else "ascending"]
     names = [str(number) for number in range(len(columns))]

@@ -56,9 +56,11 @@ def _ordered_bits(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         raw = number.view(pa.uint64())
         bits = pc.if_else(pc.less(number.view(pa.int64()), 0), pc.bit_wise_not(raw), pc.bit_wise_xor(raw, _uint64(_SIGN)))
     elif pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+        # Arrow does not cast date32 to int64 in one step.
         number = values.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date32(kind) else values.cast(pa.int64())
         bits = pc.bit_wise_xor(number.view(pa.uint64()), _uint64(_SIGN))
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        # Arrow cannot read the first bytes of a value as a number.
         prefixes = (None if value is None else _bytes(value)[:_PREFIX].ljust(_PREFIX, b"\0") for value in values.to_pylist())
         bits = pa.array([None if prefix is None else int.from_bytes(prefix) for prefix in prefixes], pa.uint64())
     else:
