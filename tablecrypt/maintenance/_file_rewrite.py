@@ -14,16 +14,16 @@
 Raises TamperedFileError or FormatError, naming the old file, where it does not authenticate or is not of the format that its manifest says;
 nothing is left of the new file then.
 
-A compaction shares the commit: a group of its files becomes others, without a journal, and what no snapshot took is deleted. A copy at
-another location shares the runner (see `run_counted`): the names of its files follow from those of the old ones, so the store says what is
-done.
+A compaction shares the commit: a group of its files becomes others (`done_files`), without a journal, and what no snapshot took is deleted.
+A copy at another location shares the runner (see `run_counted`): the names of its files follow from those of the old ones, so the store
+says what is done.
 """
 
 from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -39,9 +39,10 @@ from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runn
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.writing import encrypt, reencrypt
+from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.snapshots import EncryptedProducer
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import FreshKeys, deleting_on_error, with_key
+from tablecrypt.table.table_files import FreshKeys, deleting_on_error, key_metadata_of, with_key
 
 _CHUNK_LENGTH: Final = 4 * 1024 * 1024
 
@@ -164,6 +165,16 @@ def replacement_entry(file: DataFile, done: FileDone[str]) -> EncryptedDataFile:
     new[DATA_FILE_POSITIONS["file_path"]] = done.result
     new[DATA_FILE_POSITIONS["file_size_in_bytes"]] = key_metadata.file_length
     return new
+
+
+def done_files(codec: FileEntryCodec, files: Sequence[DataFile]) -> FileDone[bytes]:
+    """Return new files as a worker does that decides what is in them: their entries, and their keys apart."""
+    return FileDone(codec.encode_files(with_key(file, None) for file in files), tuple(key_metadata_of(file) for file in files))
+
+
+def new_files(codec: FileEntryCodec, done: FileDone[bytes]) -> list[EncryptedDataFile]:
+    """Return the files that a worker has written so, with their keys."""
+    return [with_key(file, key) for file, key in zip(codec.decode_files(done.result), done.keys, strict=True)]
 
 
 def commit_replacement(table: EncryptedTable, branch: str, producer_class: Callable[..., P], **changes: Any) -> P:

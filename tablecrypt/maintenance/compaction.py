@@ -37,7 +37,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.maintenance._file_rewrite import commit_replacement
+from tablecrypt.maintenance._file_rewrite import commit_replacement, done_files, new_files
 from tablecrypt.maintenance._tables import check_branch, checked_condition, encrypted_metadata_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.compaction_plan import (
     DELETE_RATIO,
@@ -452,12 +452,7 @@ def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, ke
     except FormatError:
         delete_written(io, [file.file_path for file in files])
         raise
-    return FileDone(codec.encode_files(with_key(file, None) for file in files), tuple(key_metadata_of(file) for file in files))
-
-
-def new_files(codec: FileEntryCodec, done: FileDone[bytes]) -> list[DataFile]:
-    """Return the files that a group was rewritten into, with their keys."""
-    return [with_key(file, key) for file, key in zip(codec.decode_files(done.result), done.keys, strict=True)]
+    return done_files(codec, files)
 
 
 def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, tasks: Sequence[EncryptedFileScanTask]) -> pa.RecordBatchReader:

@@ -62,7 +62,7 @@ def test_the_key_tree_and_the_json_have_the_column_keks_with_their_columns(both:
         ("pii", ["ssn", "person.email"]),
     ]
     assert all(kek["created"] and kek["age_days"] is not None for kek in kept["column_keks"])
-    tree = {master.name: master for master in key_tree(audited.tables, audited.moment)}
+    tree = {master.name: master for master in key_tree(audited.tables)}
     assert set(tree) == {TABLE_KEY, "pii", "fin"}
     assert [(branch.note, branch.style) for branch in tree["pii"].tables] == [("protected columns: person.email, ssn", "soft")]
     assert "can read 1 table" in tree[TABLE_KEY].summary

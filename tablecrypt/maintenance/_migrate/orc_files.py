@@ -22,13 +22,14 @@ from pyiceberg.table import ALWAYS_TRUE, FileScanTask
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance._file_rewrite import done_files, new_files
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.reader import cast_batch
-from tablecrypt.table.table_files import FreshKeys, delete_written, key_metadata_of, with_key
+from tablecrypt.table.table_files import FreshKeys, delete_written
 from tablecrypt.table.write import write_data_files
 
 _ONE_FILE: Final = 2**62
@@ -59,14 +60,12 @@ def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[Sta
     if [file.record_count for file in files] != [old.record_count]:
         delete_written(io, [file.file_path for file in files])
         raise FormatError(f"{old.file_path}: holds {sum(file.record_count for file in files)} rows, its manifest says {old.record_count}")
-    [written] = files
-    return FileDone(FileEntryCodec(one_file).encode_files([with_key(written, None)]), (key_metadata_of(written),))
+    return done_files(FileEntryCodec(one_file), files)
 
 
 def rewritten_entry(metadata: EncryptedTableMetadata, file: DataFile, done: FileDone[bytes]) -> EncryptedDataFile:
     """Return the new file's entry, in the partition of the old one."""
-    [decoded] = FileEntryCodec(_unpartitioned(metadata)).decode_files(done.result)
-    new = with_key(decoded, done.keys[0])
+    [new] = new_files(FileEntryCodec(_unpartitioned(metadata)), done)
     new[_PARTITION] = file.partition
     new.spec_id = file.spec_id
     return new

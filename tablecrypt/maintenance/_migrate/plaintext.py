@@ -25,7 +25,7 @@ from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.maintenance._audit.file_signatures import Signature, read_file_starts
 from tablecrypt.maintenance._orphan_files import known_locations
 from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, stored_files
-from tablecrypt.maintenance._tables import table_io
+from tablecrypt.maintenance._tables import name_of, table_io
 from tablecrypt.maintenance.older_metadata import read_older
 from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.printable import bytes_shown
@@ -182,6 +182,6 @@ def _metadata_log(table: EncryptedTable) -> Iterator[tuple[str, TableMetadata]]:
         if found is None:
             continue
         if found.error is not None:
-            logger.warning("the metadata log of %s names a file that is no metadata: %s", ".".join(table.name()), found.error)
+            logger.warning("the metadata log of %s names a file that is no metadata: %s", name_of(table), found.error)
         if found.parsed is not None:
             yield entry.metadata_file, found.parsed

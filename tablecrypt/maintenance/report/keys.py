@@ -119,7 +119,7 @@ def ages_of(table: TableAudit, number: int, now: dt.datetime) -> Iterator[KeyAge
 def _kek_age(table: TableAudit, number: int, kek: AuditedKek, now: dt.datetime) -> KeyAge:
     life = table.kek_lifespan or dt.timedelta(0)
     end = life + RECIPIENT_YEARS
-    style, state = kek_state(table, kek, now)
+    style, state = kek_state(table, kek)
     span = f"wraps for {_days(life)}, opens for {_days(end)}"
     if kek.created is None:
         # Without a credible date nothing can be due: the state says what is wrong.
@@ -172,8 +172,8 @@ def _dek_age(table: TableAudit, number: int, oldest: dt.datetime, keys: int, now
     )
 
 
-def kek_state(table: TableAudit, kek: AuditedKek, now: dt.datetime) -> tuple[str, str]:
-    """Return how a KEK stands: a style, and a few words. What the audit found of it comes before what its age says."""
+def kek_state(table: TableAudit, kek: AuditedKek) -> tuple[str, str]:
+    """Return how a KEK stands, by what the audit found of it: a style, and a few words."""
     found = {finding.kind for finding in table.findings if finding.where == kek.key_id}
     if FindingKind.KEY_ID_DIFFERS in found:
         return "error", "another master key"
@@ -184,17 +184,16 @@ def kek_state(table: TableAudit, kek: AuditedKek, now: dt.datetime) -> tuple[str
     if kek.key_length is None:
         return "error", "does not open"
     if kek.wraps_new:
-        near = table.kek_lifespan is not None and now - kek.created >= NEAR * table.kek_lifespan
-        return ("info", "wraps new keys, near its end") if near else ("good", "wraps new keys")
+        return ("info", "wraps new keys, near its end") if FindingKind.KEK_NEAR_END in found else ("good", "wraps new keys")
     return ("info", "opens older snapshots") if kek.lists else ("soft", "opens nothing any more")
 
 
-def key_tree(tables: Sequence[TableAudit], now: dt.datetime) -> tuple[TreeMaster, ...]:
+def key_tree(tables: Sequence[TableAudit]) -> tuple[TreeMaster, ...]:
     """Return the tree: master keys by name, then what no key protects."""
     below: defaultdict[str, list[TreeTable]] = defaultdict(list)
     sizes: Counter[str] = Counter()
     for number, table in enumerate(tables):
-        for master, branch in _branches(table, number, now):
+        for master, branch in _branches(table, number):
             below[master].append(branch)
             # A column's master key opens none of the files without the table's.
             sizes[master] += 0 if branch.is_of_columns else sum(file.length or 0 for file in table.files)
@@ -202,7 +201,7 @@ def key_tree(tables: Sequence[TableAudit], now: dt.datetime) -> tuple[TreeMaster
     return tuple(_master(name, tuple(below[name]), sizes[name]) for name in masters)
 
 
-def _branches(table: TableAudit, number: int, now: dt.datetime) -> Iterator[tuple[str, TreeTable]]:
+def _branches(table: TableAudit, number: int) -> Iterator[tuple[str, TreeTable]]:
     if not table.location:
         # Nothing is known of a table that was not opened, not even whether a key protects it.
         return
@@ -212,7 +211,7 @@ def _branches(table: TableAudit, number: int, now: dt.datetime) -> Iterator[tupl
     own = table.key_id or _NO_KEY
     masters = sorted({kek.encrypted_by_id or _NO_KEY for kek in table.keks} | {own}, key=lambda name: (name != own, name))
     for master in masters:
-        keks = tuple(_tree_kek(table, kek, now) for kek in _by_age(table) if (kek.encrypted_by_id or _NO_KEY) == master)
+        keks = tuple(_tree_kek(table, kek) for kek in _by_age(table) if (kek.encrypted_by_id or _NO_KEY) == master)
         if master == own:
             clear = sum(not each.is_encrypted for each in table.snapshots)
             note = "no KEK yet" if not keks else counted(clear, "snapshot has no key", "snapshots have no key") if clear else ""
@@ -246,9 +245,9 @@ def _by_age(table: TableAudit) -> list[AuditedKek]:
     return sorted(table.keks, key=lambda kek: (kek.created or first, kek.key_id), reverse=True)
 
 
-def _tree_kek(table: TableAudit, kek: AuditedKek, now: dt.datetime) -> TreeKek:
+def _tree_kek(table: TableAudit, kek: AuditedKek) -> TreeKek:
     below = [each for each in reversed(table.snapshots) if each.kek == kek.key_id]
-    style, state = kek_state(table, kek, now)
+    style, state = kek_state(table, kek)
     numbers = ((kek.lists, "manifest list", "manifest lists"), (kek.manifests, "manifest", "manifests"), (kek.files, "file", "files"))
     shown = tuple(_snapshot(each) for each in below[:SHOWN_SNAPSHOTS])
     return TreeKek(

@@ -47,7 +47,7 @@ def html_page(audit: Audit, changes: AuditChanges | None = None) -> str:
         changes=None if changes is None else _changes(changes, {table.table: number for number, table in enumerate(tables)}),
         exposures=exposures(tables),
         by_design=by_design(tables),
-        masters=key_tree(tables, audit.moment),
+        masters=key_tree(tables),
         ages=key_ages(tables, audit.moment),
         details=[details_of(table, audit.moment, len(tables)) for table in tables],
     )
