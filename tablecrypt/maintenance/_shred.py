@@ -291,7 +291,7 @@ def _foretell(table: EncryptedTable, plan: Plan, delete_below: Sequence[str]) ->
     """Return what is known beforehand of what a run would do."""
     scope, expected = table_io(table).deletable.and_below(delete_below), Scrubbed()
     for file in holders(table, plan.older, plan.retired):
-        if (reason := scope.reason_against(file.location)) is not None:
+        if (reason := file.reason_against(scope)) is not None:
             expected.refused[file.location] = reason
         else:
             expected.rewritten.append(file.location)
