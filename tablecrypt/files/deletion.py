@@ -9,6 +9,8 @@ storage may have written them. What they name is deleted only if
     its spelling has one meaning           no "..", ".", "//", percent-encoded slash or dot segment, "?", "#", "*", control character
     links do not lead out of the folder    on a local disk, the real folder of the file is below the real folder of the table
 
+A file that is written over must be no link itself either: the bytes would go where it leads. To delete a link harms nothing there.
+
 `s3`, `s3a` and `s3n` are one store, so are `abfs` and `abfss`, `file:` and no scheme; another scheme, bucket, account or case is another
 place. A folder itself, a whole bucket or the root of a disk is never a table's folder by metadata alone.
 
@@ -122,7 +124,7 @@ class DeletionScope:
         return any(parsed == root or parsed.below(root) is not None for root in self._roots())
 
     def reason_against(self, location: str) -> str | None:
-        """Return why a file may not be deleted or written over; None where it may."""
+        """Return why a file may not be deleted; None where it may."""
         # Without a trusted folder nothing is deleted: metadata that is seen for the first time may name any place.
         roots = self._roots()
         if not roots:
@@ -140,8 +142,19 @@ class DeletionScope:
         nearer = [reason for reason in reasons if reason is not None and reason != _OUTSIDE]
         return nearer[0] if nearer else f"{_OUTSIDE}: {', '.join((*self.folders, *self.named))}"
 
+    def reason_against_writing_over(self, location: str) -> str | None:
+        """Return why a file may not be written over; None where it may."""
+        reason = self.reason_against(location)
+        if reason is not None:
+            return reason
+        parsed = ParsedLocation.of(location)
+        # A write follows a link, which whoever writes the folder may have put in the file's place: to a backup, or anyone's file.
+        if parsed.store == LOCAL and os.path.islink(parsed.local_path):
+            return f"is a link, which leads to {os.path.realpath(parsed.local_path)}"
+        return None
+
     def check(self, location: str) -> None:
-        """Raise DeletionRefusedError where a file may not be deleted or written over."""
+        """Raise DeletionRefusedError where a file may not be deleted."""
         reason = self.reason_against(location)
         if reason is not None:
             raise DeletionRefusedError(location, reason)

@@ -302,7 +302,7 @@ def _foretell(table: EncryptedTable, plan: Plan, delete_below: Sequence[str]) ->
     # Not `deleting_io`, which raises where nothing may be touched: a dry run reports what would be refused.
     scope, expected = table_io(table).deletable.and_below(delete_below), Scrubbed()
     for file in holders(table, plan.older, plan.retired):
-        if (reason := scope.reason_against(file.location)) is not None:
+        if (reason := file.reason_against(scope)) is not None:
             expected.refused[file.location] = reason
         else:
             expected.rewritten.append(file.location)

@@ -22,6 +22,7 @@ from pyiceberg.serializers import Compressor
 from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.errors import FormatError
+from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.column_entries import is_copy
 from tablecrypt.keys.key_ring import EncryptedKey
@@ -49,6 +50,10 @@ class Holder:
 
     location: str
     is_readable: bool
+
+    def reason_against(self, scope: DeletionScope) -> str | None:
+        """Return why the file may not be written over or, where that is what becomes of it, deleted; None where it may."""
+        return scope.reason_against_writing_over(self.location) if self.is_readable else scope.reason_against(self.location)
 
 
 def holders(table: EncryptedTable, older: OlderFiles, retired: Collection[str]) -> Iterator[Holder]:
@@ -122,7 +127,7 @@ def scrub(table: EncryptedTable, older: OlderFiles, retired: frozenset[str], io:
     """
     current, done = encrypted_metadata_of(table), Scrubbed()
     for file in counted.track(list(holders(table, older, retired - kek_ids(current)))):
-        if (reason := io.deletable.reason_against(file.location)) is not None:
+        if (reason := file.reason_against(io.deletable)) is not None:
             done.refused[file.location] = reason
         elif not file.is_readable:
             _delete(io, file.location, done)

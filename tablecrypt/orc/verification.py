@@ -85,10 +85,14 @@ def create_integrity_manifest(sources: Mapping[str, Any] | Sequence[str | os.Pat
         sources: files by name, or paths, whose last parts are then the names.
         keys: gives the key.
         key_name: the key that makes the MACs.
+
+    Raises:
+        ConfigurationError: two paths have the same last part: give such files by name.
     """
-    named = sources if isinstance(sources, Mapping) else {os.path.basename(os.fspath(path)): path for path in sources}
+    # Pairs, not a dict: of two files of one name it would keep the last, and the manifest would leave the other out without a word.
+    named = sources.items() if isinstance(sources, Mapping) else [(os.path.basename(os.fspath(path)), path) for path in sources]
     writer = IntegrityManifestWriter(keys, key_name)
-    for name, source in named.items():
+    for name, source in named:
         digest = FileHasher()
         with FileSource(source) as file:
             for offset in range(0, file.length, _PIECE):

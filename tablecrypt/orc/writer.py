@@ -22,12 +22,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.orc as pyarrow_orc
 import pyarrow.types as pt
 
+from tablecrypt._atomic_file import atomic_file
 from tablecrypt.arguments import check_file, checked_arguments, described, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.column_plan import ColumnPlan, MaskChoice, mask_table_column, plan_columns
@@ -71,7 +73,7 @@ def write_table(
 
     Args:
         table: the rows; a RecordBatchReader is written as it is read, with about one stripe in memory.
-        sink: a path, or anything with `write`. A path is removed again when writing fails.
+        sink: a path, or anything with `write`. A file appears at a path, or takes the place of one, only if all went well.
         encrypt: for each key name the columns under it, sub-columns by dotted names ("home.zip", "tags._elem", "attrs._value").
         keys: the newest version of each key is used.
         mask: what readers without the key see of a column: "nullify" (the default of encrypted columns), "sha256", "redact",
@@ -92,7 +94,7 @@ def write_table(
     encrypt = {key_name: names_of(f"encrypt[{key_name!r}]", columns) for key_name, columns in encrypt.items()}
     if stripe_size < 1:
         raise ConfigurationError(f"a stripe size of {stripe_size} bytes")
-    # Comes before the sink is opened: a request that cannot be met must not overwrite a file.
+    # Comes before the sink is opened: a request that cannot be met costs no key.
     parts = _PartWriter(table.schema, encrypt, mask or {}, {"compression": compression, **options}, bloom_filter_columns)
     digest = FileHasher()
     with _opened(sink) as output:
@@ -219,14 +221,9 @@ def _opened(sink: Any) -> Iterator[Any]:
         check_file(sink, "write")
         yield sink
         return
-    path = os.fspath(sink)
-    with pa.OSFile(path, mode="wb") as output:
-        try:
-            yield output
-        # An interrupt too must leave no half file, which a reader would report as damaged.
-        except BaseException:
-            os.unlink(path)
-            raise
+    # Keys and rows may fail after this. A path gets its file in one step at the end, so that what was there stays until then.
+    with atomic_file(Path(sink), private=False) as output:
+        yield output
 
 
 def _orc_schema(schema: pa.Schema) -> pa.Schema:

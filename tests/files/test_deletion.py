@@ -98,6 +98,27 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     assert "a link leads" in str(DeletionScope((f"file://{table}",)).reason_against(f"file://{table}/data/x.parquet"))
 
 
+@pytest.mark.parametrize("scheme", ["file://", ""])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_may_be_deleted_but_not_written_over(tmp_path: Path, scheme: str, is_there: bool) -> None:
+    table, backup = tmp_path / "t", tmp_path / "backup.metadata.json"
+    table.mkdir()
+    if is_there:
+        backup.write_bytes(b"{}")
+    (table / "link.metadata.json").symlink_to(backup)
+    (table / "file.metadata.json").write_bytes(b"{}")
+    scope = DeletionScope((f"{scheme}{table}",))
+    assert scope.reason_against(f"{scheme}{table}/link.metadata.json") is None
+    assert scope.reason_against_writing_over(f"{scheme}{table}/link.metadata.json") == f"is a link, which leads to {backup}"
+    assert scope.reason_against_writing_over(f"{scheme}{table}/file.metadata.json") is None
+
+
+def test_what_may_not_be_deleted_may_not_be_written_over() -> None:
+    for location in ELSEWHERE:
+        assert SCOPE.reason_against_writing_over(location) == SCOPE.reason_against(location)
+    assert SCOPE.reason_against_writing_over(f"{TABLE}/{OWN[0]}") is None
+
+
 def test_a_table_whose_own_folder_is_a_link_has_its_files(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "t").symlink_to(tmp_path / "real")

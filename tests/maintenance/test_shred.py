@@ -432,6 +432,23 @@ def test_compressed_metadata_files_are_written_over_as_such(tmp_path: Path, aws:
     assert not [path for path, text in texts.items() if kek.encrypted_key_metadata in text]
 
 
+def test_a_link_in_the_place_of_an_older_file_is_not_written_through(table: Table, tmp_path: Path) -> None:
+    victim, backup = metadata_of(table).metadata_log[-1].metadata_file, tmp_path / "backup.metadata.json"
+    path_of(victim).rename(backup)
+    path_of(victim).symlink_to(backup)
+    content = backup.read_bytes()
+
+    foretold = shred(table, old_snapshots(table), dry_run=True)
+    result = shred(table, old_snapshots(table))
+
+    assert backup.read_bytes() == content
+    assert path_of(victim).is_symlink()
+    reason = f"is a link, which leads to {backup.resolve()}"
+    assert foretold.refused == result.refused == {victim: reason}
+    assert result.rewritten
+    assert not result.is_complete
+
+
 def test_checksums_that_hadoop_kept_of_a_file_go_when_it_is_written_over(table: Table) -> None:
     """Java would compare the new content with them."""
     older = [path_of(entry.metadata_file) for entry in table.metadata.metadata_log]

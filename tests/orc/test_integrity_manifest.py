@@ -199,6 +199,18 @@ def test_files_join_a_manifest_while_they_are_written(tmp_path: Path) -> None:
         encrypted(ROWS, {"pii": ["text"]}, manifest=writer)
 
 
+def test_two_files_of_one_name_are_refused_unless_they_are_given_by_name(tmp_path: Path) -> None:
+    paths = [tmp_path / folder / "part-0.orc" for folder in ("a", "b")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_bytes(DATA)
+    with pytest.raises(ConfigurationError, match=r"has a file 'part-0\.orc' already"):
+        orc.create_integrity_manifest(paths, local_keys(), "other")
+    by_name = {f"{path.parent.name}/{path.name}": path for path in paths}
+    manifest = orc.create_integrity_manifest(by_name, local_keys(), "other")
+    assert list(IntegrityManifest.open(manifest, local_keys()).entries) == ["a/part-0.orc", "b/part-0.orc"]
+
+
 def test_a_manifest_lists_files_that_java_wrote() -> None:
     manifest = orc.create_integrity_manifest([vector("flat_zlib")], local_keys(), "other")
 

@@ -237,10 +237,9 @@ def test_slices_and_chunks_make_no_difference(start: int, length: int, stripe_si
     assert same_rows(orc.read_table(data, local_keys()), rows)
 
 
-def test_a_path_is_written_and_removed_again_when_writing_fails(tmp_path: Path) -> None:
+def test_a_failing_write_leaves_at_a_path_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "rows.orc"
     orc.write_table(sample_rows(), path, encrypt={"pii": ["text"]}, keys=local_keys())
-    assert same_rows(orc.read_table(path, local_keys()), sample_rows())
 
     def failing() -> Any:
         yield from sample_rows().to_batches()
@@ -249,7 +248,16 @@ def test_a_path_is_written_and_removed_again_when_writing_fails(tmp_path: Path) 
     reader = pa.RecordBatchReader.from_batches(sample_rows().schema, failing())
     with pytest.raises(OSError, match="gone"):
         orc.write_table(reader, path, encrypt={"pii": ["text"]}, keys=local_keys(), stripe_size=1)
-    assert not path.exists()
+    assert same_rows(orc.read_table(path, local_keys()), sample_rows())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_takes_the_place_of_another(tmp_path: Path) -> None:
+    path = tmp_path / "rows.orc"
+    for first in (0, 50):
+        orc.write_table(sample_rows(100, first), path, encrypt={"pii": ["text"]}, keys=local_keys())
+        assert same_rows(orc.read_table(path, local_keys()), sample_rows(100, first))
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(
@@ -315,17 +323,20 @@ def test_two_columns_of_one_name_are_refused() -> None:
         encrypted(rows, {"pii": ["text"]})
 
 
-def test_a_key_that_is_not_there_or_not_allowed_leaves_no_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [None, b"a file of before"])
+def test_a_key_that_is_not_there_or_not_allowed_leaves_a_path_as_it_was(tmp_path: Path, before: bytes | None) -> None:
     class Refusing(orc.LocalKeys):
         def current_version(self, name: str) -> orc.MasterKeyVersion:
             raise KmsAccessDeniedError("denied")
 
     path = tmp_path / "rows.orc"
+    if before is not None:
+        path.write_bytes(before)
     with pytest.raises(KeyNotFoundError, match="absent"):
         orc.write_table(sample_rows(), path, encrypt={"absent": ["text"]}, keys=local_keys())
     with pytest.raises(KmsAccessDeniedError):
         orc.write_table(sample_rows(), path, encrypt={"pii": ["text"]}, keys=Refusing({}))
-    assert not path.exists()
+    assert (path.read_bytes() if path.exists() else None) == before
 
 
 def test_names_with_dots_are_found() -> None:

@@ -373,7 +373,7 @@ def _foretold(table: EncryptedTable, field_id: int, column: str, delete_below: S
     retired = frozenset(str(entry.encrypted_by_id) for entry in gone) | older.column_keks(field_id)
     scope, expected = table_io(table).deletable.and_below(delete_below), Scrubbed()
     for file in holders(table, older, retired):
-        if (reason := scope.reason_against(file.location)) is not None:
+        if (reason := file.reason_against(scope)) is not None:
             expected.refused[file.location] = reason
         else:
             expected.rewritten.append(file.location)
