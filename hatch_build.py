@@ -49,7 +49,7 @@ class PackageHook(MetadataHookInterface):
 class JarHook(BuildHookInterface[Any]):
     """Puts the compiled jars into the wheel."""
 
-    _FOLDER: Final = "tablecrypt/spark/jvm/jars"
+    _FOLDER: Final = "tablecrypt/spark/shared/jars"
     _NO_JAVA: Final = 3
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ class JarHook(BuildHookInterface[Any]):
             self.app.display_warning("The wheel has no compiled Java classes: they need PySpark, and the dependencies of tablecrypt.")
             return
         self._scratch = tempfile.TemporaryDirectory()
-        command = [sys.executable, "-m", "tablecrypt.spark.jvm.jar", self._scratch.name]
+        command = [sys.executable, "-m", "tablecrypt.spark.shared.jar", self._scratch.name]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([self.root, str(Path(self.root) / "catalog")])}
         run = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, check=False)
         if run.returncode == self._NO_JAVA:

@@ -13,7 +13,7 @@ from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.spark.network import check_credentials_stay_private, kms_properties
-from tablecrypt.spark.source.options import SourceOptions
+from tablecrypt.spark.source.source_options import SourceOptions
 
 REPOSITORY = Path(__file__).parents[1]
 CLUSTER = {"spark.master": "spark://driver:7077"}

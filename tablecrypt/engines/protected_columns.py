@@ -294,7 +294,7 @@ def ensure_column_keys(table: EncryptedTable, *, write_only: bool = False) -> fr
         raise next(iter(unread.values()))
     if _lacks_keys(io.manager.columns, metadata.key_ring, policy, unread):
         # Imported here: executors use this module too, and commit nothing.
-        from tablecrypt.maintenance.columns.keys import add_column_keys
+        from tablecrypt.maintenance.columns.key_changes import add_column_keys
 
         add_column_keys(table, write_only=bool(unread))
     return frozenset(unread)

@@ -2,7 +2,7 @@
 
     current_version      GET  <url>/v1/key/<name>/_metadata                         → versions, length in bits
     decrypt_local_key    POST <url>/v1/keyversion/<name>%40<n>/_eek?eek_op=decrypt  {"name", "iv", "material"} → {"material"}
-    create_local_key     the same with fresh random bytes: encrypting and decrypting are one operation (tablecrypt/orc/keys.py)
+    create_local_key     the same with fresh random bytes: encrypting and decrypting are one operation (tablecrypt/orc/key_providers.py)
 
     iv = the first 16 bytes of the encrypted local key, each complemented: the KMS complements them again before it uses them.
 
@@ -31,7 +31,7 @@ from tablecrypt.hadoop_kms.requests import decode_base64, sent_iv
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.redaction import key_call, silence_in_key_calls
 from tablecrypt.kms.resilient import PerProcess, RetryPolicy
-from tablecrypt.orc.keys import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length
+from tablecrypt.orc.key_providers import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length
 from tablecrypt.properties import KMS_RETRY_BUDGET_MS
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@
           └─ encrypts  the ORC master key       "sealed" = nonce (12) | ciphertext (16 or 32) | tag (16), AES-GCM
                                                 AAD = "tablecrypt-orc-key:" name "@" version ":" length, in UTF-8
 
-ORC needs the master key's bytes, because local keys are derived from them (tablecrypt/orc/keys.py); a cloud's KMS never gives out its own.
-So they are random bytes under a key of the KMS. The AAD binds them to their name and version: anyone who can write the file can remove keys
+ORC needs the master key's bytes, because local keys are derived from them (tablecrypt/orc/key_providers.py); a cloud's KMS never gives out
+its own. So they are random bytes under a key of the KMS. The AAD binds them to their name and version: anyone who can write the file can remove keys
 or put an older file back, but cannot pass one key off as another. Both blobs are URL-safe base64. Nothing in the file can be decrypted
 without the KMS. It is read at each call, so a new version is used at once; only the KMS client keeps unwrapped keys, for
 `encryption.kms.cache-ttl-ms`.
@@ -38,7 +38,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatErr
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.local_file import changed_key_file
 from tablecrypt.kms.new_blobs import generate_key, unwrap_key
-from tablecrypt.orc.keys import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length, derive_local_key
+from tablecrypt.orc.key_providers import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length, derive_local_key
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _ENTRY_KEY_LENGTH: Final = 32

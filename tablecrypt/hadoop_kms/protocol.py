@@ -47,7 +47,7 @@ from tablecrypt.hadoop_kms.requests import (
     split_target,
     understand,
 )
-from tablecrypt.orc.keys import KeyProvider, MasterKeyVersion
+from tablecrypt.orc.key_providers import KeyProvider, MasterKeyVersion
 
 _MAX_NAMES: Final = 10_000
 

@@ -28,7 +28,7 @@ from tablecrypt.maintenance._rescue import Rescued, rescue
 from tablecrypt.maintenance._shred import Shredded, shred
 from tablecrypt.maintenance._verify import BadFile, Verification, verify
 from tablecrypt.maintenance.catalog_tables import CatalogResult, on_tables
-from tablecrypt.maintenance.columns.keys import (
+from tablecrypt.maintenance.columns.key_changes import (
     RewrappedColumnKeks,
     RotatedColumnKeks,
     ShreddedColumn,

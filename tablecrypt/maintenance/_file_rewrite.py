@@ -37,7 +37,7 @@ from tablecrypt.maintenance._journal import Journal
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runner, run_counted
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
-from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.writing import encrypt, reencrypt
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.snapshots import EncryptedProducer

@@ -35,7 +35,7 @@ from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import read_named_metadata_file
-from tablecrypt.table.protection.layout import ShownPartitions
+from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, deleting_io
 

@@ -61,7 +61,7 @@ from tablecrypt.table.parquet_options import target_file_size as target_file_siz
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask, FileCondition, PlanCounts
 from tablecrypt.table.prefetch import prefetched
-from tablecrypt.table.protection.layout import ShownPartitions, check_sort_columns
+from tablecrypt.table.protection.exposed_values import ShownPartitions, check_sort_columns
 from tablecrypt.table.protection.sizes import check_size
 from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.reader import TaskReader, cast_batch

@@ -1,7 +1,7 @@
 """ORC column encryption: chosen columns are encrypted, and readers without the key see masks instead. See docs/orc.md."""
 
 from tablecrypt.orc.integrity_manifest import IntegrityManifestWriter
-from tablecrypt.orc.keys import (
+from tablecrypt.orc.key_providers import (
     KeyProvider,
     KeyProviderKind,
     KmsKeys,

@@ -16,7 +16,7 @@ from typing import Final
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, KeyMismatchError, KeyNotFoundError, KmsAccessDeniedError
-from tablecrypt.orc.keys import KeyProvider
+from tablecrypt.orc.key_providers import KeyProvider
 from tablecrypt.orc.messages import Encryption, Stream, StreamKind, Variant
 from tablecrypt.orc.protobuf import Message
 from tablecrypt.orc.stream_cipher import crypt_stream

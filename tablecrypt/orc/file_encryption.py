@@ -27,7 +27,7 @@ from typing import Final
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.column_plan import ColumnPlan
 from tablecrypt.orc.compression import Compression
-from tablecrypt.orc.keys import KeyProvider, LocalKey
+from tablecrypt.orc.key_providers import KeyProvider, LocalKey
 from tablecrypt.orc.messages import Encryption, MaskDescription, Stream, StreamGroup, StreamKind, StripeFooter, StripeInformation, Variant
 from tablecrypt.orc.protobuf import Field, Message, blob_field, encode, integer_field
 from tablecrypt.orc.source import FileSource, OrcSource

@@ -36,7 +36,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyMismatchError, KeyNotFoundError, TamperedFileError
-from tablecrypt.orc.keys import LOCAL_KEY_LENGTHS, KeyProvider, MasterKeyVersion
+from tablecrypt.orc.key_providers import LOCAL_KEY_LENGTHS, KeyProvider, MasterKeyVersion
 from tablecrypt.orc.source import OrcSource
 
 FORMAT: Final = "tablecrypt-orc-manifest"

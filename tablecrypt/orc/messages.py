@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import Final
 
 from tablecrypt.errors import FormatError
-from tablecrypt.orc.keys import MasterKeyVersion
+from tablecrypt.orc.key_providers import MasterKeyVersion
 from tablecrypt.orc.protobuf import Field, Message, blob_field, encode, integer_field, packed_field
 
 ALGORITHM_KEY_LENGTHS: Final = {1: 16, 2: 32}

@@ -24,7 +24,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.orc.column_keys import LocalColumnKeys, NoRights
 from tablecrypt.orc.integrity_manifest import CheckedSource, IntegrityManifest
-from tablecrypt.orc.keys import KeyProvider
+from tablecrypt.orc.key_providers import KeyProvider
 from tablecrypt.orc.plain_view import PlainView
 from tablecrypt.orc.source import FileSource, OrcSource
 from tablecrypt.orc.tail import Tail, read_tail

@@ -22,7 +22,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError
 from tablecrypt.orc.column_keys import LocalColumnKeys
 from tablecrypt.orc.integrity_manifest import FileHasher, IntegrityManifestWriter
-from tablecrypt.orc.keys import KeyProvider
+from tablecrypt.orc.key_providers import KeyProvider
 from tablecrypt.orc.messages import BLOOM_FILTER_KINDS
 from tablecrypt.orc.reader import DecodedFile, checked_source
 from tablecrypt.orc.source import FileSource, OrcSource

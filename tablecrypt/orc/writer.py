@@ -35,7 +35,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.column_plan import ColumnPlan, MaskChoice, mask_table_column, plan_columns
 from tablecrypt.orc.file_encryption import FileAssembly, ShadowColumns
 from tablecrypt.orc.integrity_manifest import FileHasher, IntegrityManifestWriter
-from tablecrypt.orc.keys import KeyProvider
+from tablecrypt.orc.key_providers import KeyProvider
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail
 

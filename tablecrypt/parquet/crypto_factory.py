@@ -23,6 +23,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.parquet.file_keys import AES_GCM_V1, ALGORITHMS, FileKeys
 from tablecrypt.parquet.key_material import (
     DEFAULT_LIFETIME_S,
     ExternalKeyMaterial,
@@ -32,7 +33,6 @@ from tablecrypt.parquet.key_material import (
     reference_in,
     reference_to,
 )
-from tablecrypt.parquet.keys import AES_GCM_V1, ALGORITHMS, FileKeys
 from tablecrypt.setting_kinds import check_option_names, one_of, truth
 
 FOOTER_KEY: Final = "parquet.encryption.footer.key"

@@ -43,7 +43,7 @@ from tablecrypt._magics import HEAD_LENGTH, looks_like
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.parquet import thrift, thrift_reader
-from tablecrypt.parquet.keys import AES_GCM_CTR_V1, AES_GCM_V1, FileKeys
+from tablecrypt.parquet.file_keys import AES_GCM_CTR_V1, AES_GCM_V1, FileKeys
 from tablecrypt.parquet.modules import FOOTER_SUFFIX, SIGNATURE_LENGTH, ModuleCipher, module_length
 from tablecrypt.parquet.storage import RefusingFileSystem, Sink, Source
 from tablecrypt.parquet.thrift import (

@@ -30,8 +30,8 @@ from functools import cached_property
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.parquet import thrift_reader
+from tablecrypt.parquet.file_keys import FOOTER_KEY_NAME, FileKeys, required_keys
 from tablecrypt.parquet.footer import MAGIC_LENGTH, StoredFooter, described, read_footer
-from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys, required_keys
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, module_length
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.thrift import (

@@ -39,8 +39,8 @@ from typing import TYPE_CHECKING, Final
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, read_bloom_filter, read_index, read_pages
+from tablecrypt.parquet.file_keys import FOOTER_KEY_NAME, EncryptingKey, FileKeys
 from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, PLAIN_MAGIC, Algorithm, described, write_footer
-from tablecrypt.parquet.keys import FOOTER_KEY_NAME, EncryptingKey, FileKeys
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType
 from tablecrypt.parquet.storage import Sink

@@ -21,8 +21,8 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import StoredFooter, described
-from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import FileCiphers, FileLayout
 from tablecrypt.parquet.modules import FOOTER_SUFFIX
 from tablecrypt.parquet.storage import Source

@@ -45,8 +45,8 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, KmsAccessDeniedError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
+from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end
-from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import Chunk, FileLayout, RowGroupLayout, Span, encrypted_layout
 from tablecrypt.parquet.storage import FileView, Source, await_release, open_source, source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct

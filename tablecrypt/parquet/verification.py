@@ -33,8 +33,8 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, KeyMismatchError, KeyNotFoundError, TamperedFileError
 from tablecrypt.parquet.chunk_modules import PIECE_LENGTH, read_bloom_filter, read_index, read_pages
+from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import MAGIC_LENGTH
-from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span, encrypted_layout
 from tablecrypt.parquet.modules import GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, impossible_length, stated_length
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id

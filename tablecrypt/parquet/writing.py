@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.parquet.keys import FileKeys, required_keys
+from tablecrypt.parquet.file_keys import FileKeys, required_keys
 from tablecrypt.parquet.layout import FileLayout, encrypted_layout, plain_layout
 from tablecrypt.parquet.module_writer import FileEncryption, ModularWriter
 from tablecrypt.parquet.storage import Sink, open_sink, open_source

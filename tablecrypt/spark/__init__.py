@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tablecrypt.spark.runner import SparkRunner, compact
     from tablecrypt.spark.session import check_java
     from tablecrypt.spark.source.registration import register
-    from tablecrypt.spark.sql.session import catalog
+    from tablecrypt.spark.sql.added_catalog import catalog
     from tablecrypt.spark.stream import stream_writer
     from tablecrypt.spark.write import delete_where, write_table
 
@@ -59,7 +59,7 @@ __all__ = [
 # A program imports what it uses, when it first does: of SQL alone that is little, and Python workers go without maintenance.
 _ON_DEMAND: Final = {
     "SparkRunner": "runner",
-    "catalog": "sql.session",
+    "catalog": "sql.added_catalog",
     "check_java": "session",
     "check_orc_session": "orc",
     "check_orc_table": "orc",

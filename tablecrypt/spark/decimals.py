@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.jvm.columns import quoted
+from tablecrypt.spark.shared.written_columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

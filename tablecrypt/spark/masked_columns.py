@@ -17,8 +17,8 @@ from pyiceberg.schema import Schema
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.spark.columns import schema_for_spark, spark_schema
-from tablecrypt.spark.jvm.install import jvm_side
-from tablecrypt.spark.jvm.schema import path_of
+from tablecrypt.spark.shared.install import jvm_side
+from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.table.protection.visible_columns import ERROR
 
 if TYPE_CHECKING:

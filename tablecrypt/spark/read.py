@@ -83,7 +83,7 @@ def read_table(
         row_filter: PyIceberg's filter, as text ("id > 3 and region = 'eu'") or expression. Prunes files and row groups.
         snapshot_id: the snapshot to read, by default the current one.
         path: "jvm" for Spark's own Parquet reader, "python" for mapInArrow; by default the first where it gives the same rows and keeps
-            keys off the wire (see jvm/support.py), else the second.
+            keys off the wire (see shared/support.py), else the second.
         masked: "mask" gives masks of protected columns whose keys this user may not use, "error" refuses to read them; by default as the
             catalog says by encryption.masked-reads. The driver's rights decide. No condition is evaluated on masks. A session of Spark
             Connect cannot refuse those that Spark evaluates by itself: there it is "error" unless this or the catalog says "mask".

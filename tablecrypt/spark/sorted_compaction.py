@@ -31,10 +31,10 @@ from tablecrypt.maintenance.compaction_plan import check_rows
 from tablecrypt.maintenance.sorting.orders import SortKey, ZOrder
 from tablecrypt.maintenance.sorting.z_values import z_values
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table, spark_schema
+from tablecrypt.spark.distribution import partition_texts
 from tablecrypt.spark.executor_job import filled_batches, open_task, result_batch, results_of, skip_per_task_setup, task_numbers
-from tablecrypt.spark.jvm.columns import quoted
-from tablecrypt.spark.layout import partition_texts
 from tablecrypt.spark.session import Sizing, in_tasks
+from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.tables import LocatedTable, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage

@@ -15,7 +15,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker
-from tablecrypt.spark.layout import Distribution
+from tablecrypt.spark.distribution import Distribution
 from tablecrypt.spark.read import Path
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, write_rows

@@ -38,17 +38,17 @@ from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.spark.columns import arrow_schema, batch_for_table, schema_for_table
 from tablecrypt.spark.commit import BatchMarker, begin, check_can_replace_partitions, replaced_partitions
 from tablecrypt.spark.delete import change_without, rewrite_unless_merge_on_read
+from tablecrypt.spark.distribution import Distribution, laid_out
 from tablecrypt.spark.executor_job import filled_batches, open_task, result_batch, results_of
-from tablecrypt.spark.jvm.schema import path_of
-from tablecrypt.spark.layout import Distribution, laid_out
 from tablecrypt.spark.masked_columns import check_values
 from tablecrypt.spark.merge import checked_keys, merge_counts, merged_change
 from tablecrypt.spark.read import Path
 from tablecrypt.spark.session import check_session
+from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.spark.tables import LocatedTable, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
-from tablecrypt.table.protection.layout import check_sort_columns
+from tablecrypt.table.protection.exposed_values import check_sort_columns
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import MERGE_MODE, row_mode
 from tablecrypt.table.table import EncryptedTable
@@ -136,7 +136,7 @@ def write_table(
         distribute_by: "partition" to bring the rows of a table partition together before they are written (see layout.py).
         sort_by: columns to order each task's rows by, which makes row groups prune better.
         path: "jvm" for Parquet's Java writer, "python" for mapInArrow; by default the first where it can write the rows (see
-            jvm/support.py) and Spark's messages are authenticated and encrypted, else the second.
+            shared/support.py) and Spark's messages are authenticated and encrypted, else the second.
         snapshot_properties: for the summary of the new snapshot.
         catalog_properties: properties for load_catalog, beside those that it finds.
 

@@ -58,7 +58,7 @@ from tablecrypt.table.protection.declaration import (
     declared_by_update,
 )
 from tablecrypt.table.protection.declaring import declaration_updates, first_declarations
-from tablecrypt.table.protection.layout import check_deletes
+from tablecrypt.table.protection.exposed_values import check_deletes
 from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.protection.written_under import StaleWriteError

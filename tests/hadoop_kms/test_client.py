@@ -26,7 +26,7 @@ from tablecrypt.hadoop_kms import HadoopKmsKeys
 from tablecrypt.hadoop_kms.master_keys import roll_key
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import RetryPolicy
-from tablecrypt.orc.keys import KeyProvider, KeyProviderKind, MasterKeyVersion
+from tablecrypt.orc.key_providers import KeyProvider, KeyProviderKind, MasterKeyVersion
 from tests.kms.services.http_service import Answer, HttpService, Request
 from tests.support.certificates import Authority
 from tests.support.hadoop_kms import Bridge

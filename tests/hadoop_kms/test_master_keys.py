@@ -14,7 +14,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatErr
 from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key, roll_key
 from tablecrypt.kms.client import GeneratedKey
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.orc.keys import LocalKeys, MasterKeyVersion
+from tablecrypt.orc.key_providers import LocalKeys, MasterKeyVersion
 from tests.support.mutations import arbitrary
 from tests.support.parsers import seeds_of
 

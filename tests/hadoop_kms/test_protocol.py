@@ -18,7 +18,7 @@ from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key, roll_ke
 from tablecrypt.hadoop_kms.protocol import HadoopKms, KmsResponse, RateLimit
 from tablecrypt.hadoop_kms.requests import AUTHORIZATION, ILLEGAL_STATE, SECURITY, KmsRequest, sent_iv
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.orc.keys import MasterKeyVersion
+from tablecrypt.orc.key_providers import MasterKeyVersion
 from tests.support.mutations import arbitrary
 
 MASTER = "orc-master"

@@ -11,7 +11,7 @@ from tablecrypt import orc
 from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.hadoop_kms import HadoopKmsKeys
 from tablecrypt.kms.resilient import RetryPolicy
-from tablecrypt.orc.keys import MasterKeyVersion
+from tablecrypt.orc.key_providers import MasterKeyVersion
 
 KEY = os.environ["TABLECRYPT_LIVE_HADOOP_KMS_KEY_ID"]
 

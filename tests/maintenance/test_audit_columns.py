@@ -12,7 +12,7 @@ from tablecrypt import maintenance as m
 from tablecrypt.maintenance import Finding, FindingKind
 from tablecrypt.maintenance._audit.columns import column_findings
 from tablecrypt.maintenance.report import html_page
-from tablecrypt.maintenance.report.keys import key_tree
+from tablecrypt.maintenance.report.key_tables import key_tree
 from tablecrypt.table.table import EncryptedTable
 from tests.support.protected_tables import (
     COLUMN_KEY,

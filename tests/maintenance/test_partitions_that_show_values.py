@@ -22,7 +22,7 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError
 from tablecrypt.maintenance._audit.partitions import partition_findings
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.table.deletion_vectors import RowDelta
-from tablecrypt.table.protection.layout import ShownPartitions
+from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, key_metadata_of
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits

@@ -15,7 +15,7 @@ from pyiceberg.transforms import IdentityTransform, TruncateTransform
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import SortColumn, ZOrder
-from tablecrypt.table.protection.layout import check_sort_columns
+from tablecrypt.table.protection.exposed_values import check_sort_columns
 from tablecrypt.table.table import EncryptedTable
 from tests.support.protected_tables import COLUMN_KEY, PEOPLE_SCHEMA, Clients, clients, protected_table
 from tests.support.tables import metadata_of

@@ -20,7 +20,7 @@ from tablecrypt.errors import (
     PlaintextRefusedError,
 )
 from tablecrypt.orc.column_keys import LocalColumnKeys
-from tablecrypt.orc.keys import MasterKeyVersion
+from tablecrypt.orc.key_providers import MasterKeyVersion
 from tablecrypt.orc.messages import Encryption, StreamKind, Variant
 from tablecrypt.orc.protobuf import Message, blob_field, encode, integer_field, packed_field
 from tablecrypt.orc.reader import open_view

@@ -18,7 +18,7 @@ from tablecrypt.errors import ConfigurationError, MasterKeyRefusedError
 from tablecrypt.hadoop_kms import HadoopKmsKeys
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.orc.keys import KmsKeys, KmsMasterKeys, MasterKeyVersion, WrappedMasterKey
+from tablecrypt.orc.key_providers import KmsKeys, KmsMasterKeys, MasterKeyVersion, WrappedMasterKey
 from tablecrypt.parquet import PropertiesDrivenCryptoFactory, read_table, write_table
 from tablecrypt.spark.network import kms_properties
 from tests.support import command

@@ -17,7 +17,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyNotFou
 from tablecrypt.keys.column_entries import ENTRY_PREFIX, GONE_PREFIX
 from tablecrypt.spark.sql.planner import LoadedTable
 from tablecrypt.spark.sql.staging import StagedTable
-from tablecrypt.spark.sql.writes.portable import with_column_keys
+from tablecrypt.spark.sql.writes.python_writes import with_column_keys
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.replacement import stage_replacement
 from tablecrypt.table.table import EncryptedTable

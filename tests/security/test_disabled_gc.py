@@ -99,7 +99,7 @@ WHERE_FILES_ARE_DELETED: Final = {
     "tablecrypt/maintenance/_doctor/check_up.py": "its own probe",
     "tablecrypt/maintenance/_journal.py": "its own journal, which is committed",
     "tablecrypt/maintenance/_storage.py": "checksums of a file that is gone, or another one now",
-    "tablecrypt/spark/jvm/coordinator.py": "files of a write that is not committed",
+    "tablecrypt/spark/shared/coordinator.py": "files of a write that is not committed",
     "tablecrypt/table/table_files.py": "files of a write that is not committed",
     "tablecrypt/maintenance/_migrate/plaintext.py": "migrate",
     "tablecrypt/maintenance/_orphan_files.py": "remove_orphan_files",

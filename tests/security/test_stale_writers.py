@@ -24,7 +24,7 @@ from pyiceberg.types import StringType
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError
-from tablecrypt.maintenance.columns.keys import rotate_column_keks
+from tablecrypt.maintenance.columns.key_changes import rotate_column_keks
 from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction

@@ -18,7 +18,7 @@ from tablecrypt.kms.factory import load_kms, shared_kms
 from tablecrypt.kms.new_blobs import generate_key, wrap_key
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
 from tablecrypt.maintenance import migrate, relocate, rewrap, rotate_kek
-from tablecrypt.orc.keys import KmsKeys, MasterKeyVersion, WrappedMasterKey
+from tablecrypt.orc.key_providers import KmsKeys, MasterKeyVersion, WrappedMasterKey
 from tablecrypt.parquet.key_material import KeyWrapper
 from tests.support.aws import AwsServer
 from tests.support.tables import MASTER_KEY, SCHEMA, encrypted_sql_catalog, new_table, rows, state

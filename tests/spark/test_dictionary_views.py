@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tablecrypt.spark.jvm.install import jvm_side
-from tablecrypt.spark.jvm.sources import PACKAGE
+from tablecrypt.spark.shared.install import jvm_side
+from tablecrypt.spark.shared.sources import PACKAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,7 +20,7 @@ ALL: Final = ("pyarrow", "pyiceberg", "tablecrypt.table", "tablecrypt.spark.read
     [
         *((f"tablecrypt.spark.{each}", HEAVY) for each in ("read", "write", "executor_job")),
         ("tablecrypt.spark.sql.process", OF_PROCEDURES),
-        ("tablecrypt.spark.sql.session", ALL),
+        ("tablecrypt.spark.sql.added_catalog", ALL),
     ],
 )
 def test_modules_import_nothing_that_only_others_need(module: str, left_out: tuple[str, ...]) -> None:

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import pytest
 
-from tablecrypt.spark.jvm.compiler import compiling_jvm
-from tablecrypt.spark.jvm.jar import jar_of
-from tablecrypt.spark.jvm.sources import JavaSources
+from tablecrypt.spark.shared.compiler import compiling_jvm
+from tablecrypt.spark.shared.jar import jar_of
+from tablecrypt.spark.shared.sources import JavaSources
 from tests.support.distributions import build, copy_sources
 from tests.support.spark_connect import spark_environment
 
@@ -28,7 +28,7 @@ SOURCES: Final = JavaSources("small", {"One": "public class One {}", "Two": "cla
 _WRITE: Final = """
 import logging, sys
 from pathlib import Path
-from tablecrypt.spark.jvm.jar import write_spark_jar
+from tablecrypt.spark.shared.jar import write_spark_jar
 logging.basicConfig(level=logging.INFO)
 write_spark_jar(Path(sys.argv[1]))
 """
@@ -140,7 +140,7 @@ def test_the_wheel_brings_the_jar_of_its_own_sources(java_runtime: None, tmp_pat
     target, no_cache = tmp_path / "a.jar", Path("relative")
 
     assert COMPILED not in _log(_writer(target, no_cache, packages))
-    assert target.read_bytes() in [path.read_bytes() for path in (packages / "tablecrypt/spark/jvm/jars").iterdir()]
+    assert target.read_bytes() in [path.read_bytes() for path in (packages / "tablecrypt/spark/shared/jars").iterdir()]
 
     source = packages / "tablecrypt/spark/sql/java/SqlName.java"
     source.write_text(source.read_text(encoding="utf-8") + "// changed\n", encoding="utf-8")

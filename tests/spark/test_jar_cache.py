@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.jar_cache import JarCache, cache_folder, is_intact, jar_key, jar_name
+from tablecrypt.spark.shared.jar_cache import JarCache, cache_folder, is_intact, jar_key, jar_name
 from tests.spark.conftest import ROOT
 
 KEY: Final = jar_key("sources", "4.1.4")
@@ -143,7 +143,7 @@ def test_a_folder_that_cannot_be_made_is_told_and_no_error(tmp_path: Path, caplo
 _LIMITED: Final = """
 import resource, signal, sys
 from pathlib import Path
-from tablecrypt.spark.jvm.jar_cache import JarCache
+from tablecrypt.spark.shared.jar_cache import JarCache
 signal.signal(signal.SIGXFSZ, getattr(signal, sys.argv[2]))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 JarCache(Path(sys.argv[1])).keep(sys.argv[3], b"x" * 5000)

@@ -40,8 +40,8 @@ from pyiceberg.types import (
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.install import jvm_side
 from tablecrypt.spark.network import keeps_messages_private
+from tablecrypt.spark.shared.install import jvm_side
 from tablecrypt.spark.sql.programs.responses import known_planners
 from tests.spark.conftest import CATALOG, Lake, SparkRun
 from tests.support.aws import AwsServer

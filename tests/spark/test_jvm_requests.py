@@ -22,9 +22,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
-from tablecrypt.spark.jvm.coordinator import KIND, REQUESTS, FileLocations, LocationRequest
-from tablecrypt.spark.jvm.install import jvm_side
-from tablecrypt.spark.jvm.sources import PACKAGE, spark_sources
+from tablecrypt.spark.shared.coordinator import KIND, REQUESTS, FileLocations, LocationRequest
+from tablecrypt.spark.shared.install import jvm_side
+from tablecrypt.spark.shared.sources import PACKAGE, spark_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,7 +138,7 @@ def test_partition_values_lead_to_a_folder_of_the_table_and_nowhere_else() -> No
 
 
 def test_java_has_the_names_that_python_documents() -> None:
-    source = (resources.files("tablecrypt.spark.jvm") / "java" / "Requests.java").read_text(encoding="utf-8")
+    source = (resources.files("tablecrypt.spark.shared") / "java" / "Requests.java").read_text(encoding="utf-8")
     constants = dict(re.findall(r'static final String (\w+) = "(\w+)";', source))
 
     assert {name.lower(): value for name, value in constants.items()} == {
@@ -153,7 +153,7 @@ def test_java_reads_the_settings_that_python_gives() -> None:
     of_java = {name for text in spark_sources().texts.values() for name in setting.findall(text)}
     of_python = {
         name
-        for each in ("jvm/parquet_settings", "masked_columns", "sql/writes/commits")
+        for each in ("shared/parquet_settings", "masked_columns", "sql/writes/commits")
         for name in setting.findall((package / f"{each}.py").read_text(encoding="utf-8"))
     }
 

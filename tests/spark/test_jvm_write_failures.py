@@ -19,7 +19,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import AuthenticationError, ConfigurationError
-from tablecrypt.spark.jvm.written_files import split_results
+from tablecrypt.spark.shared.written_files import split_results
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.programs import PlannedWrite, Statement, planned_write, written_by
 from tablecrypt.spark.tables import LocatedTable

@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.keys import ResultKey
+from tablecrypt.spark.shared.task_keys import ResultKey
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.programs import Statement, planned_write, written_by
 from tablecrypt.spark.tables import LocatedTable

@@ -24,8 +24,8 @@ from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringT
 from pyroaring import BitMap
 
 from tablecrypt.errors import AuthenticationError, FormatError
-from tablecrypt.spark.jvm.keys import ResultKey
-from tablecrypt.spark.jvm.written_files import WrittenFile, decode_result, partition_record, split_results
+from tablecrypt.spark.shared.task_keys import ResultKey
+from tablecrypt.spark.shared.written_files import WrittenFile, decode_result, partition_record, split_results
 from tablecrypt.table.file_entries import FileEntryCodec
 from tests.support.mutations import mutations
 

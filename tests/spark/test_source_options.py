@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.source.options import SourceOptions
+from tablecrypt.spark.source.source_options import SourceOptions
 
 TABLE = {"table": "prod.db.t"}
 SWITCHES = ("skip-overwrite-snapshots", "skip-delete-snapshots")

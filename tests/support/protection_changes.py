@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tablecrypt import maintenance
-from tablecrypt.maintenance.columns.keys import shred_column
+from tablecrypt.maintenance.columns.key_changes import shred_column
 from tablecrypt.table.table import EncryptedTable
 
 

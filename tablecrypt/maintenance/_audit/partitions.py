@@ -19,7 +19,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.printable import counted
-from tablecrypt.table.protection.layout import ShownPartitions, deleted_by
+from tablecrypt.table.protection.exposed_values import ShownPartitions, deleted_by
 
 
 def partition_findings(metadata: TableMetadata, files: Iterable[ReachableFile]) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """The check-up: configuration, keys, table, storage, pins and versions, each tried whatever came of the others.
 
 catalog ──▶ whether it refuses plaintext, what programs written for PyIceberg make of its configuration (programs.py), its namespaces
-   ├──▶ key service ─▶ a probe wrapped and unwrapped under each master key, and the table's KEKs (keys.py)
+   ├──▶ key service ─▶ a probe wrapped and unwrapped under each master key, and the table's KEKs (master_keys.py)
    ├──▶ table ─▶ its folders: list, read; a probe written, read back and deleted
    └──▶ pins
 this installation ─▶ versions, Java (installation.py)
@@ -36,7 +36,7 @@ from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.maintenance._audit.table_audit import PinsTables
 from tablecrypt.maintenance._doctor.checks import Check, CheckState, CheckUp, failed, tried
 from tablecrypt.maintenance._doctor.installation import version_checks
-from tablecrypt.maintenance._doctor.keys import key_checks
+from tablecrypt.maintenance._doctor.master_keys import key_checks
 from tablecrypt.maintenance._doctor.programs import plain_program_checks
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import name_of

@@ -28,7 +28,7 @@ from tablecrypt.maintenance.runner import Runner
 from tablecrypt.table.deletion_vectors import data_files_named_in
 from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.protection.layout import ShownPartitions
+from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import is_deletion_vector, key_metadata_of
 

@@ -47,7 +47,7 @@ from tablecrypt.maintenance.columns.former_protection import forget_former_prote
 from tablecrypt.maintenance.columns.masks import refuse_masks
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
-from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.protected.carried_over_columns import reencrypt_beside_hidden_columns
 from tablecrypt.parquet.protected.hidden_column_rewriting import RewrittenFile, rewrite_protected
 from tablecrypt.parquet.protected.hidden_columns import hidden_name

@@ -32,7 +32,7 @@ from tablecrypt.keys.column_keys import ColumnKeys
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.columns.footers import FooterWork, footer_works, inspect_hidden_columns
 from tablecrypt.maintenance.runner import FileDone, Runner
-from tablecrypt.parquet.keys import KeyByPath
+from tablecrypt.parquet.file_keys import KeyByPath
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.protection.authenticated import check_declared

@@ -3,7 +3,7 @@
 page.py      puts the audit's page together
 overview.py  the verdict, the figures, and the tables by risk
 exposure.py  who could read what without the key service
-keys.py      the key tree, and the age of every key against its period
+key_tables.py  the key tree, and the age of every key against its period
 details.py   each table: facts, findings, partitions, files
 bundle.py    the zip to hand over: pages, JSON, README and hashes
 clauses.py   what an auditor asks, and what an audit found of it

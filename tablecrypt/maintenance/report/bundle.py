@@ -31,7 +31,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.maintenance._audit.changes import AuditChanges
 from tablecrypt.maintenance._audit.findings import Audit
 from tablecrypt.maintenance.report.clauses import ClauseResult, Outcome, clause_results
-from tablecrypt.maintenance.report.keys import day
+from tablecrypt.maintenance.report.key_tables import day
 from tablecrypt.maintenance.report.markup import rendered, templates
 from tablecrypt.maintenance.report.new_files import check_new_file, write_new_file
 from tablecrypt.maintenance.report.overview import Verdict, minute, verdict

@@ -12,7 +12,7 @@ from typing import Final
 from tablecrypt.maintenance._audit.findings import AuditedFile, Coverage, Finding, FindingKind, TableAudit, by_severity
 from tablecrypt.maintenance._audit.severity import Severity
 from tablecrypt.maintenance.report.exposure import has_open_key, is_readable
-from tablecrypt.maintenance.report.keys import short
+from tablecrypt.maintenance.report.key_tables import short
 from tablecrypt.maintenance.report.overview import counts, share_shown
 from tablecrypt.printable import bytes_shown, counted
 

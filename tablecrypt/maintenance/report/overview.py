@@ -13,7 +13,7 @@ from tablecrypt.maintenance._audit.changes import AuditChanges, TableChangeKind,
 from tablecrypt.maintenance._audit.findings import Audit, Finding, FindingKind, TableAudit, by_severity
 from tablecrypt.maintenance._audit.severity import Severity
 from tablecrypt.maintenance.report.exposure import UNSEEN, is_readable
-from tablecrypt.maintenance.report.keys import KeyAge, ages_of, day, end_of
+from tablecrypt.maintenance.report.key_tables import KeyAge, ages_of, day, end_of
 from tablecrypt.printable import bytes_shown, counted
 
 SEVERITIES: Final = tuple(each.label for each in reversed(Severity))

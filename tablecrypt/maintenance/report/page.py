@@ -13,7 +13,7 @@ from tablecrypt.maintenance._audit.changes import AuditChanges, ChangedFinding
 from tablecrypt.maintenance._audit.findings import Audit, FindingKind
 from tablecrypt.maintenance.report.details import details_of
 from tablecrypt.maintenance.report.exposure import by_design, exposures
-from tablecrypt.maintenance.report.keys import day, key_ages, key_tree
+from tablecrypt.maintenance.report.key_tables import day, key_ages, key_tree
 from tablecrypt.maintenance.report.markup import rendered
 from tablecrypt.maintenance.report.overview import by_risk, figures, minute, share_shown, table_rows, verdict
 from tablecrypt.printable import counted

@@ -41,8 +41,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import read_bloom_filter, read_index, read_pages
+from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end, write_footer
-from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import Chunk, Span
 from tablecrypt.parquet.module_writer import FileEncryption, PlacedChunk, write_pages
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType

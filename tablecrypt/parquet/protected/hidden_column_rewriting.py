@@ -38,8 +38,8 @@ import pyarrow.parquet as pq
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import described
-from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import RowGroupLayout
 from tablecrypt.parquet.module_writer import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
 from tablecrypt.parquet.protected.hidden_arrays import Replacement, path_to, replaced, written_by_arrow

@@ -26,8 +26,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import TAIL_LENGTH, encrypted_footer
-from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import FileCiphers, plain_layout
 from tablecrypt.parquet.module_writer import FileEncryption, NewChunk, PlacedChunk, write_pages
 from tablecrypt.parquet.modules import ModuleOrdinals

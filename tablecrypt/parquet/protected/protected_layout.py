@@ -24,8 +24,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema
+from tablecrypt.parquet.file_keys import FOOTER_KEY_NAME, FileKeys
 from tablecrypt.parquet.footer import StoredFooter, described
-from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
 from tablecrypt.parquet.layout import FileCiphers, FileLayout, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.one_key import keys_of_chunks

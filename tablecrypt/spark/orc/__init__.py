@@ -1,7 +1,7 @@
 """Encrypted ORC columns with Spark's own reader and writer, with checks where ORC would silently write plaintext or read masks.
 
     options.py      what to encrypt and how to mask, checked against the schema, as ORC's writer options
-    session.py      what of a session or a table would write plaintext, and whether the KMS gives the keys
+    plaintext_settings.py  what of a session or a table would write plaintext, and whether the KMS gives the keys
     checked.py      key providers that turn a failing KMS into an error instead of masks (java/)
     files.py        write_orc, which looks at what was written, and read_orc
 
@@ -12,6 +12,6 @@ from __future__ import annotations
 
 from tablecrypt.spark.orc.files import read_orc, write_orc
 from tablecrypt.spark.orc.options import orc_options
-from tablecrypt.spark.orc.session import check_orc_session, check_orc_table
+from tablecrypt.spark.orc.plaintext_settings import check_orc_session, check_orc_table
 
 __all__ = ["check_orc_session", "check_orc_table", "orc_options", "read_orc", "write_orc"]

@@ -18,8 +18,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.install import jar_for
-from tablecrypt.spark.jvm.sources import KEY_PROVIDER_FACTORY, orc_sources
+from tablecrypt.spark.shared.install import jar_for
+from tablecrypt.spark.shared.sources import KEY_PROVIDER_FACTORY, orc_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.spark.orc.checked import ERRORS, KEY_PROVIDER, MASKS_WHERE_REFUSED, install_checked_keys
 from tablecrypt.spark.orc.options import BLOOM_FILTER_COLUMNS, Path, orc_options, shown, split_column
-from tablecrypt.spark.orc.session import check_orc_session, session_setting
+from tablecrypt.spark.orc.plaintext_settings import check_orc_session, session_setting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +43,7 @@ def write_orc(
         options: more options of the ORC writer. Those of encryption come from the arguments above.
 
     Raises:
-        ConfigurationError: the session or an argument would write plaintext; see options.py and session.py.
+        ConfigurationError: the session or an argument would write plaintext; see options.py and plaintext_settings.py.
         KeyNotFoundError, KmsAccessDeniedError, KmsUnavailableError: the KMS does not give a key.
         PlaintextRefusedError: Spark wrote a file without the encryption asked for.
     """

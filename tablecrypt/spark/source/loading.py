@@ -1,6 +1,6 @@
 """The table that options of format("tablecrypt") name, as the planner loads it.
 
-    load_source {catalog, options}       options as Spark has them (options.py)
+    load_source {catalog, options}       options as Spark has them (source_options.py)
     response    as of a table that SQL loads, and {write_options: those that a write gets, dynamic_overwrite: whether a write in mode
                 overwrite replaces the partitions that occur}
 
@@ -20,12 +20,12 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.source.options import SourceOptions
+from tablecrypt.spark.source.source_options import SourceOptions
 from tablecrypt.spark.sql.catalogs import catalog_of, described
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner, Selection
 from tablecrypt.spark.sql.statements.iceberg_settings import SNAPSHOT_PROPERTY
-from tablecrypt.spark.sql.writes.options import USE_LAYOUT
+from tablecrypt.spark.sql.writes.write_options import USE_LAYOUT
 from tablecrypt.spark.tables import LocatedTable, load_encrypted_table, ordered_projection
 from tablecrypt_catalog import load_catalog
 

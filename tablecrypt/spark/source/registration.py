@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.install import jvm_side
 from tablecrypt.spark.session import check_session
-from tablecrypt.spark.sql.session import give_catalog
+from tablecrypt.spark.shared.install import jvm_side
+from tablecrypt.spark.sql.added_catalog import give_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, str]] | No
         catalogs: for each catalog's name, properties for load_catalog beside those that PyIceberg's configuration has. They reach the
             planner alone: no configuration of Spark, event log or query plan shows them.
 
-    All options are in source/options.py.
+    All options are in source/source_options.py.
 
     Raises:
         ConfigurationError: Spark is older than 4.0, or does not take Java classes; or catalogs are given to a client of Connect.

@@ -24,7 +24,7 @@ from pyiceberg.typedef import Identifier
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.maintenance import Runner
-from tablecrypt.spark.jvm.schema import path_of
+from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.spark.sql.partition_fields import find_column
 from tablecrypt.spark.sql.scans.filters import Predicate, pruning_filter
 from tablecrypt.spark.sql.scans.partition_terms import is_known, partition_filters

@@ -15,15 +15,15 @@ import tablecrypt
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_entries import is_kept_by_commits
-from tablecrypt.spark.jvm.columns import stored_fields
-from tablecrypt.spark.jvm.schema import path_of, schema_json
 from tablecrypt.spark.network import keeps_messages_private
+from tablecrypt.spark.shared.schema import path_of, schema_json
+from tablecrypt.spark.shared.written_columns import stored_fields
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
 from tablecrypt.spark.sql.scans.conditions import protected_paths
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.spark.sql.writes.defaults import default_metadata
-from tablecrypt.spark.sql.writes.options import accepts_any_schema
+from tablecrypt.spark.sql.writes.write_options import accepts_any_schema
 from tablecrypt_catalog import load_catalog
 
 _SPARK_TRANSFORMS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}

@@ -26,7 +26,7 @@ from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.support import unsupported_location
+from tablecrypt.spark.shared.support import unsupported_location
 from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.loading import find_table, load_table
 from tablecrypt.spark.sql.messages import Request, Response

@@ -18,14 +18,14 @@ from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable
 
 if TYPE_CHECKING:
-    from tablecrypt.spark.source.options import SourceOptions
+    from tablecrypt.spark.source.source_options import SourceOptions
     from tablecrypt.spark.sql.scans.changes import SnapshotChange
     from tablecrypt.spark.sql.scans.plan import ScanPlan
-    from tablecrypt.spark.sql.scans.portable import TaskRows
+    from tablecrypt.spark.sql.scans.python_reads import TaskRows
     from tablecrypt.spark.sql.staging import StagedTable
     from tablecrypt.spark.sql.writes.commits import OpenWrite
     from tablecrypt.spark.sql.writes.copies import Copy
-    from tablecrypt.spark.sql.writes.portable import WritingAttempt
+    from tablecrypt.spark.sql.writes.python_writes import WritingAttempt
     from tablecrypt.table.planning import EncryptedFileScanTask
 
 

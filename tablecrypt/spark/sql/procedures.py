@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import OWN_NAMES_ALIKE, did_you_mean
-from tablecrypt.spark.jvm.columns import quoted
+from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures
 from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, RowCopy, name_parts, table_of
 from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
@@ -26,7 +26,7 @@ from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import OpenCatalog, Planner
 from tablecrypt.spark.sql.statements import add_files, alter_table, changelog_view, undelete_column
 from tablecrypt.spark.sql.statements.variables import MEANING, find_variable
-from tablecrypt.spark.sql.writes.options import written_by
+from tablecrypt.spark.sql.writes.write_options import written_by
 from tablecrypt.table._pyiceberg.producers import WRITTEN_BY
 
 PROCEDURES: Final[Mapping[str, Procedure]] = dict(

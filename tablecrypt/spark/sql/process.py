@@ -25,10 +25,9 @@ from tablecrypt.spark.source import loading as sources
 from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, staging, view_definitions, views
 from tablecrypt.spark.sql.messages import Request, Response, described_error
 from tablecrypt.spark.sql.planner import Planner
-from tablecrypt.spark.sql.scans import aggregates, conditions, plan, portable, whole_partitions
+from tablecrypt.spark.sql.scans import aggregates, conditions, plan, python_reads, whole_partitions
 from tablecrypt.spark.sql.streams import requests as streams
-from tablecrypt.spark.sql.writes import commits, layout, row_level, source_columns
-from tablecrypt.spark.sql.writes import portable as portable_writes
+from tablecrypt.spark.sql.writes import commits, distribution, python_writes, row_level, source_columns
 
 Operation: TypeAlias = Callable[[Planner, Request], Response]
 
@@ -60,12 +59,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **aggregates.OPERATIONS,
     **conditions.OPERATIONS,
     **whole_partitions.OPERATIONS,
-    **portable.OPERATIONS,
+    **python_reads.OPERATIONS,
     **streams.OPERATIONS,
     **commits.OPERATIONS,
     **source_columns.OPERATIONS,
-    **layout.OPERATIONS,
-    **portable_writes.OPERATIONS,
+    **distribution.OPERATIONS,
+    **python_writes.OPERATIONS,
     **row_level.OPERATIONS,
 }
 

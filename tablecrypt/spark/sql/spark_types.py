@@ -2,7 +2,7 @@
 
     byte, short, integer → int      char(n), varchar(n), string → string      timestamp → timestamptz      timestamp_ntz → timestamp
 
-Field ids are given level by level, as Iceberg Java gives them. The other direction is in tablecrypt/spark/jvm/schema.py.
+Field ids are given level by level, as Iceberg Java gives them. The other direction is in tablecrypt/spark/shared/schema.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IcebergType, IntegerType, ListType, MapType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.schema import PRIMITIVES
+from tablecrypt.spark.shared.schema import PRIMITIVES
 
 _PRIMITIVES: Final[Mapping[str, IcebergType]] = {
     **{name: kind() for kind, name in PRIMITIVES.items()},

@@ -20,8 +20,8 @@ from pyiceberg.typedef import Identifier
 from pyiceberg.view import View
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.spark.jvm.columns import quoted
-from tablecrypt.spark.jvm.schema import spark_type
+from tablecrypt.spark.shared.schema import spark_type
+from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
 from tablecrypt.spark.sql.local_rows import local_rows
 from tablecrypt.spark.sql.messages import Request, Response

@@ -39,7 +39,7 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_M
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.new_blobs import wrap_unopened
-from tablecrypt.table.protection.layout import ShownPartitions
+from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.protection.sizes import check_sizes
 from tablecrypt.table.protection.tags import tagged_columns, tags_of
 from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER, barrier_properties, has_write_barrier

@@ -9,7 +9,7 @@ import pytest
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql.session import CATALOG_CLASS
+from tablecrypt.spark.sql.added_catalog import CATALOG_CLASS
 from tests.spark.conftest import Lake
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 import tablecrypt.spark as tcs
 from tablecrypt import maintenance
 from tablecrypt.maintenance import FindingKind
-from tablecrypt.maintenance.columns.keys import shred_column
+from tablecrypt.maintenance.columns.key_changes import shred_column
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer

@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from pyroaring import BitMap
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
-from tablecrypt.spark.jvm.keys import ResultKey
+from tablecrypt.spark.shared.task_keys import ResultKey
 from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.writes.commits import abort_write, begin_write, commit_write, file_location

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tablecrypt.spark.jvm import install
+from tablecrypt.spark.shared import install
 from tests.spark.conftest import Lake
 
 if TYPE_CHECKING:

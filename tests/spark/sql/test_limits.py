@@ -28,7 +28,7 @@ from tablecrypt.spark.sql.handles import Handles
 from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.planner import Limits, Planner
 from tablecrypt.spark.sql.process import OPERATIONS
-from tablecrypt.spark.sql.scans.portable import TaskRows
+from tablecrypt.spark.sql.scans.python_reads import TaskRows
 from tablecrypt.spark.sql.staging import StagedTable
 from tablecrypt.spark.sql.writes.commits import abort_write
 from tablecrypt.table.transaction import EncryptedTransaction

@@ -15,7 +15,7 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.process import OPERATIONS
-from tablecrypt.spark.sql.scans.portable import portable_tasks, start_reading
+from tablecrypt.spark.sql.scans.python_reads import portable_tasks, start_reading
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_path import KEY
 from tests.support.tables import BY_REGION

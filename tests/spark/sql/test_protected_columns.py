@@ -12,7 +12,7 @@ import pytest
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ColumnKeyDeniedError, FormatError
 from tablecrypt.spark.sql.messages import Request
-from tablecrypt.spark.sql.scans.portable import portable_tasks, start_reading
+from tablecrypt.spark.sql.scans.python_reads import portable_tasks, start_reading
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_plan import ID, ONLY_ID, Asked, call

@@ -320,7 +320,7 @@ def test_a_join_sends_a_table_to_all_executors_only_if_its_rows_are_small(
 
 
 def _held_reads(spark: SparkSession) -> int:
-    from tablecrypt.spark.jvm.install import jvm_side
+    from tablecrypt.spark.shared.install import jvm_side
 
     gc.collect()
     jvm: Any = spark.sparkContext._jvm

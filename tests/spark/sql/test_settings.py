@@ -11,7 +11,7 @@ import pytest
 
 import tablecrypt.spark as tcs
 from tablecrypt import __version__ as VERSION
-from tablecrypt.spark.sql.session import CATALOG_CLASS
+from tablecrypt.spark.sql.added_catalog import CATALOG_CLASS
 from tests.spark.conftest import Lake
 from tests.support.tables import files_below
 

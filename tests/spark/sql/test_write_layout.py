@@ -17,8 +17,8 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.scans.read_settings import ReadSettings
 from tablecrypt.spark.sql.statements.iceberg_settings import IcebergSettings
-from tablecrypt.spark.sql.writes.layout import WriteKind, layout_of
-from tablecrypt.spark.sql.writes.options import ADVISORY_SIZE, SqlWriteOptions
+from tablecrypt.spark.sql.writes.distribution import WriteKind, layout_of
+from tablecrypt.spark.sql.writes.write_options import ADVISORY_SIZE, SqlWriteOptions
 
 SCHEMA: Final = Schema(
     NestedField(1, "id", LongType()),

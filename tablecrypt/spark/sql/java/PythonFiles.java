@@ -7,7 +7,7 @@ import java.io.IOException;
 
 /**
  * The files of one attempt at one task that Python writes, since they have protected columns. The operations are documented in
- * tablecrypt/spark/sql/writes/portable.py.
+ * tablecrypt/spark/sql/writes/python_writes.py.
  */
 class PythonFiles extends TaskFiles {
   private final PythonCommand command;

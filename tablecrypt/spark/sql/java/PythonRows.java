@@ -17,7 +17,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
  * The rows of a file that Python reads: batches in the columns of ScanColumns.read. A batch is good until the next one is asked for. The
- * operations are documented in tablecrypt/spark/sql/scans/portable.py.
+ * operations are documented in tablecrypt/spark/sql/scans/python_reads.py.
  */
 class PythonRows implements Iterator, Closeable {
   private final ScanFile file;

@@ -18,7 +18,7 @@ import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.internal.SQLConf;
 
-/** A write that is planned: how Spark distributes and sorts the rows, as Python says (tablecrypt/spark/sql/writes/layout.py). */
+/** A write that is planned: how Spark distributes and sorts the rows, as Python says (tablecrypt/spark/sql/writes/distribution.py). */
 class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
   final SqlTable table;
   final SqlRowChange change;

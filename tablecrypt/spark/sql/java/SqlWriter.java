@@ -172,7 +172,7 @@ class SqlWriter implements DeltaWriter {
     files.end();
   }
 
-  /** The layout is drawn in tablecrypt/spark/jvm/written_files.py. */
+  /** The layout is drawn in tablecrypt/spark/shared/written_files.py. */
   private byte[] described() throws IOException {
     ByteArrayOutputStream content = new ByteArrayOutputStream();
     DataOutputStream out = new DataOutputStream(content);

@@ -23,11 +23,10 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import NestedField
 
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.jvm.columns import quoted
-from tablecrypt.spark.jvm.install import JvmSide, jvm_side, length_in_hadoop
-from tablecrypt.spark.jvm.row_filter import UnsupportedFilterError, spark_condition
-from tablecrypt.spark.jvm.schema import path_of
-from tablecrypt.spark.jvm.support import (
+from tablecrypt.spark.shared.install import JvmSide, jvm_side, length_in_hadoop
+from tablecrypt.spark.shared.row_filter import UnsupportedFilterError, spark_condition
+from tablecrypt.spark.shared.schema import path_of
+from tablecrypt.spark.shared.support import (
     UnsupportedError,
     check_messages,
     check_supported,
@@ -37,6 +36,7 @@ from tablecrypt.spark.jvm.support import (
     unsupported_restrictions,
     unsupported_session,
 )
+from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql.catalogs import bare_json, described
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner, Selection

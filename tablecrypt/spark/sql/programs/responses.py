@@ -7,7 +7,7 @@ There is one thread that takes requests for each SparkContext. Relations last: S
 thread. The JVM says when nothing in it holds a relation any more. Everything ends with the SparkContext.
 
 Responses hold keys of files, and Py4J's commands may be in debug logs. So they are encrypted under a key that is made for one SparkContext
-and given to its JVM under the public key of its endpoint (jvm/keys.py). All numbers are big endian:
+and given to its JVM under the public key of its endpoint (shared/keys.py). All numbers are big endian:
 
     response = nonce (12) | ciphertext | tag (16), AES-256-GCM under that key, AAD = the request's id
     content  = length of the JSON (4) | JSON | bytes, as from the planner's process
@@ -31,11 +31,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.keys import encrypt_for_driver
+from tablecrypt.spark.shared.task_keys import encrypt_for_driver
 from tablecrypt.spark.sql.messages import Request, Response, described_error
 
 if TYPE_CHECKING:
-    from tablecrypt.spark.jvm.install import JvmSide
+    from tablecrypt.spark.shared.install import JvmSide
 
 Respond: TypeAlias = Callable[[Request], Response]
 _Work: TypeAlias = Callable[[], None]

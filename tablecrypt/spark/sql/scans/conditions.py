@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.errors import FormatError
 from tablecrypt.keys.column_keys import ColumnPolicy
-from tablecrypt.spark.jvm.schema import path_of
+from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.tables import readable_columns

@@ -23,7 +23,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import BucketTransform, VoidTransform
 from pyiceberg.types import NestedField, UUIDType
 
-from tablecrypt.spark.jvm.schema import schema_json
+from tablecrypt.spark.shared.schema import schema_json
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.scans.partition_values import json_value
 from tablecrypt.table.planning import EncryptedFileScanTask

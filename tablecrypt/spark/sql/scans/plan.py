@@ -8,7 +8,7 @@ plan        {table, columns: Spark's JSON of the columns wanted, filter: [predic
              answered: those of them that Spark does not evaluate on rows (whole_partitions.py),
              grouped: whether files may come partition by partition, options of the read (read_settings.py),
              row_level: whether the rows are read to be deleted, updated or merged}
-response    {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see jvm/schema.py),
+response    {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see shared/schema.py),
              steady: names of the columns that Parquet may be filtered by, options: of Spark's Parquet reader, rows,
              stored_bytes: of each of the table's columns that are read, how many bytes it takes up in the files,
              split, vectorized (read_settings.py), distinct: [{column, count}], metrics: numbers by name (metrics.py), grouping
@@ -21,7 +21,7 @@ prune       {plan, filter}
 response    {files: [number]}
 
 open_files  {plan, portable: [number], with_deleted: whether position-deleted rows are wanted too}
-response    {} and the files' content (jvm/keys.py), which holds keys
+response    {} and the files' content (shared/keys.py), which holds keys
 
 A condition on a protected column that the user may not read is refused: Spark would evaluate it on masks. So are changes of rows by what
 masks show, and changes read of masks, which do not show what changed. Spark tells of the conditions that it can push down; those that it
@@ -54,10 +54,10 @@ from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.locations import with_scheme
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files
-from tablecrypt.spark.jvm.schema import schema_json, stored_names
-from tablecrypt.spark.jvm.sources import PACKAGE
-from tablecrypt.spark.jvm.support import unsupported_projection, unsupported_task, value_it_may_lack
+from tablecrypt.spark.shared.schema import schema_json, stored_names
+from tablecrypt.spark.shared.sources import PACKAGE
+from tablecrypt.spark.shared.support import unsupported_projection, unsupported_task, value_it_may_lack
+from tablecrypt.spark.shared.task_keys import PlannedFile, encode_planned_files
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.changes import ChangeTask, change_tasks
@@ -66,7 +66,7 @@ from tablecrypt.spark.sql.scans.grouping import Grouping
 from tablecrypt.spark.sql.scans.metrics import planning_metrics
 from tablecrypt.spark.sql.scans.partition_terms import partition_filters
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
-from tablecrypt.spark.sql.scans.portable import portable_tasks
+from tablecrypt.spark.sql.scans.python_reads import portable_tasks
 from tablecrypt.spark.sql.scans.read_settings import ReadSettings
 from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
 from tablecrypt.spark.tables import readable_columns

@@ -34,7 +34,7 @@ from pyiceberg.types import NestedField
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.manifests.copied_files import CopiedFiles
-from tablecrypt.spark.jvm.columns import quoted
+from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, RowCopy, columns, name_parts, table_of
 from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
 from tablecrypt.spark.sql.local_rows import arrow_stream

@@ -27,7 +27,7 @@ from pyiceberg.transforms import IdentityTransform, Transform
 from pyiceberg.types import NestedField
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.schema import path_of
+from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.spark.sql.alterations import alter as alter_columns
 from tablecrypt.spark.sql.branches_and_tags import check_is_new, drop, point, ref_of
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns

@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.columns import quoted
+from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
 from tablecrypt.spark.sql.partition_fields import find_column
 from tablecrypt.spark.sql.scans.change_rows import CHANGE_FIELDS

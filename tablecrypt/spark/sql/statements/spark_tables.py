@@ -24,7 +24,7 @@ from pyiceberg.typedef import Identifier
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.setting_kinds import whole_number
-from tablecrypt.spark.jvm.columns import quoted
+from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql.calls import Call, CopyTarget, Parameter, RenamedTable, RowCopy, name_parts
 from tablecrypt.spark.sql.writes.copies import Copy
 

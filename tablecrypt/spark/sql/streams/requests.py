@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.setting_kinds import check_option_names, truth, whole_number
-from tablecrypt.spark.source.options import EARLIEST, LATEST
+from tablecrypt.spark.source.source_options import EARLIEST, LATEST
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.plan import planned, row_filter_of

@@ -2,7 +2,7 @@
 
     begin_write    ─▶ what tasks get: columns with field ids, the public key that results are encrypted to, settings;
                       of a table with protected columns, what Python writes files with where tasks run (portable.py)
-    file_location  a task's request for its next file ─▶ the location (jvm/coordinator.py)
+    file_location  a task's request for its next file ─▶ the location (shared/coordinator.py)
     commit_write   the tasks' encrypted results ─▶ one snapshot
     abort_write    ─▶ no file of the write is left
 
@@ -46,21 +46,21 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatEr
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, check_can_replace_partitions
-from tablecrypt.spark.jvm.columns import stored_fields, unsupported_partitioning
-from tablecrypt.spark.jvm.coordinator import FileLocations
-from tablecrypt.spark.jvm.keys import ResultKey
-from tablecrypt.spark.jvm.parquet_settings import TARGET_FILE_SIZE, unsupported_codec, write_settings
-from tablecrypt.spark.jvm.schema import inner_ids, names_that_spark_confuses, stored_json, unwritten_type, written_by_python
-from tablecrypt.spark.jvm.written_files import FileOfPython, check_found, opened_results
+from tablecrypt.spark.shared.coordinator import FileLocations
+from tablecrypt.spark.shared.parquet_settings import TARGET_FILE_SIZE, unsupported_codec, write_settings
+from tablecrypt.spark.shared.schema import inner_ids, names_that_spark_confuses, stored_json, unwritten_type, written_by_python
+from tablecrypt.spark.shared.task_keys import ResultKey
+from tablecrypt.spark.shared.written_columns import stored_fields, unsupported_partitioning
+from tablecrypt.spark.shared.written_files import FileOfPython, check_found, opened_results
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.conflicts import ConflictCheck, checked_since, in_partitions_of, may_match
-from tablecrypt.spark.sql.writes.layout import sort_order_of
-from tablecrypt.spark.sql.writes.options import VALIDATE_FROM, SqlWriteOptions, in_asked_spec
-from tablecrypt.spark.sql.writes.portable import content_for_tasks, with_column_keys
+from tablecrypt.spark.sql.writes.distribution import sort_order_of
+from tablecrypt.spark.sql.writes.python_writes import content_for_tasks, with_column_keys
 from tablecrypt.spark.sql.writes.row_level import changed_rows, merge_counts, scans_of, whole_files
 from tablecrypt.spark.sql.writes.source_columns import SourceColumns, merged_metadata
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
+from tablecrypt.spark.sql.writes.write_options import VALIDATE_FROM, SqlWriteOptions, in_asked_spec
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, commit_change, commit_written
 from tablecrypt.table.lineage import with_lineage

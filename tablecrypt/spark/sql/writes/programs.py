@@ -28,10 +28,10 @@ from pyiceberg.manifest import DataFile
 from tablecrypt.engines.tasks import removing_on_error
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.jvm.columns import table_columns
-from tablecrypt.spark.jvm.install import JvmSide, jvm_side, length_in_hadoop
-from tablecrypt.spark.jvm.parquet_settings import unsupported_codec
-from tablecrypt.spark.jvm.support import (
+from tablecrypt.spark.distribution import Distribution, check_distribution, check_sort_columns
+from tablecrypt.spark.shared.install import JvmSide, jvm_side, length_in_hadoop
+from tablecrypt.spark.shared.parquet_settings import unsupported_codec
+from tablecrypt.spark.shared.support import (
     check_messages,
     check_supported,
     if_supported,
@@ -39,13 +39,13 @@ from tablecrypt.spark.jvm.support import (
     unsupported_session,
     unsupported_store,
 )
-from tablecrypt.spark.layout import Distribution, check_distribution, check_sort_columns
+from tablecrypt.spark.shared.written_columns import table_columns
 from tablecrypt.spark.sql.catalogs import described
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.programs.responses import responding, this_python
 from tablecrypt.spark.sql.writes.commits import abort_write, begin_write, ended_write, file_location
-from tablecrypt.spark.sql.writes.layout import layout_asked_for
+from tablecrypt.spark.sql.writes.distribution import layout_asked_for
 from tablecrypt.spark.tables import LocatedTable
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def planned_write(
     Args:
         df: rows that fit the table.
         located: the table.
-        distribute_by: see spark/layout.py.
+        distribute_by: see spark/distribution.py.
         sort_by: columns of `df`, likewise.
         forced: raise instead of returning None, and go on, with a warning, where Spark's messages are not authenticated and encrypted.
 

@@ -33,8 +33,8 @@ from tablecrypt.spark.merge import COUNTED, summary_name
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.scans.filters import Predicate, exact_filter, pruning_filter
 from tablecrypt.spark.sql.scans.whole_partitions import partition_tests
-from tablecrypt.spark.sql.writes.options import written_by
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
+from tablecrypt.spark.sql.writes.write_options import written_by
 from tablecrypt.spark.tables import readable_columns
 from tablecrypt.spark.write import WriteOptions, commit_change
 from tablecrypt.table._pyiceberg.whole_files import WholeFiles

@@ -44,7 +44,7 @@ from tablecrypt.spark.sql.catalogs import spark_json
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.spark_types import iceberg_schema
 from tablecrypt.spark.sql.statements.iceberg_settings import IcebergSettings
-from tablecrypt.spark.sql.writes.options import CHECK_NULLABILITY, CHECK_ORDERING, MERGE_SCHEMA, write_options
+from tablecrypt.spark.sql.writes.write_options import CHECK_NULLABILITY, CHECK_ORDERING, MERGE_SCHEMA, write_options
 from tablecrypt.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@
 
     tablecrypt spark-jar -o tablecrypt-spark.jar     writes it for Connect servers, spark-sql, spark-shell, the Thrift server and clusters
     spark-submit --jars tablecrypt-spark.jar …       on Spark 4.0 to 4.3, whichever of them compiled it
-    python -m tablecrypt.spark.jvm.jar FOLDER        compiles what the wheel ships; status 3 where there is no fit Java
+    python -m tablecrypt.spark.shared.jar FOLDER        compiles what the wheel ships; status 3 where there is no fit Java
 
 A jar counts only for the sources that are installed: where these were changed, they are compiled.
 """
@@ -23,10 +23,10 @@ from typing import Any, Final
 
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.compiler import compiled_jar, compiling_jvm
-from tablecrypt.spark.jvm.jar_cache import JarCache, cache_folder, is_intact, jar_key, jar_name
-from tablecrypt.spark.jvm.sources import JavaSources, all_sources, spark_sources
 from tablecrypt.spark.session import check_java, check_spark_version
+from tablecrypt.spark.shared.compiler import compiled_jar, compiling_jvm
+from tablecrypt.spark.shared.jar_cache import JarCache, cache_folder, is_intact, jar_key, jar_name
+from tablecrypt.spark.shared.sources import JavaSources, all_sources, spark_sources
 
 _SHIPPED_FOR: Final = ((4, 0), (4, 3))
 """The oldest and the newest release of Spark for which a shipped jar counts."""
@@ -101,7 +101,7 @@ def _shipped(sources: JavaSources, spark_version: str) -> bytes | None:
     # A newer Spark may have other internals: its own compiler then says so, where a shipped class would fail in a query.
     if release is None or not _SHIPPED_FOR[0] <= (int(release[1]), int(release[2])) <= _SHIPPED_FOR[1]:
         return None
-    folder, key = resources.files("tablecrypt.spark.jvm") / "jars", _shipped_key(sources)
+    folder, key = resources.files("tablecrypt.spark.shared") / "jars", _shipped_key(sources)
     if not folder.is_dir():
         return None
     # By the digest of the sources in the key: a jar of edited or other sources does not count.

@@ -7,7 +7,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.util.Map;
 
-/** What executors ask the driver for, as JSON. The requests and their fields are documented in tablecrypt/spark/jvm/coordinator.py. */
+/** What executors ask the driver for, as JSON. The requests and their fields are documented in tablecrypt/spark/shared/coordinator.py. */
 public class Requests {
   public static final String KIND = "request";
   public static final String KEY = "key";

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.locations import with_scheme
-from tablecrypt.spark.jvm.jar import jar_of
-from tablecrypt.spark.jvm.sources import DIGEST_CLASS, PACKAGE, JavaSources, spark_digest, spark_sources
+from tablecrypt.spark.shared.jar import jar_of
+from tablecrypt.spark.shared.sources import DIGEST_CLASS, PACKAGE, JavaSources, spark_digest, spark_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ import javax.crypto.KeyAgreement;
 import javax.crypto.spec.GCMParameterSpec;
 import javax.crypto.spec.SecretKeySpec;
 
-/** Messages encrypted to somebody's P-256 key. Layout, key derivation and what each is bound to are drawn in keys.py. */
+/** Messages encrypted to somebody's P-256 key. Layout, key derivation and what each is bound to are drawn in task_keys.py. */
 public class SealedMessage {
   private static final int NONCE_LENGTH = 12;
   private static final int TAG_BITS = 128;

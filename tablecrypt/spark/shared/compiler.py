@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from tablecrypt.spark.jvm.sources import JavaSources
+from tablecrypt.spark.shared.sources import JavaSources
 
 _CLASS_FILES_OF_JAVA_8: Final = 8
 """The oldest in which Janino calls static methods of interfaces."""

@@ -45,7 +45,7 @@ from tablecrypt.engines.protected_columns import ensure_column_keys
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.locations import for_pyiceberg
 from tablecrypt.spark.columns import batch_for_table, schema_for_table
-from tablecrypt.spark.jvm.written_files import partition_key
+from tablecrypt.spark.shared.written_files import partition_key
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.tables import table_access
 from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
@@ -249,7 +249,7 @@ def start_writing(planner: Planner, request: Request) -> Response:
 
 
 def start_file(planner: Planner, request: Request) -> Response:
-    """Begin a file at a location that the driver gave. The bytes are its partition values (jvm/written_files.py)."""
+    """Begin a file at a location that the driver gave. The bytes are its partition values (shared/written_files.py)."""
     planner.attempts[request.text("writer")].start_file(request.text("location"), request.content)
     return Response({})
 

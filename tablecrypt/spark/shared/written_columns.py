@@ -43,7 +43,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tablecrypt.spark.jvm.schema import path_of, spark_type
+from tablecrypt.spark.shared.schema import path_of, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

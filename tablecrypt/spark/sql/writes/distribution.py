@@ -36,12 +36,12 @@ from pyiceberg.types import IcebergType, UUIDType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import one_of, truth
-from tablecrypt.spark.jvm.columns import stored_fields
-from tablecrypt.spark.jvm.schema import path_of
+from tablecrypt.spark.shared.schema import path_of
+from tablecrypt.spark.shared.written_columns import stored_fields
 from tablecrypt.spark.sql.catalogs import described_partitioning, described_transform
 from tablecrypt.spark.sql.messages import Request, Response
-from tablecrypt.spark.sql.writes.options import ADVISORY_SIZE, DISTRIBUTION_MODE, FANOUT, SqlWriteOptions, in_asked_spec
 from tablecrypt.spark.sql.writes.source_columns import SourceColumns
+from tablecrypt.spark.sql.writes.write_options import ADVISORY_SIZE, DISTRIBUTION_MODE, FANOUT, SqlWriteOptions, in_asked_spec
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import Planner

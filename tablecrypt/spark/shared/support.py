@@ -42,10 +42,10 @@ from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.locations import is_path
 from tablecrypt.keys.column_keys import ColumnPolicy
-from tablecrypt.spark.jvm.columns import unsupported_partitioning
-from tablecrypt.spark.jvm.row_filter import asks_for_stored_columns
-from tablecrypt.spark.jvm.schema import names_that_spark_confuses, unread_type
 from tablecrypt.spark.network import keeps_messages_private, requires_private_messages
+from tablecrypt.spark.shared.row_filter import asks_for_stored_columns
+from tablecrypt.spark.shared.schema import names_that_spark_confuses, unread_type
+from tablecrypt.spark.shared.written_columns import unsupported_partitioning
 from tablecrypt.spark.tables import LocatedTable, PlannedRead
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
 from tablecrypt.table.planning import EncryptedFileScanTask

@@ -1,7 +1,7 @@
 """The Java sources that tablecrypt brings to Spark, and the services of their jars.
 
 jar                 sources                              services
-tablecrypt-spark    spark/jvm/java, spark/sql/java       what every session of Spark SQL gets
+tablecrypt-spark    spark/shared/java, spark/sql/java       what every session of Spark SQL gets
 tablecrypt-orc      two of orc/java                      ORC's key providers that never turn a failure into masks
 """
 
@@ -18,7 +18,7 @@ DIGEST_CLASS: Final = "SourcesDigest"
 """Says in a JVM which sources its classes were compiled from."""
 KEY_PROVIDER_FACTORY: Final = "tablecrypt.orc.CheckedKeysFactory"
 
-_SPARK_FOLDERS: Final = ("tablecrypt.spark.jvm", "tablecrypt.spark.sql")
+_SPARK_FOLDERS: Final = ("tablecrypt.spark.shared", "tablecrypt.spark.sql")
 """Python packages with a folder `java`."""
 _ORC_CLASSES: Final = ("CheckedKeys", "CheckedKeysFactory")
 

@@ -10,7 +10,7 @@ import org.apache.hadoop.fs.Path;
 
 /**
  * The data files of one read, by number, with their keys and deleted positions. These go nowhere by themselves: the endpoint hands them out
- * for as long as a plan or an RDD holds this object. The layout of `content` is drawn in tablecrypt/spark/jvm/keys.py.
+ * for as long as a plan or an RDD holds this object. The layout of `content` is drawn in tablecrypt/spark/shared/task_keys.py.
  */
 public class PlannedFiles {
   private final Path[] paths;

@@ -25,8 +25,8 @@ from pyiceberg.transforms import IdentityTransform
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_table, schema_for_table
 from tablecrypt.spark.exchange import gathered, mapped_in_arrow
-from tablecrypt.spark.jvm.columns import quoted
-from tablecrypt.spark.jvm.schema import path_of
+from tablecrypt.spark.shared.schema import path_of
+from tablecrypt.spark.shared.written_columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

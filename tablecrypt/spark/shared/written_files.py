@@ -3,14 +3,14 @@
     result    = attempt (8) | number of files (4) | file | ... | number of files with deleted rows (4) | deletes | ...
     deletes   = location of a data file of the table | positions of its rows, a 32-bit Roaring bitmap in its portable form
     file      = 0 (1) | location | length of the file (8) | DEK | AAD prefix | partition | NaN counts | footer      of Parquet's Java writer
-              | 1 (1) | location | entry                                               of Python's (sql/writes/portable.py)
+              | 1 (1) | location | entry                                               of Python's (sql/writes/python_writes.py)
     partition = for each of its fields: 00 for null, or 01, length (4), the value in Iceberg's single-value form
     NaN counts = how many (4), for each: field id (4) | NaNs in that column (8)
     footer    = the file's Parquet FileMetaData in plaintext, Thrift's compact protocol
     entry     = the manifest entry of the file (table/file_entries.py)
 
 location, DEK, AAD prefix, partition, footer, entry, positions: each its length (4), then the bytes. Numbers are big endian; lengths are in
-bytes. DEKs are in the clear here: the whole is only ever encrypted (keys.py).
+bytes. DEKs are in the clear here: the whole is only ever encrypted (task_keys.py).
 
 The entries of files of that writer are those that the Python path would make: from the footer by the same code, with the table's metrics
 modes.
@@ -56,8 +56,8 @@ from tablecrypt.table.partitions import StoredPartitionKey
 
 if TYPE_CHECKING:
     from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-    from tablecrypt.spark.jvm.coordinator import FileLocations
-    from tablecrypt.spark.jvm.keys import ResultKey
+    from tablecrypt.spark.shared.coordinator import FileLocations
+    from tablecrypt.spark.shared.task_keys import ResultKey
 
 _OF_SPARK: Final = 0
 _OF_PYTHON: Final = 1

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, KmsUnavailableError
-from tablecrypt.spark.jvm.support import unsupported_session
 from tablecrypt.spark.session import check_session
+from tablecrypt.spark.shared.support import unsupported_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

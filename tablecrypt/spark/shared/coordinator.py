@@ -10,7 +10,7 @@ given are those of all files, of failed, killed and superseded attempts too: wha
 The requests of executors to the driver's JVM, those of reads too, are JSON objects with exactly the fields of `REQUESTS`. Their field
 `request` says which of them it is:
 
-    {"request": "key", "read": "5f…", "path": "s3://…"}        ─▶ the key of a file of this read (keys.py)
+    {"request": "key", "read": "5f…", "path": "s3://…"}        ─▶ the key of a file of this read (task_keys.py)
     {"request": "deletes", "read": "5f…", "file": 3}           ─▶ the positions that are deleted from the file of this number
     {"request": "portable", "read": "5f…", "file": 3}          ─▶ what Python reads the file of this number with (sql/scans/portable.py)
     {"request": "location", "task": 3, "attempt": 17,          ─▶ the location of this attempt's file of this number
@@ -43,8 +43,8 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.locations import with_scheme
-from tablecrypt.spark.jvm.support import unsupported_location
-from tablecrypt.spark.jvm.written_files import partition_key
+from tablecrypt.spark.shared.support import unsupported_location
+from tablecrypt.spark.shared.written_files import partition_key
 from tablecrypt.table.foreign_engines import location_provider
 
 logger = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.install import JvmSide, jvm_side
-from tablecrypt.spark.jvm.keys import encrypt_for_driver
-from tablecrypt.spark.jvm.sources import PACKAGE
 from tablecrypt.spark.session import check_session
+from tablecrypt.spark.shared.install import JvmSide, jvm_side
+from tablecrypt.spark.shared.sources import PACKAGE
+from tablecrypt.spark.shared.task_keys import encrypt_for_driver
 from tablecrypt.spark.sql.programs.responses import this_python
 
 if TYPE_CHECKING:

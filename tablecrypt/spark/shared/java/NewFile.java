@@ -31,7 +31,7 @@ abstract class NewFile {
   /** Leave nothing of it behind, whatever state it is in. */
   abstract void remove() throws IOException;
 
-  /** Write what the driver needs to know of the closed file, its DEK included; drawn in tablecrypt/spark/jvm/written_files.py. */
+  /** Write what the driver needs to know of the closed file, its DEK included; drawn in tablecrypt/spark/shared/written_files.py. */
   abstract void describe(DataOutputStream out) throws IOException;
 
   static void writeBytes(DataOutputStream out, byte[] content) throws IOException {
