@@ -11,9 +11,9 @@
                                                 AAD = "tablecrypt-orc-key:" name "@" version ":" length, in UTF-8
 
 ORC needs the master key's bytes, because local keys are derived from them (tablecrypt/orc/key_providers.py); a cloud's KMS never gives out
-its own. So they are random bytes under a key of the KMS. The AAD binds them to their name and version: anyone who can write the file can remove keys
-or put an older file back, but cannot pass one key off as another. Both blobs are URL-safe base64. Nothing in the file can be decrypted
-without the KMS. It is read at each call, so a new version is used at once; only the KMS client keeps unwrapped keys, for
+its own. So they are random bytes under a key of the KMS. The AAD binds them to their name and version: anyone who can write the file can
+remove keys or put an older file back, but cannot pass one key off as another. Both blobs are URL-safe base64. Nothing in the file can be
+decrypted without the KMS. It is read at each call, so a new version is used at once; only the KMS client keeps unwrapped keys, for
 `encryption.kms.cache-ttl-ms`.
 
 Raises: ConfigurationError when the file cannot be read or changed as asked, FormatError for other content, KeyNotFoundError for a name

@@ -58,6 +58,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatErr
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.new_blobs import unwrap_key, wrap_key
+from tablecrypt.parquet.storage import whole_file
 
 MATERIAL_TYPE: Final = "PKMT1"
 DEFAULT_KMS: Final = "DEFAULT"
@@ -177,7 +178,8 @@ class ExternalKeyMaterial:
         """Write the file: the name of each key, and how it is wrapped. One that is there is replaced."""
         content = json.dumps({name: material.encode(internal=False) for name, material in materials.items()})
         file_system, path = _file_system(self.path)
-        with file_system.open_output_stream(path) as sink:
+        # A rotation replaces this file while others read it, and a part of it would open no data file.
+        with whole_file(file_system, path) as sink:
             sink.write(content.encode())
 
     def load(self) -> dict[str, KeyMaterial]:

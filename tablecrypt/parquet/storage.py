@@ -196,13 +196,21 @@ def open_sink(sink: Any) -> Iterator[Sink]:
         check_file(sink, "write")
         yield Sink(sink)
         return
-    if _is_uri(sink):
-        filesystem, path = fs.FileSystem.from_uri(sink)
-        with filesystem.open_output_stream(path) as file:
-            yield Sink(file)
-        return
-    with atomic_file(Path(sink), private=False) as file:
+    filesystem, path = fs.FileSystem.from_uri(sink) if _is_uri(sink) else (fs.LocalFileSystem(), os.fspath(sink))
+    with whole_file(filesystem, path) as file:
         yield Sink(file)
+
+
+@contextmanager
+def whole_file(filesystem: fs.FileSystem, path: str) -> Iterator[Any]:
+    """Yield an open file that gets its name when the block ends without an error; an earlier file of that name stays until then."""
+    # A stream of Arrow gives a local file its name at once, and a failure would leave a part of it. Object stores do so at the end.
+    if isinstance(filesystem, fs.LocalFileSystem):
+        with atomic_file(Path(path), private=False) as file:
+            yield file
+    else:
+        with filesystem.open_output_stream(path) as stream:
+            yield stream
 
 
 def _open_for_reading(source: str | os.PathLike[str]) -> pa.NativeFile:

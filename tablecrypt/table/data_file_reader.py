@@ -24,6 +24,7 @@ Iceberg table spec, appendix A "Avro".
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import struct
@@ -43,6 +44,7 @@ from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.avro_schema import most_types
 from tablecrypt.parquet.uniform import PositionedBatch, UniformParquetFile
+from tablecrypt.table.avro_blocks import LARGE_BLOCK, AvroBlocks
 from tablecrypt.table.protection.visible_columns import MaskedFile, VisibleColumns
 from tablecrypt.table.table_files import key_metadata_of
 
@@ -59,6 +61,8 @@ _PRIMITIVES: Final = {
     "null": pa.null(),
 }
 _BATCH_ROWS: Final = 65536
+_BATCH_BYTES: Final = LARGE_BLOCK
+"""Decompressed; a batch that comes to more ends with its block."""
 _DECODING_ERRORS: Final = (
     ArithmeticError,
     AttributeError,
@@ -149,10 +153,9 @@ class AvroDataFile:
     def __init__(self, source: Any, location: str) -> None:
         self.location = location
         with self._decoding():
-            self._blocks = fastavro.block_reader(cast("BinaryIO", source))
-            text = self._blocks.metadata["avro.schema"]
-            stored = json.loads(text)
-            self._columns = record_columns(stored, most_types(text))
+            self._blocks = AvroBlocks(cast("BinaryIO", source))
+            stored = json.loads(self._blocks.schema)
+            self._columns = record_columns(stored, most_types(self._blocks.schema))
             self._plain_schema = fastavro.parse_schema(without_logical_types(stored))
         self.schema = pa.schema([column.field for column in self._columns])
 
@@ -184,20 +187,34 @@ class AvroDataFile:
         return [by_name[name] for name in names]
 
     def _batches(self, columns: list[AvroColumn]) -> Iterator[pa.RecordBatch]:
-        records = self._records()
+        portions = self._portions()
         while True:
             with self._decoding():
-                portion = list(itertools.islice(records, _BATCH_ROWS))
-                if not portion:
+                portion = next(portions, None)
+                if portion is None:
                     return
                 batch = _to_batch(portion, columns)
             yield batch
 
-    def _records(self) -> Iterator[dict[str, Any]]:
+    def _portions(self) -> Iterator[list[dict[str, Any]]]:
+        """Yield the records of a batch at a time."""
+        portion: list[dict[str, Any]] = []
+        held = 0
         for block in self._blocks:
-            content = cast("Any", block).bytes_
-            for _ in range(block.num_records):
-                yield cast("dict[str, Any]", fastavro.schemaless_reader(content, self._plain_schema, None))
+            content = io.BytesIO(block.content)
+            for _ in range(block.count):
+                portion.append(cast("dict[str, Any]", fastavro.schemaless_reader(content, self._plain_schema, None)))
+                if len(portion) == _BATCH_ROWS:
+                    yield portion
+                    portion, held = [], 0
+
+            held += len(block.content)
+            # Rows alone are no limit: a batch of them may come from as many blocks, each as large as a block may be.
+            if portion and held >= _BATCH_BYTES:
+                yield portion
+                portion, held = [], 0
+        if portion:
+            yield portion
 
     @contextmanager
     def _decoding(self) -> Iterator[None]:
@@ -351,13 +368,19 @@ class _Types:
 
     def _column(self, name: str, field_id: int, avro: dict[str, Any], nullable: bool, depth: int) -> AvroColumn:
         match avro["type"], avro.get("logicalType"):
+            case "fixed", _ if avro["size"] < 1:
+                raise FormatError(f"its Avro schema has a type of {avro['size']} bytes")
             case "record", _:
                 return _Struct(name, field_id, nullable, self.fields(avro, depth))
             case "array", "map":
                 key, value = self.fields(_key_value_record(avro["items"]), depth)
                 return _Map(name, field_id, nullable, key, value)
             case "array", _:
-                return _List(name, field_id, nullable, self.column("element", _id(avro, "element-id"), avro["items"], depth + 1))
+                element = self.column("element", _id(avro, "element-id"), avro["items"], depth + 1)
+                # A list says first how many elements follow: of these, a few bytes could say that there are 2^60.
+                if _takes_no_bytes(element.field):
+                    raise FormatError("its Avro schema has a list whose elements take no bytes")
+                return _List(name, field_id, nullable, element)
             case "map", _:
                 key = self.column("key", _id(avro, "key-id"), "string", depth + 1)
                 return _Map(name, field_id, nullable, key, self.column("value", _id(avro, "value-id"), avro["values"], depth + 1))
@@ -377,6 +400,13 @@ class _Types:
         if len(others) != 1 or len(avro) > 2:
             raise FormatError("its Avro schema has a union of something other than null and one type")
         return others[0], len(avro) == 2
+
+
+def _takes_no_bytes(field: pa.Field) -> bool:
+    """Whether a value takes none; a field that may be null takes one to say so, unless it is never anything else."""
+    if pa.types.is_struct(field.type) and not field.nullable:
+        return all(_takes_no_bytes(child) for child in field.type)
+    return bool(pa.types.is_null(field.type))
 
 
 def _primitive(avro: dict[str, Any]) -> pa.DataType:

@@ -3,9 +3,9 @@
 A finding is the same one if its kind and its place are the same. Its message may differ: that of a key tells an age, which grows by itself
 and is no change; any other counts as changed.
 
-The earlier audit is a file that may have been edited, so nothing in it is taken to be there: what is not the JSON of an audit is
-refused, and so is one of another catalog, or of a later moment. A table that only one of the two looked at is new or gone only if the other looked at
-the whole catalog.
+The earlier audit is a file that may have been edited, so nothing in it is taken to be there: what is not the JSON of an audit is refused,
+and so is one of another catalog, or of a later moment. A table that only one of the two looked at is new or gone only if the other looked
+at the whole catalog.
 """
 
 from __future__ import annotations
