@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 Distribution = Literal["partition"]
 
 _PARTITION: Final = "__tablecrypt_partition"
-_NULL: Final = "\x00null"
+_NULL: Final = ""
+_VALUE: Final = "="
+_SEPARATOR: Final = "\x1f"
+_ESCAPED: Final = {"%": "%25", _SEPARATOR: "%1f"}
 
 
 def laid_out(
@@ -118,7 +121,7 @@ def partition_texts(rows: pa.RecordBatch, schema: Schema, spec: PartitionSpec) -
     for field in spec.fields:
         transform = field.transform.pyarrow_transform(schema.find_type(field.source_id))
         texts.append(_text(transform(_source(rows, schema, field))))
-    return pc.binary_join_element_wise(*texts, "\x1f")
+    return pc.binary_join_element_wise(*texts, _SEPARATOR)
 
 
 def _source(rows: pa.RecordBatch, schema: Schema, field: PartitionField) -> pa.Array:
@@ -132,5 +135,9 @@ def _text(values: pa.Array) -> pa.Array:
     if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
         # Binary need not be UTF-8, which a cast to text needs.
         values = pa.array([None if value is None else value.hex() for value in values.to_pylist()], pa.string())
-    # Joining with a null gives null, and all such partitions would be one.
-    return values.cast(pa.string()).fill_null(_NULL)
+    texts = values.cast(pa.string())
+    # A value may hold any character: unescaped, two values could join to the text of two others.
+    for character, escaped in _ESCAPED.items():
+        texts = pc.replace_substring(texts, character, escaped)
+    # Joining with a null gives null, and all such partitions would be one. No value is without the mark in front.
+    return pc.binary_join_element_wise(_VALUE, texts, "").fill_null(_NULL)

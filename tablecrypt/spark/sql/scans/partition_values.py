@@ -41,13 +41,13 @@ class PartitionStruct:
     @cached_property
     def fields(self) -> Sequence[NestedField]:
         """The struct's fields. Their ids are those of partition fields."""
-        # Today's type first: it may have been promoted since, and the values of all files have to fit one field.
-        schemas = [self.metadata.schema(), *reversed(self.metadata.schemas)]
+        # Today's schema alone, as in Iceberg: its types are those that all values fit, and a dropped column has no field any more.
+        schema = self.metadata.schema()
         known: dict[int, NestedField] = {}
         # The newest first, whose name of a renamed field is the one that stays.
         for spec in sorted(self.metadata.partition_specs, key=lambda spec: spec.spec_id, reverse=True):
             for field in spec.fields:
-                found = None if isinstance(field.transform, VoidTransform) else _partition_field(field, schemas)
+                found = None if isinstance(field.transform, VoidTransform) else _partition_field(field, schema)
                 if found is not None:
                     known.setdefault(field.field_id, found)
         return _with_distinct_names([known[field_id] for field_id in sorted(known)])
@@ -81,11 +81,11 @@ def json_value(value: Any, field: NestedField) -> Any:
     return base64.b64encode(bytes(value)).decode()
 
 
-def _partition_field(field: PartitionField, schemas: Sequence[Schema]) -> NestedField | None:
-    source = next((schema.find_type(field.source_id) for schema in schemas if field.source_id in schema.field_ids), None)
-    if source is None:
+def _partition_field(field: PartitionField, schema: Schema) -> NestedField | None:
+    if field.source_id not in schema.field_ids:
         return None
-    return NestedField(field.field_id, field.name, field.transform.result_type(source), required=False)
+    kind = field.transform.result_type(schema.find_type(field.source_id))
+    return NestedField(field.field_id, field.name, kind, required=False)
 
 
 def _with_distinct_names(fields: Sequence[NestedField]) -> list[NestedField]:
