@@ -78,14 +78,15 @@ def test_a_file_is_rewritten_in_its_own_place(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_refused_file_leaves_what_was_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [str, Path.as_uri], ids=["path", "URI"])
+def test_a_refused_file_leaves_what_was_there(tmp_path: Path, named: Callable[[Path], str]) -> None:
     damaged = bytearray(encrypted(PLAINTEXT, KEYS))
     damaged[-200] ^= 1
     damaged[3000] ^= 1
     path = tmp_path / "out.parquet"
     path.write_bytes(b"what was there")
     with pytest.raises(KeyMismatchError):
-        decrypt(bytes(damaged), path, KEYS)
+        decrypt(bytes(damaged), named(path), KEYS)
     assert path.read_bytes() == b"what was there"
     assert list(tmp_path.iterdir()) == [path]
 
