@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField, StringType
 
-from tablecrypt.spark.layout import partition_texts
+from tablecrypt.spark.distribution import partition_texts
 
 SCHEMA = Schema(NestedField(1, "a", StringType()), NestedField(2, "b", StringType()))
 SPEC = PartitionSpec(*(PartitionField(each, 999 + each, IdentityTransform(), f"p{each}") for each in (1, 2)))
