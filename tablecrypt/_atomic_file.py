@@ -44,9 +44,11 @@ def atomic_file(
     # Found out before the content is made. _give_name checks again, for a file that comes meanwhile.
     if not replace and path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+
     mode = _PRIVATE if private else _SHARED
     folder = path.absolute().parent
     unnamed = _open_unnamed(folder, mode) if until_named == "unnamed" else None
+
     if unnamed is not None:
         with _unnamed(unnamed, path, replace, durable) as file:
             yield file
@@ -54,6 +56,7 @@ def atomic_file(
         beside = path.with_name(f"{path.name}.new") if until_named == "exclusive" else _hidden(path)
         with _named(beside, path, mode, durable) as file:
             yield file
+
     if durable:
         _flush(folder)
 
@@ -84,6 +87,7 @@ def _named(beside: Path, path: Path, mode: int, durable: bool) -> Iterator[Binar
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
@@ -93,6 +97,7 @@ def _open_unnamed(folder: Path, mode: int) -> int | None:
     """Open a file without a name in a folder; None where the system or the file system has none."""
     if not hasattr(os, "O_TMPFILE") or not Path(_DESCRIPTORS).is_dir():
         return None
+
     try:
         return os.open(folder, os.O_TMPFILE | os.O_WRONLY, mode)
     except OSError as error:
@@ -109,6 +114,7 @@ def _give_name(descriptor: int, path: Path, replace: bool) -> None:
     except FileExistsError:
         if not replace:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+
         beside = _hidden(path)
         _link(descriptor, beside)
         try:

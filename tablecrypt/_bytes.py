@@ -40,8 +40,10 @@ def read_varint(data: bytes, at: int, is_shortest: bool = True) -> tuple[int, in
     at += 1
     if value < 0x80:
         return value, at
+
     value &= 0x7F
     shift = 7
+
     while True:
         byte = data[at]
         at += 1
@@ -128,6 +130,7 @@ class ByteReader:
             raise FormatError(f"{self.what} ends inside a number") from None
         except FormatError as error:
             raise FormatError(f"{self.what}: {error}") from None
+
         return value
 
     def long(self, is_shortest: bool = False) -> int:

@@ -43,6 +43,7 @@ class ParsedJson:
             self.document: Any = json.loads(text, object_pairs_hook=self._object, parse_constant=_no_number, parse_int=_whole_number)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
+
         # Python's own limit is higher than what the functions that walk a document can take.
         _check_depth(text)
         _check_text(text, self.document)

@@ -41,6 +41,7 @@ class SizeBoundedCache(Generic[K, V]):
         # Kept, it would push out everything else and then itself.
         if size > limit:
             return
+
         with self._lock:
             # The size of an earlier value under this key must not count on.
             self._drop(key)

@@ -49,10 +49,13 @@ def _parsed(value: Any) -> _Address | None:
     found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return None
+
     segments = found["path"].split("/")[1:]
     # A server that removes dot segments sees another path than one that does not.
     if any(unquote(each) in {".", ".."} for each in segments):
         return None
+
     # Host and scheme are compared without case, and the path with it: servers tell paths apart by case.
     scheme = found["scheme"].lower()
+
     return _Address((scheme, found["host"].lower(), int(found["port"] or _PORTS[scheme])), segments)

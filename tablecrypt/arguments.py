@@ -55,6 +55,7 @@ def names_of(argument: str, given: Any) -> tuple[str, ...]:
     # Bytes and mappings are iterable too, and would list numbers or keys.
     if not isinstance(given, Iterable) or isinstance(given, (bytes, bytearray, memoryview, Mapping)):
         raise ConfigurationError(f"{argument} is {described(given)}; it must be {NAMES}")
+
     names = tuple(given)
     for each in names:
         if not isinstance(each, str):
@@ -208,6 +209,7 @@ def _kind(allowed: Any) -> _Kind | None:
         return _Kind(NAMES, lambda value: _is_collection(value) and all(isinstance(each, str) for each in value), is_names=True)
     if issubclass(origin, Iterable):
         return _list_of(_alternatives(arguments[0]) if arguments else ())
+
     return _kind(origin)
 
 
@@ -227,6 +229,7 @@ def _plain_check(allowed: type) -> Callable[[Any], bool]:
         return _is_whole
     if allowed is float:
         return lambda value: isinstance(value, float) or _is_whole(value)
+
     return lambda value: isinstance(value, allowed)
 
 

@@ -99,6 +99,7 @@ def datasink(
         )
     if mode not in get_args(Mode):
         raise ConfigurationError(f"mode {mode!r} is not known: use append or overwrite, or table.upsert(df.to_arrow())")
+
     properties = dict(snapshot_properties or {})
     check_place(table, branch, properties)
     if mode == "overwrite":
@@ -180,6 +181,7 @@ class EncryptedSink(DataSink[bytes]):  # type: ignore[misc]
         first = next(tables, None)
         if first is None:
             return
+
         # Random: two tasks with one number would be refused as one that sent two results.
         number = secrets.randbits(_NUMBER_BITS)
         task = WritingTask.open(self._ticket, self._shared, number, 0)
@@ -192,12 +194,14 @@ class EncryptedSink(DataSink[bytes]):  # type: ignore[misc]
         """Commit what the tasks wrote, in the program that made the sink."""
         if self._target is None or self._job is None:
             raise ConfigurationError("an encrypted table is committed to by the program that made the sink")
+
         table, mode, branch, properties = self._target
         job = self._job
         messages = ((int.from_bytes(each.result[:8], "little"), each.result[8:]) for each in write_results)
         files = [file for done in decrypted_results(job.key, FileEntryCodec(job.metadata), messages) for file in done.files]
         current = current_table(table, job, files)
         commit_files(current, job, files, branch, properties, overwrites=mode == "overwrite")
+
         return MicroPartition.from_pydict(
             {
                 "rows": pa.array([sum(file.record_count for file in files)], pa.int64()),

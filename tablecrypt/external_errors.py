@@ -23,6 +23,7 @@ def said_of(error: Exception) -> str:
             f"the server at {address.scheme}://{address.hostname}:{address.port or address.scheme} cannot be reached "
             f"({_root(error)}): check that it runs, and the catalog's uri"
         )
+
     driver = getattr(error, "orig", None)
     if isinstance(driver, Exception):
         return f"the catalog's database refused ({type(driver).__name__}: {driver}): check the catalog's uri"
@@ -32,6 +33,7 @@ def said_of(error: Exception) -> str:
         return f"the Hive metastore cannot be reached ({error}): check that it runs, and the catalog's uri"
     if type(error) is OSError and error.strerror:  # the system's own, such as a full disk
         return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
+
     return f"{type(error).__name__}: {error}"
 
 

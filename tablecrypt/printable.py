@@ -52,6 +52,7 @@ def json_form(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, Enum):
         return value.value
+
     return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
 
 

@@ -287,6 +287,7 @@ def is_sensitive(name: str, value: object = "") -> bool:
         return True
     if isinstance(value, Mapping):
         return any(is_sensitive(str(inner), each) for inner, each in value.items())
+
     return has_credential(str(value))
 
 
@@ -366,6 +367,7 @@ def check_own_properties(given: Mapping[Any, Any], scope: str, is_foreign_kms: b
             continue
 
         known = property_named(name)
+
         if known is None or not known.is_of(scope):
             _check_foreign_name(name, value, scope, is_foreign_kms)
         # A class of the user's own may give these names other values.
@@ -380,15 +382,18 @@ def _check_foreign_name(name: str, value: Any, scope: str, is_foreign_kms: bool)
         raise ConfigurationError(
             f"{name} is a block of properties, which is not read: write each in a line of its own, {name}.{inner}: ..."
         )
+
     is_ours = meant.startswith(_OWN_PREFIXES)
     if not is_ours and not _begins_like_ours(re.split("[._-]", meant, maxsplit=1)[0]):
         return
     if scope != "catalog" and meant.startswith(_SERVICE_PREFIXES) and nearest(meant, _own_by_words().values()) is None:
         # Catalogs alone have key services. vault.layer, on a table of a data vault, is the user's own.
         return
+
     near = _nearest(meant, scope)
     if near is None and (is_foreign_kms or not is_ours):
         return
+
     raise ConfigurationError(f"{name} is not a property of a {scope}{_advice(meant, scope, near)}")
 
 
@@ -423,11 +428,13 @@ def _advice(meant: str, scope: str, near: str | None) -> str:
         return f": it is a property of each table. For all new tables of the catalog set {DEFAULT_KEY_ID.name}"
     if scope == "namespace" and meant == KEY_ID.name:
         return f": {DEFAULT_KEY_ID.name} names the master key of new tables"
+
     known = property_named(meant)
     if known is not None and not known.is_of(scope):
         return f": {meant} is a property of a {known.scope}"
     if near is not None:
         return f": write {near}" if near == meant else f". Did you mean {near}?"
+
     return ". docs/reference/properties.md lists all properties"
 
 
@@ -458,6 +465,7 @@ def taken_from_server(server: str, properties: Mapping[str, Any], client: Mappin
                 f"{server} sent the property {name}{shown}, which {what}: a server may not say where requests and credentials go or what "
                 f"runs here. Set {name} in this client's own configuration of the catalog if it is right"
             )
+
     return taken
 
 

@@ -84,6 +84,7 @@ class Configured:
                 f"catalog {name!r} has a value in {PYICEBERG_YML} or the environment where its properties belong: write them below its "
                 "name, each as name: value"
             ) from error
+
         return cls(name, configured, merge_config(configured, cast("RecursiveDict", properties)))
 
     @property
@@ -95,6 +96,7 @@ class Configured:
         """Load the catalog. Raises as `load_catalog`."""
         if not self.properties:
             raise not_configured(self.name)
+
         class_path = _class_path(self.name, self.properties)
         if TYPE not in self.properties and PY_CATALOG_IMPL in self.configured:
             logger.warning(
@@ -103,8 +105,10 @@ class Configured:
                 self.name,
                 TABLECRYPT,
             )
+
         own: dict[str, str] = {each: cast("str", value) for each, value in self.properties.items() if each != TYPE}
         tell_places(self.name, own)
+
         return _catalog_class(class_path)(self.name, **own)
 
 
@@ -116,6 +120,7 @@ def not_configured(name: str) -> ConfigurationError:
     found = next((path for folder in folders if (path := Path(folder, PYICEBERG_YML)).is_file()), None)
     where = f"there is no {PYICEBERG_YML} in {', '.join(dict.fromkeys(folders))}" if found is None else f"{found} does not name it"
     near = did_you_mean(name, known, OWN_NAMES_ALIKE) or (f". Configured are: {', '.join(known)}" if known else "")
+
     return ConfigurationError(f"no catalog {name!r} is configured: {where}, and {variables}{near}")
 
 
@@ -134,22 +139,26 @@ def _class_path(name: str, merged: RecursiveDict) -> str:
         )
     if class_path:
         return str(class_path)
+
     if kind is None:
         raise ConfigurationError(
             f"catalog {name!r} has neither 'type: {TABLECRYPT}' nor {PY_CATALOG_IMPL} in its configuration or arguments, so it would not "
             "encrypt. "
             f"Write 'type: {TABLECRYPT}', or load the catalog with pyiceberg.catalog.load_catalog"
         )
+
     try:
         inferred = infer_catalog_type(name, merged)
     except ValueError:
         inferred = None
+
     if inferred is None:
         raise ConfigurationError(
             f"the {URI} of catalog {name!r} {_scheme_of(merged.get(URI))}: sqlite:// and postgresql:// are SQL catalogs, http:// and "
             f"https:// REST, thrift:// Hive. For another, name its class in {PY_CATALOG_IMPL}, for example "
             "tablecrypt_catalog.EncryptedGlueCatalog"
         )
+
     return _BY_TYPE[inferred]
 
 
@@ -169,6 +178,7 @@ def _catalog_class(path: str) -> type[Catalog]:
     except (ImportError, AttributeError, ValueError) as error:
         near = did_you_mean(name, getattr(sys.modules.get(module), "__all__", ()))
         raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} cannot be imported: {error}{near}") from error
+
     if not isinstance(found, type) or not issubclass(found, Catalog):
         raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} is not a catalog class")
     # Checked on the class, before it is made: a plain catalog's __init__ may create tables in its database.
@@ -177,4 +187,5 @@ def _catalog_class(path: str) -> type[Catalog]:
             f"{PY_CATALOG_IMPL} {path!r} does not encrypt: "
             "name one of tablecrypt_catalog's classes, or one that tablecrypt_catalog.encrypted made"
         )
+
     return found

@@ -208,10 +208,13 @@ class EncryptingCatalog(Catalog):
             self.drop_table(identifier)
             logger.warning("%s no longer had any metadata and was only dropped: %s", identifier, error)
             return Purged(name)
+
         if isinstance(table, EncryptedTable):
             return purge(table, lambda: self.drop_table(identifier), delete_below, skip_unreadable)
+
         check_garbage_is_collected(table)
         self.purge_plain_table(identifier)
+
         return Purged(name)
 
     def purge_plain_table(self, identifier: str | Identifier) -> None:
@@ -226,10 +229,12 @@ class EncryptingCatalog(Catalog):
         """
         if declares(properties) or any(name.startswith(names.COLUMN.name) for name in properties):
             raise ConfigurationError("columns are protected once a table is encrypted: migrate it, then set encryption.column-keys")
+
         names.check_own_properties(properties, "table")
         update = EncryptTableUpdate(), SetPropertiesUpdate(updates=dict(properties))
         metadata = cast("EncryptedTableMetadata", update_table_metadata(table.metadata, update))
         KeySettings.of(metadata.properties)
+
         return with_metadata(table, self, metadata, table_file_io(self.client_properties, table.io, metadata))
 
     @property
@@ -266,18 +271,22 @@ class EncryptingCatalog(Catalog):
             stored = self.load_namespace_properties(namespace) if namespace else {}
         except NoSuchNamespaceError:
             stored = {}
+
         # Another client may have misspelt it, and the table would not be encrypted.
         names.check_own_properties(stored, "namespace")
         of_namespace = names.DEFAULT_KEY_ID.read(stored)
         if not of_namespace:
             return names.DEFAULT_KEY_ID.read(client) or None
+
         where = f"namespace {'.'.join(Catalog.identifier_to_tuple(namespace))} by its property {names.DEFAULT_KEY_ID.name}"
         if names.ALLOWED_KEY_IDS.name not in client:
             raise ConfigurationError(
                 f"{where} names the master key {of_namespace!r} for new tables, and this client lists no keys that it allows: set "
                 f"{names.ALLOWED_KEY_IDS.name} for the catalog, or give the table {names.KEY_ID.name}"
             )
+
         AllowedKeys.of(client).check((of_namespace,), where)
+
         return of_namespace
 
     def _with_columns(self, new: NewTable) -> NewTable:
@@ -290,12 +299,14 @@ class EncryptingCatalog(Catalog):
                     f"{names.KEY_ID.name}"
                 )
             return new
+
         tagging = {names.COLUMN_TAGS.name: written_tags(tags)} if tags else {}
         properties = declared_at_creation({**new.properties, **tagging}, new.fresh_schema)
         if policy := ColumnPolicy.from_properties(properties):
             layout = new_table_metadata(iceberg_schema(new.schema), new.partition_spec, new.sort_order, new.location or "", properties)
             check_layout(policy, layout)
             check_master_keys(encryption_manager(self.client_properties, properties), {}, properties, new.fresh_schema)
+
         return new._replace(properties=properties)
 
     def _creation(self, asked: NewTable) -> tuple[NewTable, PinCheck]:
@@ -355,6 +366,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
             # With the client's own properties: those in the metadata may name a FileIO or an endpoint.
             file = read_metadata_file(self.load_file_io({}, metadata_location).new_input(metadata_location))
             check_metadata(self.client_properties, Catalog.identifier_to_tuple(identifier), file.parse(), metadata_location)
+
         return opened_table(self, super().register_table(identifier, metadata_location, overwrite), pin_check.verify)  # type: ignore[safe-super]
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
@@ -415,10 +427,12 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         check_updates(self.client_properties, identifier, updates)
         if current is None and any(isinstance(update, UpgradeToVersion3Update) for update in updates):
             return self._stage_creation(identifier, requirements, updates)
+
         if current is not None:
             # The base of a commit is checked like a load: a commit on edited metadata would make the edit authentic.
             current = opened_table(self, current, self.client_pins.begin_check(identifier).verify_base)
         staged = self.stage_as_pyiceberg(current, identifier, requirements, with_copies(current.metadata if current else None, updates))
+
         if isinstance(current, EncryptedTable):
             check_commit(current.metadata, staged.metadata)
             base, after = (table_version(each.metadata, each.metadata_location, None) for each in (current, staged))
@@ -427,6 +441,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
             check_migration(staged.metadata)
         else:
             refuse_plain_table(self.client_properties, identifier, staged.metadata)
+
         return staged
 
     @staticmethod
@@ -456,6 +471,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         metadata = EncryptedTableMetadata.model_validate_json(built.model_dump_json())
         check_commit(metadata, metadata)
         location = location_provider(metadata).new_table_metadata_file_location(0)
+
         return StagedTable(
             identifier=identifier,
             metadata=metadata,
@@ -478,6 +494,7 @@ def encrypted(catalog_class: type[MetastoreCatalog]) -> type[MetastoreCatalog]:
         raise ConfigurationError(
             f"{catalog_class.__qualname__} does not derive from pyiceberg.catalog.MetastoreCatalog: it needs its own adapter"
         )
+
     name = f"Encrypted{catalog_class.__name__}"
     described = {"__doc__": f"{catalog_class.__name__} with encrypted tables."}
     return cast("type[MetastoreCatalog]", type(name, (_MadeOf, EncryptionMixin, catalog_class), {**described, "made_of": catalog_class}))

@@ -53,6 +53,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         if location is None or parameters.get("table_type", "").lower() != "iceberg":
             # An entry that is no Iceberg table has PyIceberg's own error.
             return self.entry_as_pyiceberg_opens_it(entry)
+
         file = self._metadata_file(location)
         metadata = file.parse()
         identifier = (entry["DatabaseName"], entry["Name"])
@@ -61,6 +62,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         check_against_entry(name, metadata, file, parameters)
         io = self.load_file_io(metadata.properties, location)
         is_vouched, columns = unpinned_metadata(parameters) is None, pinned_columns(name, parameters)
+
         return UnverifiedTable(self, identifier, file, io, is_vouched=is_vouched, pinned_columns=columns)
 
     def parameters_to_send(self, parameters: Mapping[str, str]) -> dict[str, str]:
@@ -72,6 +74,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         """Create a table; an encrypted one with the parameters that pin it."""
         if not new.is_encrypted:
             return super().created_table(new, pin_check)
+
         self._refuse_s3_tables(new.identifier)
         staged = self.stage_new_table(*new)
         staged.metadata = metadata = new_metadata(self.properties, staged.metadata)
@@ -80,6 +83,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         self.create_entry(staged, {**metadata.properties, **pinning_parameters(metadata, file)})
         seen = table_version(metadata, file.location, file.digest)
         pin_check.verify(seen, moved=creation(new.properties))
+
         return encrypted_table(self, staged, metadata, seen)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
@@ -90,10 +94,12 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         name = self.identifier_to_database_and_table(identifier)
         if overwrite or not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
             return super().register_table(identifier, metadata_location, overwrite)
+
         self._refuse_s3_tables(identifier)
         io = self.load_file_io(metadata.properties, metadata_location)
         staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
         self.create_entry(staged, pinning_parameters(metadata, file))
+
         return self.load_table(identifier)
 
     def stage_commit(
@@ -103,9 +109,11 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         staged = super().stage_commit(current, identifier, requirements, updates)
         if names.KEY_ID.name not in staged.metadata.properties:
             return staged
+
         if current is None:
             self._refuse_s3_tables(identifier)
         pins = staged_parameters(staged, current)
+
         # PyIceberg adds a commit's properties to the parameters that are there: one that was removed must be named to go.
         return PinnedStagedTable(staged, staged.name(), {names.DATA_KEY_LENGTH.name: "", **pins} if current is not None else pins)
 

@@ -98,6 +98,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
                 if again.parameters == entry.parameters:
                     raise
                 entry = again
+
         return self._table_as_pinned(entry)
 
     def _table_as_pinned(self, entry: HiveTable) -> Table:
@@ -105,6 +106,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
         location = parameters.get(METADATA_LOCATION)
         if location is None or parameters.get(TABLE_TYPE, "").lower() != ICEBERG:
             return self.entry_as_pyiceberg_opens_it(entry)
+
         file = read_metadata_file(self.load_file_io({}, location).new_input(location))
         metadata = file.parse()
         name = f"{entry.dbName}.{entry.tableName}"
@@ -112,6 +114,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
         check_against_entry(name, metadata, file, parameters)
         io = self.load_file_io(metadata.properties, location)
         is_vouched, columns = unpinned_metadata(parameters) is None, pinned_columns(name, parameters)
+
         return UnverifiedTable(self, (entry.dbName, entry.tableName), file, io, is_vouched=is_vouched, pinned_columns=columns)
 
     def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
@@ -137,8 +140,10 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
         name = self.identifier_to_database_and_table(identifier)
         if overwrite or not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
             return super().register_table(identifier, metadata_location, overwrite)
+
         staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
         self.create_entry(staged, pinning_parameters(metadata, file))
+
         return self.load_table(identifier)
 
     def unpinned_metadata(self, identifier: str | Identifier) -> str | None:
@@ -188,8 +193,10 @@ class SwappingClient:
         if read is None or base is None:
             self._client.alter_table_with_environment_context(dbname, tbl_name, new_tbl, environment_context)
             return
+
         if self._traits.compares is None:
             self._traits.compares = self._find_out_whether_it_compares(dbname, tbl_name, read)
+
         try:
             self._client.alter_table_with_environment_context(dbname, tbl_name, new_tbl, _expecting(base, environment_context))
         except MetaException as error:
@@ -218,6 +225,7 @@ class SwappingClient:
             if _MODIFIED in (error.message or ""):
                 return True
             raise
+
         warnings.warn(
             "this Hive metastore does not compare before it swaps a table's metadata (HIVE-26882): only Hive locks protect commits. "
             "Leave the lock on in every other writer (iceberg.engine.hive.lock-enabled=true), or upgrade the metastore",
@@ -231,19 +239,23 @@ class SwappingClient:
             raise CommitFailedException(
                 f"{new_tbl.dbName}.{new_tbl.tableName}: another writer replaced {base} meanwhile ({error.message})"
             ) from error
+
         wanted = new_tbl.parameters.get(METADATA_LOCATION)
         # An alteration that swaps nothing: the entry does not show whether it is in force.
         if wanted == base:
             raise error
+
         try:
             found = self._client.get_table(dbname=new_tbl.dbName, tbl_name=new_tbl.tableName).parameters.get(METADATA_LOCATION)
         except (TException, OSError):
             # What cannot be looked up is not known: neither success nor failure may be reported.
             found = None
+
         if found == wanted:
             return
         if found == base:
             raise CommitFailedException(f"{new_tbl.dbName}.{new_tbl.tableName}: the metastore failed to swap: {error.message}") from error
+
         raise CommitStateUnknownException(
             f"{new_tbl.dbName}.{new_tbl.tableName}: the metastore failed on the way to {wanted}: {error.message}"
         ) from error
@@ -264,6 +276,7 @@ def wait_for_lock(client: Client, lock_id: int, table: str, pauses: Iterator[flo
         # Aborted, or not acquired: to wait on would end in a time-out that hides the reason.
         if response.state != LockState.WAITING:
             raise CommitFailedException(f"{table}: Hive lock {lock_id} came to the state {response.state}")
+
     raise WaitingForLockException(f"{table}: other writers held the Hive lock for too long")
 
 

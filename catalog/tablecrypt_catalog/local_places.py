@@ -42,6 +42,7 @@ def tell_places(name: str, properties: Mapping[str, Any]) -> None:
     places = relative_places(name, properties)
     if places is None or places in _told:
         return
+
     _told.add(places)
     if is_missing(properties):
         logger.warning("%s; there is no database yet, and a new one is made", places)
@@ -79,6 +80,7 @@ def _database(properties: Mapping[str, Any]) -> str | None:
     uri = str(properties.get(URI) or "")
     if not uri.startswith(_SQLITE):
         return None
+
     # The import takes a tenth of a second, and other catalogs need nothing of it.
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
@@ -87,5 +89,7 @@ def _database(properties: Mapping[str, Any]) -> str | None:
         url = make_url(uri)
     except (ArgumentError, ValueError):
         return None
+
     database = url.database or ""
+
     return None if url.get_backend_name() != _SQLITE or database in _IN_MEMORY or database.startswith("file:") else database

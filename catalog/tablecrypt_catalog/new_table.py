@@ -58,4 +58,5 @@ def checked_existing(table: Table, asked: Properties) -> Table:
             f"{'.'.join(table.name())} is there already, with {names.KEY_ID.name} {found or 'missing'} and not {wanted}: it is not "
             "returned in place of the table that was asked for"
         )
+
     return table

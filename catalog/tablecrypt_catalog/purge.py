@@ -118,11 +118,14 @@ def _older_metadata(table: EncryptedTable, skip_unreadable: bool) -> tuple[dict[
     seen = {table.metadata_location}
     io = cast("EncryptingFileIO", table.io)
     waiting = [entry.metadata_file for entry in table.metadata.metadata_log]
+
     while waiting:
         location = waiting.pop()
         if location in seen:
             continue
+
         seen.add(location)
+
         try:
             metadata = read_named_metadata_file(io.inner, location, io.own_folders).parse()
             # The log is plaintext: an edited one must not have another table's files deleted.
@@ -137,8 +140,10 @@ def _older_metadata(table: EncryptedTable, skip_unreadable: bool) -> tuple[dict[
                 raise _advised(error, table) from error
             skipped[location] = error.what if isinstance(error, TamperedFileError) else str(error)
             continue
+
         found[location] = metadata
         waiting += [entry.metadata_file for entry in metadata.metadata_log]
+
     # Oldest first, as they are deleted: the log of a newer file leads a second purge to the older ones that are left.
     return dict(sorted(found.items(), key=lambda each: each[1].last_updated_ms)), skipped
 
@@ -184,6 +189,7 @@ class _Named:
             else:
                 self.lists.add(snapshot.manifest_list)
                 rows.update({manifest.manifest_path: manifest for manifest in manifests if manifest.manifest_path not in self.manifests})
+
         for manifest, paths in _read(_paths, list(rows.values()), io, skipped is not None):
             if isinstance(paths, Exception):
                 _note(skipped, manifest.manifest_path, paths)
@@ -264,6 +270,7 @@ class _Deletion:
                 allowed.append(location)
             else:
                 self.refused[location] = reason
+
         outcomes = list(_parallel(self._delete_one, allowed))
         self.deleted += outcomes.count(None)
         # All files of a level are tried before an error is raised, so that a second purge has less to do.
@@ -285,6 +292,7 @@ class _Deletion:
         except Exception as error:  # noqa: BLE001
             # Every store has errors of its own; all of them are reported together.
             return (location, f"{type(error).__name__}: {error}") if _may_exist(self._io, location) else "gone"
+
         return None
 
 

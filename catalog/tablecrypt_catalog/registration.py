@@ -100,6 +100,7 @@ class _Finder:
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name not in _CHANGES:
             return None
+
         for finder in sys.meta_path:
             find = None if isinstance(finder, _Finder) else getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if find is None else find(name, path, target)
@@ -107,6 +108,7 @@ class _Finder:
                 if spec.loader is not None:
                     spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
                 return spec
+
         return None
 
 

@@ -146,6 +146,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         except RestrictedCreationError as restricted:
             with self._dropping_again(new.identifier, restricted.answer.metadata, (), ReadRestrictionError):
                 raise ReadRestrictionError(str(restricted)) from None
+
         with self._dropping_again(new.identifier, answer.metadata, (), TablecryptError):
             table = self.table_of(new.identifier, answer)
             seen = table_version(table.metadata, table.metadata_location, None)
@@ -153,9 +154,11 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
                 metadata = _new_metadata(table, new)
                 seen = table_version(metadata, table.metadata_location, None)
                 table = self._encrypted_table(table, metadata, pin=seen)
+
             pin_check.verify(seen, moved=creation(new.properties))
             if isinstance(table, EncryptedTable):
                 _declare_columns(table)
+
         return table
 
     def staged_table(self, new: NewTable) -> StagedTable:
@@ -213,6 +216,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
                 f"{name} could not be dropped again ({type(error).__name__}), and other clients would write plaintext to it: drop it by "
                 f"catalog.drop_table({name!r})"
             )
+
         return f"{name} was dropped again"
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
@@ -267,6 +271,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             plain: CommitTableResponse = super().commit_table(table, requirements, updates)
             check_metadata(self.client_properties, table.name(), plain.metadata, plain.metadata_location)
             return plain
+
         # Without copies of keys, which are made anew for the metadata that the server has now.
         asked = updates
         updates = with_copies(None if any(isinstance(each, AssertCreate) for each in requirements) else table.metadata, updates)
@@ -275,6 +280,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             check_migration(staged)
         else:
             check_commit(table.metadata, staged)
+
         assert isinstance(staged, EncryptedTableMetadata)
         is_new = is_migration or any(isinstance(each, AssertCreate) for each in requirements)
         # A table that this commit makes has no protection that others could have changed.
@@ -291,6 +297,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         # Before the pin moves: what a lying server answers must not become what is trusted.
         check_answer(staged, updates, answer.metadata, answer.metadata_location)
         pin_check.record_commit(answer.metadata, answer.metadata_location, self._digest(answer.metadata), moves_of(updates))
+
         return answer
 
     def _check_on_current(self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> None:
@@ -327,6 +334,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             return self.table_of(identifier, answer)
         if not is_encrypted(name, metadata):
             return self.table_of(identifier, TableResponse.model_validate_json(text))
+
         return self._encrypted_table(self.table_of(identifier, answer), metadata, restrictions, pin)
 
     def _digest(self, metadata: TableMetadata) -> str | None:
@@ -358,6 +366,7 @@ def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:
         raise FormatError(f"{name}: the catalog's answer cannot be read as table metadata: {problems}") from None
     except (ValueError, TypeError, AttributeError, LookupError, InvalidMetadataError) as error:
         raise FormatError(f"{name}: the catalog's answer is not JSON, or no table metadata: {error}") from None
+
     if is_encrypted_tables(answer.metadata):
         check_keys(f"{name}: the metadata in the catalog's answer", parsed, parsed.document["metadata"])
     return answer
@@ -382,6 +391,7 @@ def _with_keks(updates: Iterable[IcebergBaseModel], staged: EncryptedTableMetada
         if kek is not None:
             sent.append(AddEncryptionKeyUpdate(key=kek))
         sent.append(update)
+
     return tuple(sent)
 
 
@@ -397,7 +407,9 @@ def _new_metadata(table: Table, new: NewTable) -> EncryptedTableMetadata:
         )
     if metadata.snapshots:
         raise TamperedFileError(metadata.location, "the catalog answered that a table was created, but with a table that has snapshots")
+
     new.check_columns(metadata)
+
     return encrypted_metadata(metadata)
 
 

@@ -69,6 +69,7 @@ def check_answer(
     _check_keys(staged, sent, encrypted, location)
     _check_every_snapshot_opens(encrypted, location)
     _check_protection(staged, sent, encrypted, location)
+
     return encrypted
 
 
@@ -98,6 +99,7 @@ def _check_still_encrypted(known: EncryptedTableMetadata, answer: TableMetadata,
         )
     if not isinstance(answer, EncryptedTableMetadata):
         raise KeyIdChangedError(f"{location}: the catalog answered with format version {answer.format_version}, which holds no keys")
+
     return answer
 
 
@@ -107,6 +109,7 @@ def _check_not_older(known: EncryptedTableMetadata, sent: list[IcebergBaseModel]
             f"{location}: the catalog answered a commit with older metadata: "
             f"its last sequence number is {answer.last_sequence_number}, and was to be {known.last_sequence_number}"
         )
+
     for update in sent:
         # A server that drops the snapshot and answers with success would lose rows without an error.
         if isinstance(update, AddSnapshotUpdate) and answer.snapshot_by_id(update.snapshot.snapshot_id) is None:
@@ -142,6 +145,7 @@ def _check_keys(known: EncryptedTableMetadata, sent: list[IcebergBaseModel], ans
     added = _added_key_ids(sent)
     for key_id in added - answered.keys():
         raise KeyNotFoundError(f"{location}: the catalog answered without encryption key {key_id}, which this commit added")
+
     for key in known.encryption_keys:
         found = answered.get(key.key_id)
         if found is None or _content(found) == _content(key):
@@ -181,6 +185,7 @@ def _check_protection(known: EncryptedTableMetadata, sent: list[IcebergBaseModel
     for update in sent:
         if not isinstance(update, AddEncryptedSnapshotUpdate) or update.written_under is None:
             continue
+
         added = update.snapshot
         if (what := WrittenUnder.of(known).differs_from(answer, added.sequence_number)) is not None:
             raise KeyIdChangedError(
@@ -219,4 +224,5 @@ def applicable_restrictions(name: Identifier, metadata: TableMetadata, answered:
         check_restrictions(restrictions, metadata)
     except ReadRestrictionError as error:
         raise ReadRestrictionError(f"{'.'.join(name)} cannot be read as the catalog's server requires: {error}") from None
+
     return restrictions

@@ -55,6 +55,7 @@ class RestViews(RestCatalogAdapter):
             # Pydantic's own text, which a chained error would print, quotes the answer.
             name = ".".join(self.identifier_to_tuple(identifier))
             raise FormatError(f"{name}: the catalog's answer cannot be read as the metadata of a view") from None
+
         # A view in the place of a pinned table would show rows of its writer's invention.
         pin_check.refuse_plaintext("a view")
         return view

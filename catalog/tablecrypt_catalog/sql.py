@@ -88,6 +88,7 @@ def _refusals_named(name: str, uri: str) -> Iterator[None]:
             make_url(uri)
     except (SQLArgumentError, ValueError):
         raise no_database from None  # SQLAlchemy's own error may show the URI, or the part of a password that it takes for a port
+
     try:
         yield
     except ImportError as error:
@@ -152,6 +153,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         key = self.names(identifier)
         accepted = TrustedTable(".".join(key), pin).accept_rollback(seen, self._pinned_as(identifier, pin, seen))
         pin_check.accept_rollback(seen)
+
         if accepted is not None:
             with Session(self.engine) as session:
                 moved = write_pin(session, self.name, key, pin, accepted)
@@ -159,6 +161,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             if not moved:
                 # The caller accepted what the pin was then, and not what another process has seen since.
                 raise CommitFailedException(f"The pin of {'.'.join(key)} was moved by another process meanwhile: look again")
+
         return table_from_metadata(self, loaded, seen)
 
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
@@ -169,12 +172,14 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             # Before the table is made: writers that find it would put plaintext where an encrypted table was.
             self._refuse_plaintext(new.identifier)
             return super().created_table(new, pin_check)
+
         staged = self.stage_new_table(*new)
         staged.metadata = metadata = new_metadata(self.properties, staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         seen = table_version(metadata, file.location, file.digest)
         self._insert(new.identifier, seen, creation(new.properties))
         pin_check.verify(seen, moved=creation(new.properties))
+
         return encrypted_table(self, staged, metadata, seen)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
@@ -187,6 +192,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         check_text("the name or the metadata location of a table", identifier, metadata_location)
         if overwrite:
             raise NotImplementedError("`overwrite` isn't supported")
+
         self._check_namespace(identifier)
         pin_check = self.client_pins.begin_check(identifier)
         file = read_metadata_file(load_file_io(properties=self.properties, location=metadata_location).new_input(metadata_location))
@@ -197,6 +203,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         # Before the transaction: it reads the table's storage.
         proven = proof(before, seen)
         pin = self._insert(identifier, proven or seen, is_proven=proven is not None)
+
         return table_from_metadata(self, loaded, pin_check.verify(seen, proof) or pin)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
@@ -209,21 +216,27 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         check_text("the new name of a table", to_identifier)
         self._check_namespace(to_identifier)
         old, new = self.names(from_identifier), self.names(to_identifier)
+
         with Session(self.engine) as session:
             try:
                 renamed = self.rename_row(session, from_identifier, to_identifier)
             except IntegrityError as error:
                 raise TableAlreadyExistsError(f"Table {'.'.join(new)} already exists") from error
+
             if not renamed:
                 raise NoSuchTableError(f"Table does not exist: {old[1]}")
+
             # The new name may be pinned of an encrypted table that was dropped by other means.
             self._check_new_name(session, old, new)
             if new != old:
                 # A table that keeps its name keeps its pin: without it, edited metadata would be trusted at first sight.
                 delete_pin(session, self.name, new)
                 rename_pin(session, self.name, old, new)
+
             session.commit()
+
         self.client_pins.rename(from_identifier, to_identifier)
+
         return self.load_table(to_identifier)
 
     def drop_table(self, identifier: str | Identifier) -> None:
@@ -260,11 +273,13 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             if isinstance(table, StagedTable):
                 self._refuse_plaintext(table.name())
             return super().commit_table(table, requirements, updates)
+
         pin_check = self.client_pins.begin_check(table.name())
         current = self._current(table.name())
         staged = self.stage_commit(current, table.name(), requirements, updates)
         if current is not None and staged.metadata == current.metadata:
             return CommitTableResponse(metadata=current.metadata, metadata_location=current.metadata_location)
+
         metadata = self.metadata_to_write(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         seen = table_version(metadata, file.location, file.digest)
@@ -273,6 +288,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             self._insert(table.name(), seen, moved)
         else:
             self._swap(table.name(), current.metadata_location, seen, moved)
+
         pin_check.record_commit(metadata, file.location, file.digest, moved)
         if isinstance(metadata, EncryptedTableMetadata):
             # The next load in this process need not parse what it has just written.
@@ -299,6 +315,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             folder = os.path.dirname(os.path.abspath(location))
             if not is_relative(location) or os.path.isdir(folder):
                 raise
+
             raise ConfigurationError(
                 f"{'.'.join(self.names(identifier))}: its metadata {location} would be {os.path.abspath(location)}, and is not there: its "
                 "location is relative to the current folder. Run this in the folder in which the table was made"
@@ -322,6 +339,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             row = session.execute(query).mappings().first()
         if row is None or not row["metadata_location"]:
             raise NoSuchTableError(f"Table does not exist: {'.'.join(self.names(identifier))}")
+
         return row["metadata_location"], pin_of_row(row)
 
     def _verified(
@@ -339,6 +357,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         """Pin what was loaded: a table without a pin, or one that another client of the database has committed to."""
         if pin is None or pin == before:
             return
+
         try:
             with Session(self.engine) as session:
                 write_pin(session, self.name, self.names(identifier), before, pin)
@@ -356,6 +375,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
                 self.insert_row(session, identifier, seen.metadata_location)
             except IntegrityError as error:
                 raise TableAlreadyExistsError(f"Table {'.'.join(self.names(identifier))} already exists") from error
+
             pin = self._move_pin(session, identifier, seen, moved, is_proven)
             self._finish(session, identifier, seen)
             return pin
@@ -377,12 +397,15 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         pin = self._verified(identifier, before, seen, moved)
         if pin is None or not is_proven:
             return pin
+
         try:
             is_moved = write_pin(session, self.name, key, before, pin)
         except IntegrityError as error:
             raise CommitFailedException(f"Table was pinned by another process meanwhile: {'.'.join(key)}") from error
+
         if not is_moved:
             raise CommitFailedException(f"The pin of {'.'.join(key)} was moved by another process meanwhile")
+
         return pin
 
     def _finish(self, session: Session, identifier: str | Identifier, seen: TableVersion) -> None:

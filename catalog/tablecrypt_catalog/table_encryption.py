@@ -97,10 +97,12 @@ def opened_table(catalog: Catalog, table: Table, verify: Callable[[TableVersion,
     else:
         loaded = table if isinstance(table, UnverifiedTable) else _reloaded(catalog, table)
         digest = loaded.digest
+
     check_metadata(catalog.client_properties, table_identifier(loaded), loaded.metadata, loaded.metadata_location)  # type: ignore[attr-defined]
     proof = proof_of_heads(catalog, loaded.metadata, lambda: loaded.io)
     # Before the table is built: a version that the pins refuse gets no FileIO and no key.
     pin = verify(table_version(loaded.metadata, loaded.metadata_location, digest), proof)
+
     return table_from_metadata(catalog, loaded, pin) if isinstance(loaded, UnverifiedTable) else loaded
 
 
@@ -159,6 +161,7 @@ def check_metadata(client_properties: Properties, identifier: Identifier, metada
     if not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(identifier, metadata):
         refuse_plain_table(client_properties, identifier, metadata)
         return
+
     check_whole(location, metadata)
     check_name_mapping(metadata.properties)
 
@@ -202,6 +205,7 @@ def table_from_metadata(catalog: Catalog, loaded: UnverifiedTable, pin: TableVer
             return encrypted_table(catalog, loaded, metadata, pin)
         # In PyIceberg's class again, so that a plain table behaves as in PyIceberg.
         metadata = TableMetadataV3.model_validate(IcebergBaseModel.model_dump(metadata))
+
     return Table(identifier, metadata, loaded.metadata_location, loaded.io, catalog, dict(loaded.config))
 
 
@@ -219,6 +223,7 @@ def is_encrypted(identifier: Identifier, metadata: EncryptedTableMetadata) -> bo
             f"{'.'.join(identifier)}: its metadata holds encryption keys but no {names.KEY_ID.name}: the property was removed, "
             "and the table must not be read or written as plaintext"
         )
+
     return False
 
 
@@ -247,6 +252,7 @@ def encrypted_table(
         logger.warning("%s: %s", ".".join(table_identifier(table)), described(head))
     deletable = pinned_folders(catalog, table, pin)
     io = table_file_io(names.client_properties(catalog), table.io, metadata, deletable, read_restrictions)
+
     return with_metadata(table, catalog, metadata, io)
 
 
@@ -267,6 +273,7 @@ def warn_if_unpinned(catalog: Catalog, identifier: Identifier) -> None:
     place = (str(catalog.name), identifier)
     if getattr(catalog, "pin_places", ()) or place in _WARNED_UNPINNED:
         return
+
     _WARNED_UNPINNED.add(place)
     logger.warning(
         "%s is not pinned: neither its catalog nor a file of this client records what was seen of it, so an older or edited state of it "
@@ -288,9 +295,11 @@ def pinned_folders(catalog: Catalog, table: Table, pin: TableVersion | None) -> 
     # Nothing remembers where the table lies, so its metadata alone would say what may be deleted.
     if not getattr(catalog, "pin_places", ()):
         return NOTHING
+
     folders = folders_of(table.metadata).folders
     # Metadata that nothing was compared with is as on first sight, at each load: a client without memory cannot tell.
     is_vouched = isinstance(table, UnverifiedTable) and table.is_vouched
+
     return DeletionScope(folders if is_vouched else folders_on_first_sight(table.metadata_location, folders))
 
 
@@ -358,6 +367,7 @@ def refuse_plain_table(client_properties: Properties, identifier: Identifier, me
     # An audit has to see such tables, and a migration has to read them; both ask for it by name.
     if are_plain_tables_opened():
         return
+
     name = ".".join(identifier)
     if names.KEY_ID.name in metadata.properties:
         raise PlaintextRefusedError(
@@ -365,6 +375,7 @@ def refuse_plain_table(client_properties: Properties, identifier: Identifier, me
             f"table {name} has {names.KEY_ID.name} but is not encrypted (format version {metadata.format_version}); "
             "setting the property does not encrypt what is there: migrate the table",
         )
+
     if names.REQUIRED.is_true(client_properties):
         raise PlaintextRefusedError(
             metadata.location,
@@ -397,17 +408,20 @@ def creation_properties(client_properties: Properties, table_properties: Propert
     if names.KEY_ID.name not in creation:
         _refuse_where_required(client_properties)
         return creation
+
     version = str(creation.setdefault(TableProperties.FORMAT_VERSION, "3"))
     if version != "3":
         raise ConfigurationError(
             f"{TableProperties.FORMAT_VERSION}={version} cannot hold encryption keys: "
             f"leave it out, or set 3, when {names.KEY_ID.name} is given"
         )
+
     check_name_mapping(creation)
     check_of_tables(creation)
     KeySettings.of(creation)
     # Better here than at the first append, when somebody else may find the table without a key that works.
     encryption_manager(client_properties, cast("Mapping[str, str]", creation)).new_kek()
+
     return creation
 
 

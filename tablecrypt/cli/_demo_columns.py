@@ -46,6 +46,7 @@ def _read_by_both(folder: Path) -> RenderableType:
         table = catalog.load_table("db.staff")
         rows = "\n".join(", ".join(str(value) for value in row.values()) for row in table.scan().to_arrow().to_pylist())
         seen.add_row(name, rows, _answer_to_filter(table))
+
     return Group(seen, _what_the_file_holds(payroll.load_table("db.staff")))
 
 

@@ -46,6 +46,7 @@ def kinds_of_file(folder: Path) -> Grid:
         shown = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in head)
         colour = "yellow" if kind == "table metadata" else "green"
         grid.add_row(kind, str(len(files)), head.hex(" ", 4), Text(shown, style=colour), what)
+
     return grid
 
 
@@ -57,6 +58,7 @@ def search_for_the_canary(folder: Path, catalog: Catalog, rows: pa.Table, canary
     uncompressed = {"write.parquet.compression-codec": "uncompressed"}
     catalog.create_table("db.search", rows.schema, properties={"encryption.key-id": "orders", **uncompressed}).append(rows)
     grid = grid_of("where", "files searched", "files that hold it")
+
     with tempfile.TemporaryDirectory() as elsewhere:
         plain = load_plain_catalog(
             "tablecrypt-demo-plain", type="sql", uri=f"sqlite:///{elsewhere}/catalog.db", warehouse=f"file://{elsewhere}"
@@ -64,11 +66,13 @@ def search_for_the_canary(folder: Path, catalog: Catalog, rows: pa.Table, canary
         plain.create_namespace("db")
         plain.create_table("db.search", rows.schema, properties=uncompressed).append(rows)
         plain.close()
+
         for name, searched in (("encrypted, every file", folder), ("the same rows, by plain PyIceberg", Path(elsewhere))):
             files = [path for path in searched.rglob("*") if path.is_file()]
             found = [path for path in files if canary.encode() in path.read_bytes()]
             names = Text(", ".join(f"a {path.suffix} file" for path in found), style="red") if found else Text("none", style="green")
             grid.add_row(name, str(len(files)), names)
+
     return grid
 
 
@@ -78,6 +82,7 @@ def key_tree(table: Table) -> Tree:
     snapshots = {snapshot.key_id: snapshot for snapshot in metadata.snapshots}
     table_key_id = table.properties["encryption.key-id"]
     tree = Tree(_labelled("master key", table_key_id, "in the key file alone"))
+
     for kek in (key for key in metadata.encryption_keys if key.is_kek):
         branch = tree.add(_labelled("KEK", _shortened(kek.key_id), "wrapped by the key service, in table metadata"))
         for key in (key for key in metadata.encryption_keys if key.encrypted_by_id == kek.key_id):
@@ -87,6 +92,7 @@ def key_tree(table: Table) -> Tree:
             manifests = snapshot.manifests(table.io)
             files = sum(len(manifest.fetch_manifest_entry(table.io)) for manifest in manifests)
             leaf.add(f"{_counted(len(manifests), 'manifest')} and {_counted(files, 'data file')}, each under its own DEK")
+
     return tree
 
 
@@ -100,6 +106,7 @@ def kms_calls(catalog: Catalog, table: Table) -> Grid:
     for _ in range(5):
         catalog.load_table("db.orders").scan().to_arrow()
     grid.add_row("a reader without any key in memory: five scans", _calls_by_verb(kms.calls))
+
     return grid
 
 

@@ -78,6 +78,7 @@ class DocumentedCommand(click.Command):
                 for purpose, line in self.examples:
                     formatter.write_text(f"{purpose}:")
                     formatter.write(f"{'':{formatter.current_indent + 2}}{line}\n")
+
         if self.needs:
             with formatter.section("Needs"):
                 formatter.write_text(self.needs)
@@ -135,10 +136,12 @@ def confirm(losses: str, yes: bool, dry_run: bool = True) -> None:
     if not _is_terminal(sys.stdin):
         other = ", or try --dry-run first" if dry_run else ""
         raise ConfigurationError(f"{losses} There is no terminal on which to confirm: add --yes{other}")
+
     click.echo(f"{printable(losses)} [y/N]: ", nl=False, err=True)
     answer = sys.stdin.readline()
     if answer.strip().lower() in ("y", "yes"):
         return
+
     if not answer:
         click.echo(err=True)
     say("nothing was done", err=True)
@@ -216,6 +219,7 @@ def run_on(
         if is_bad(result):
             end_with_found()
         return
+
     with progress_shown(settings) as heard:
         done = _on_each(settings, chosen, operation, heard)
     bad = sum(map(is_bad, done.results))
@@ -244,6 +248,7 @@ def _print_each(done: CatalogResult[Any], show_one: Callable[[Any], None], bad: 
             say(f"{each.table}: FAILED: {type(each.error).__name__}: {' '.join(str(each.error).split())}")
         else:
             say(f"{each.table}: not encrypted, left as it is")
+
     say(_summary(done, bad))
 
 

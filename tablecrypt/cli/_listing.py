@@ -40,6 +40,7 @@ def _listed_cells(each: ListedTable) -> tuple[str, ...]:
         return _NO_LOCK, each.name, "", ""
     if each.encrypted:
         return _lock(True), each.name, "encrypted", each.table_key_id or ""
+
     return _NO_LOCK, each.name, "plain", "" if each.table_key_id is None else f"{each.table_key_id}, not used"
 
 
@@ -57,6 +58,7 @@ def _listing_summary(found: Listing) -> str:
         *([counted(views, "view", "views")] if views else ()),
         counted(len(found.namespaces), "namespace", "namespaces"),
     ]
+
     return ", ".join(parts) + _empty_namespaces(found)
 
 
@@ -69,11 +71,13 @@ def _empty_namespaces(found: Listing) -> str:
 def _lock(encrypted: bool) -> str:
     if not encrypted:
         return _NO_LOCK
+
     try:
         # A pipe or an old terminal may have an encoding without the lock, in which printing it would raise.
         _LOCK.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         return "* "
+
     return _LOCK
 
 
@@ -132,8 +136,10 @@ def _print_history(found: TableDescription) -> None:
         say("")
         say("Branches and tags")
         say_table(None, [(each.name, each.kind, str(each.snapshot_id)) for each in found.refs])
+
     if not found.snapshot_count:
         return
+
     left = found.snapshot_count - len(found.snapshots)
     say("")
     say(f"Snapshots, the newest first{f' ({left:,} older ones are not shown)' if left else ''}")
@@ -147,6 +153,7 @@ def _print_history(found: TableDescription) -> None:
 def _print_keys(found: TableDescription) -> None:
     if not found.keks:
         return
+
     say("")
     say("KEKs, the oldest first")
     rows = [
@@ -177,9 +184,12 @@ def _transformed(transform: str, column: str) -> str:
 def _size(size: TableSize) -> str:
     if not size.data_files:
         return "no rows"
+
     shown = f"{counted(size.rows, 'row', 'rows')} in {counted(size.data_files, 'data file', 'data files')}, {bytes_shown(size.data_bytes)}"
     if not size.delete_files:
         return shown
+
     deleted = "an unknown number of these rows" if size.deleted_rows is None else f"{size.deleted_rows:,} of these rows"
     files = f"{counted(size.delete_files, 'delete file', 'delete files')} ({bytes_shown(size.delete_bytes)})"
+
     return f"{shown}; {files} {'hides' if size.delete_files == 1 else 'hide'} {deleted}"

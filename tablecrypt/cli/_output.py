@@ -95,6 +95,7 @@ def _say_details(result: Any) -> None:
             lists.append((how.label, items))
         else:
             short.append((f"  {how.label}", f"{len(items):,} (--json lists them)"))
+
     say_table(None, short)
     for label, items in lists:
         say(f"  {label}:")
@@ -225,6 +226,7 @@ def _one_line(value: Any) -> str:
         return ", ".join(map(_one_line, value)) or "none"
     if isinstance(value, str) and _MOMENT.fullmatch(value):
         return local_moment(dt.datetime.fromisoformat(value))
+
     return str(value)
 
 
@@ -273,6 +275,7 @@ def _bars() -> Iterator[ProgressListener]:
     from rich.progress import Progress as RichProgress
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[shown]}"), TimeRemainingColumn())
+
     with RichProgress(*columns, console=Console(stderr=True), transient=False) as bars:
         tasks: dict[str, TaskID] = {}
         started: dict[str, float] = {}

@@ -62,6 +62,7 @@ def _write_table(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
     width = max(shutil.get_terminal_size().columns, _NARROWEST)
     # By the names alone and not by values, so that all pages of an output have one form.
     is_wide = len(names) * _NARROWEST > width
+
     for page in _pages(rows):
         # Pairs of a map come as a list: as a dictionary, keys that are there twice would be lost.
         cells = [[_cell(value) for value in column.to_pylist(maps_as_pydicts=None)] for column in page.columns]
@@ -78,6 +79,7 @@ def _pages(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         for start in range(0, batch.num_rows, _PAGE):
             is_empty = False
             yield batch.slice(start, _PAGE)
+
     if is_empty:
         yield pa.RecordBatch.from_pylist([], rows.schema)
 
@@ -134,6 +136,7 @@ def _write_csv(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
             raise ConfigurationError(
                 f"column {printable(field.name)} is a {printable(field.type)}, which CSV cannot hold: use --format json, or --format table"
             )
+
     # Anybody who may edit metadata.json names columns: their names must not command a terminal, rows are of those who hold the key.
     names = [printable(field.name) for field in rows.schema]
     schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])

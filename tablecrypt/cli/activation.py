@@ -54,11 +54,13 @@ def activate(yes: bool) -> None:
     if path.is_file() and _content(path) == CONTENT:
         say(f"{path} is there already: {IN_EFFECT}")
         return
+
     # Every Python of the environment executes the file: one of another origin is looked at, and not replaced.
     _refuse_foreign(path)
     refusal = kept_by_the_system(sys.executable, sys.prefix != sys.base_prefix, Path(sysconfig.get_path("stdlib")))
     if refusal is not None:
         raise ConfigurationError(refusal)
+
     confirm(f"Write {path}, so that {IN_EFFECT}?", yes, dry_run=False)
     with atomic_file(path, private=False) as file:
         file.write(CONTENT.encode())
@@ -78,6 +80,7 @@ def deactivate(yes: bool) -> None:
     if not path.is_file():
         say(f"there is no {path}: this environment is not activated")
         return
+
     _refuse_foreign(path)
     confirm(
         f"Remove {path}, so that PyIceberg's own load_catalog no longer knows type: tablecrypt in this environment?", yes, dry_run=False

@@ -37,6 +37,7 @@ def audit(
     chosen.refuse_both()
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
+
     _check_bundle(bundle_file, force)
     # Read before the audit is made, which may take minutes and may be written over it.
     earlier = None if since_file is None else _text_of(since_file)
@@ -48,11 +49,13 @@ def audit(
         from tablecrypt.maintenance.report import html_page
 
         _write_page(html_file, html_page(found, changes))
+
     written = None if bundle_file is None else write_evidence(found, bundle_file, changes=changes, replace=force)
     if run.as_json:
         show(found if changes is None else {**found.to_json(), "changes": changes.to_json()}, run.as_json)
     else:
         _print_audit(found, changes)
+
     if written is not None:
         say(f"SHA-256 of {written.path}: {written.sha256}", err=run.as_json)
     if found.worst is not None and found.worst >= Severity[fail_on.upper()]:
@@ -104,6 +107,7 @@ def _verdict(found: Audit) -> str:
         return f"{looked_at}: plaintext was found"
     if found.is_empty:
         return looked_at
+
     return f"{looked_at}: no plaintext was found" + (", but there are critical findings" if found.worst == Severity.CRITICAL else "")
 
 
@@ -155,6 +159,7 @@ def _print_verification(done: Verification) -> None:
         say(f"  bad {file.kind.value}: {file.location}")
         for problem in file.problems:
             say(f"    {problem.part}: {problem.message}")
+
     for column, files in done.unchecked_columns.items():
         say(f"  protected column {column}: not authenticated in {counted(files, 'file', 'files')}, for lack of its key")
     say(done.verdict)
@@ -180,6 +185,7 @@ def _check_up(settings: Settings, table: str | None, key_ids: tuple[str, ...], r
         if not isinstance(error, TablecryptError) and not is_external(error):
             raise
         return doctor_without_catalog(settings.catalog_name or "default", error)
+
     return check_up(catalog, table, key_ids=key_ids, read_only=read_only)
 
 
@@ -188,6 +194,7 @@ def _print_check_up(found: CheckUp) -> None:
         say(area)
         for check in checks:
             _print_check(check)
+
     failing = sum(check.state.value == "fails" for check in found.checks)
     if failing:
         say(f"{failing:,} of {counted(len(found.checks), 'check', 'checks')} failed")

@@ -84,6 +84,7 @@ def cat(
         return
     if where is not None or snapshot is not None or masked is not None:
         raise ConfigurationError("--where, --snapshot and --masked are for tables")
+
     path = file_keys.present(source)
     key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path))
     _print_file(path, key_metadata, names, limit, wanted)
@@ -104,6 +105,7 @@ def _table_rows(
     from pyparsing import ParseBaseException
 
     table = settings.table(name)
+
     try:
         rows = table.scan(selected_fields=selected, limit=limit, snapshot_id=snapshot, **chosen).to_arrow_batch_reader()
     # PyIceberg's parser says at which character it stopped, which helps less than an example.
@@ -121,6 +123,7 @@ def _table_rows(
         )
         said = str(wrong).removesuffix(", case_sensitive=True")
         raise ConfigurationError(f"{name}: {said}; {advice}") from wrong
+
     return rows if columns is None else _in_order(rows, columns)
 
 
@@ -140,8 +143,10 @@ def _print_file(
         rows = parquet.read_table(str(path), file_keys.parquet_keys(key_metadata), columns=columns)
         print_rows((rows if limit is None else rows.slice(0, limit)).to_reader(), row_format)
         return
+
     if columns is not None or limit is not None:
         raise ConfigurationError(f"{path} is an AGS1 file, which has bytes and not rows: leave out --columns and --limit")
+
     with file_keys.opened_stream(path, key_metadata) as stream:
         shutil.copyfileobj(stream, sys.stdout.buffer, _COPIED)
     sys.stdout.buffer.flush()

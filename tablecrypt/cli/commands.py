@@ -85,6 +85,7 @@ class LazyGroup(click.Group):
         module = import_module(f"tablecrypt.cli.{_MODULE_OF[cmd_name]}")
         function = cmd_name.replace("-", "_")
         command = getattr(module, f"{function}_command" if function in dir(builtins) else function)
+
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
@@ -105,12 +106,14 @@ class LazyGroup(click.Group):
 def _show_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     if not value or context.resilient_parsing:
         return
+
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         installed = version("tablecrypt")
     except PackageNotFoundError:
         installed = "run from its source, not installed"
+
     say(f"tablecrypt {installed}")
     context.exit()
 

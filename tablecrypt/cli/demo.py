@@ -46,6 +46,7 @@ def use_a_table(folder: Path, orders: pa.Table) -> tuple[Any, Any, pa.Table]:
     table.delete("item = 'chair'")
     columns = ("id", "item", "amount")
     rows = table.scan(row_filter="amount > 50", selected_fields=columns).to_arrow()
+
     return catalog, table, rows
 
 
@@ -74,6 +75,7 @@ def demo(keep: Path | None) -> None:
 
     console = Console(highlight=False)
     orders = pa.table({"id": [1, 2, 3, 4], "item": ["lamp", "desk", "chair", "shelf"], "amount": [40, 310, 85, 120], "note": [CANARY] * 4})
+
     with _folder(keep) as folder:
         create_key_file(folder / "orders.keys", "orders", 32)
         _title(console, "What runs, after tablecrypt keygen --key-file orders.keys --key-id orders")
@@ -116,10 +118,12 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="tablecrypt-demo-") as folder:
             yield Path(folder).resolve()
         return
+
     # Private, as a key file goes into it.
     keep.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(keep.iterdir()):
         raise ConfigurationError(f"{keep} is not empty: name a new folder")
+
     yield keep.resolve()
 
 

@@ -23,6 +23,7 @@ def erase(run: Run, table: str, row_filter: str, certificates: tuple[Path, ...],
 
     if run.dry_run and certificates:
         raise ConfigurationError("--certificate is of an erasure, and --dry-run erases nothing: leave one of them out")
+
     for path in certificates:
         check_certificate_path(path)
     if not run.dry_run:
@@ -41,6 +42,7 @@ def _print(erased: Erased) -> None:
     if erased.found_nothing and erased.is_complete:
         say(f"{erased.table}: no row with {erased.shape} was found, in {_searched(erased)}")
         return
+
     would = "would be " if erased.dry_run else ""
     for ref in erased.refs:
         say(f"{ref.kind} {ref.name}: {_of(ref, would)}")
@@ -51,6 +53,7 @@ def _print(erased: Erased) -> None:
             say(f"cannot be deleted: {location} {reason}")
         say("nothing was changed")
         return
+
     say(f"searched afterwards: {_searched(erased)}")
     for line in _left(erased):
         say(line)
@@ -83,6 +86,7 @@ def _left(erased: Erased) -> Iterator[str]:
     ):
         for location, reason in locations.items():
             yield f"{what}: {location}: {reason}"
+
     for column in erased.hidden_columns:
         yield (
             f"hidden column {column.column}: values of {counted(column.rows, 'row', 'rows')} in {counted(column.files, 'file', 'files')} "

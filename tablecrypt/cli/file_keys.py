@@ -71,11 +71,13 @@ def manager(settings: Settings, key_file: Path | None, key_id: str | None, data_
 
     if not key_id:
         raise ConfigurationError("name the master key: --key-id, with --key-file or a key service")
+
     properties = dict(settings.kms_properties())
     if key_file is not None:
         # A key file takes the place of the key service. The list of allowed keys holds for it as well.
         allowed = {name: value for name, value in properties.items() if name == ALLOWED_KEY_IDS.name}
         properties = {KMS_TYPE.name: "local", KMS_LOCAL_KEY_FILE.name: str(key_file.expanduser()), **allowed}
+
     return EncryptionManager(load_kms(properties), key_id, data_key_length=data_key_length)
 
 
@@ -162,12 +164,15 @@ def read_key(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
         ) from None
     except ValueError as error:
         raise FormatError(f"{path}: is not JSON: {error}") from error
+
     # A newer version may mean something else by the same fields.
     if not isinstance(content, dict) or content.get("tablecrypt") != "file-key" or content.get("version") != VERSION:
         raise FormatError(f"{path}: is not the key of a file, of version {VERSION}")
+
     try:
         ring = KeyRing([EncryptedKey.model_validate(entry) for entry in content["encryption-keys"]])
         key_id = str(content["key-id"])
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{path}: is malformed: {error}") from error
+
     return keys.decrypt_manifest_list_key_metadata(ring.chain(key_id))

@@ -78,6 +78,7 @@ def encrypt_file(
     # Parquet is read from its end, and a pipe has none yet.
     if file_format == "parquet" and not source.is_file():
         raise ConfigurationError(f"{source} is a pipe, which a Parquet file cannot be read from: leave out --format parquet")
+
     as_parquet = file_format == "parquet" or (file_format == "auto" and _begins_as_parquet(source))
     described = {
         "source": str(source),
@@ -90,6 +91,7 @@ def encrypt_file(
         size = source.stat().st_size
         show({**described, "bytes": size}, as_json, f"Would encrypt {source} ({bytes_shown(size)}) into {target}.")
         return
+
     key_metadata = keys.new_key_metadata()
     # Both are whole before either gets its name: where the key cannot be wrapped, no file is left that nothing opens.
     with _new_file(file_keys.key_path(target), force) as key_sink, _new_file(target, force) as sink:
@@ -134,10 +136,12 @@ def decrypt_file(
         size = source.stat().st_size
         show({**described, "bytes": size}, as_json, f"Would decrypt {source} ({bytes_shown(size)}) into {target}.")
         return
+
     with _stdout() if to_stdout else _new_file(target, force) as sink:
         _decrypt(source, sink, key_metadata)
     if to_stdout:
         return
+
     size = target.stat().st_size
     show({**described, "bytes": size}, as_json, f"Decrypted {source} into {target} ({bytes_shown(size)}).")
 
@@ -177,6 +181,7 @@ def _decrypt(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) ->
 
         parquet.decrypt(str(source), sink, file_keys.parquet_keys(key_metadata), location=str(source))
         return
+
     with file_keys.opened_stream(source, key_metadata) as stream:
         shutil.copyfileobj(stream, sink, _COPIED)
 

@@ -120,6 +120,7 @@ def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: st
 
     now_ms = time.time_ns() // 1_000_000
     kms = load_kms(settings.kms_properties())
+
     if roll:
         version = roll_key(key_file, kms, name, now_ms, master_key)
     elif master_key is None:
@@ -127,6 +128,7 @@ def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: st
     else:
         version = 0
         create_key(key_file, kms, name, master_key, now_ms, length)
+
     kms.close()
     said = f"Added version {version} of key {name} to {key_file}." if roll else f"Added key {name} to {key_file}. Keep a copy of the file."
     show({"key": name, "version": version, "key_file": str(key_file)}, as_json, said)
@@ -156,6 +158,7 @@ def hadoop_kms_token(token_file: Path, as_json: bool) -> None:
             file.write(f"{token}\n".encode())
     except OSError as error:
         raise ConfigurationError(f"the token file {token_file} cannot be made ({error.strerror})") from error
+
     proof = token_hash(token)
     said = f'Wrote a token to {token_file}. For the allow list: token-sha256 = ["{proof}"]'
     show({"token_sha256": proof, "token_file": str(token_file)}, as_json, said)

@@ -34,6 +34,7 @@ def inspect(run: Run, source: str, location: str | None, key_file: Path | None, 
         return
     if location is not None:
         raise ConfigurationError("--file is for tables")
+
     path = file_keys.present(source)
     key_metadata = file_keys.read_key(file_keys.manager(run.settings, key_file, key_id), file_keys.key_path(path)) if key_id else None
     with path.open("rb") as raw:
@@ -58,12 +59,14 @@ def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, An
     table = settings.table(name)
     if not isinstance(table, EncryptedTable) or not isinstance(table.io, TableFileIO):
         raise ConfigurationError(f"{name} is not an encrypted table")
+
     # Keys and bounds of single files are more than a REST server's restrictions let this user see.
     refuse_restricted(table.io, "inspect --file")
     # The key comes from the table's manifests: a location alone opens nothing, and none outside of the table is read.
     file = reachable_files(table.metadata, table.io).files.get(location)
     if file is None:
         raise ConfigurationError(f"no snapshot of {name} leads to {location}")
+
     with table.io.raw_input(location).open() as raw:
         keys = (
             None
@@ -108,6 +111,7 @@ def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | Non
     if head.startswith((magics.ENCRYPTED_PARQUET, magics.PARQUET)):
         raw.seek(0)
         return {**described, "format": "Parquet", **_parquet_layers(raw, location, keys)}
+
     raise FormatError(f"{location}: {looks_like(head)}: it is neither an AGS1 stream nor a Parquet file")
 
 
@@ -126,6 +130,7 @@ def _ags1_layers(length: int, location: str) -> dict[str, Any]:
         plaintext = ags1.plaintext_length(length)
     except FormatError as impossible:
         raise FormatError(f"{location}: {impossible}") from None
+
     blocks = ags1.block_count(plaintext)
     return {
         "format": "AGS1",

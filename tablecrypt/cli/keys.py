@@ -49,6 +49,7 @@ def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, a
     path, version = key_file.expanduser(), 1
     if new_version and length is not None:
         raise ConfigurationError("--length belongs to a new key: a new version is as long as the key is")
+
     if new_version:
         version = add_key_version(path, key_id)
         said = f"Added version {version} of master key {key_id} to {path}: it wraps from now on."
@@ -58,6 +59,7 @@ def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, a
     else:
         create_key_file(path, key_id, length or DEFAULT_LENGTH)
         said = f"Created the key file {path} with master key {key_id}. Keep a copy of it in a safe place."
+
     show({"key_id": key_id, "version": version, "key_file": str(path)}, as_json, said)
 
 

@@ -60,11 +60,13 @@ def run(arguments: Sequence[str] | None = None) -> None:
         import click
     except ImportError as error:
         raise MissingExtraError.named("the tablecrypt command needs the package click", "cli") from error
+
     # Not at the top: without click there is one line that names the extra, and no traceback.
     from tablecrypt.cli._output import say_warnings
     from tablecrypt.cli.commands import root
 
     say_warnings()
+
     try:
         code = root(args=None if arguments is None else list(arguments), prog_name="tablecrypt", standalone_mode=False)
     except click.Abort:
@@ -75,6 +77,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except SystemExit as end:
         # Commands return their code. click ends with 1 where nobody reads the output to its end, which would say that something was found.
         raise SystemExit(REFUSED if end.code == FOUND else end.code) from None
+
     raise SystemExit(code or 0)
 
 

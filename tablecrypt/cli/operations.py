@@ -202,6 +202,7 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
     """Return the moment that an option names: ISO 8601, UTC without a zone, or how long ago it was: 30d, 12h."""
     if value is None:
         return None
+
     units = {"d": "days", "h": "hours"}
     try:
         if value[-1:] in units and value[:-1].isdecimal():
@@ -210,6 +211,7 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
     except (ValueError, OverflowError):
         message = f"{value!r} is neither a date such as 2024-02-29T12:00 nor an age such as 30d"
         raise click.BadParameter(message, context, parameter) from None
+
     return named if named.tzinfo is not None else named.replace(tzinfo=dt.UTC)
 
 
@@ -221,10 +223,12 @@ def _spark_runner(use_spark: bool) -> Runner | None:
     """
     if not use_spark:
         return None
+
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise MissingExtraError.named("--spark needs the package pyspark", "spark") from error
+
     from tablecrypt.spark import SparkRunner
 
     return SparkRunner(SparkSession.builder.getOrCreate())

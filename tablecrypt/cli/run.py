@@ -86,11 +86,13 @@ def _found(program: str) -> list[str]:
         raise ConfigurationError(f"there is no program {program}")
     if os.sep in program and not os.access(path, os.X_OK):
         raise ConfigurationError(f"{program} may not be executed: chmod +x it, or name what runs it before it")
+
     # Beside tablecrypt is what was installed with it, also where nobody activated the environment.
     own = str(Path(sys.executable).parent)
     found = shutil.which(program, path=own) or shutil.which(program)
     if found is None:
         raise ConfigurationError(f"there is no program {program!r}, neither in {own} nor on the PATH")
+
     return [found]
 
 

@@ -61,6 +61,7 @@ class Settings:
 
         found = Configured.of(self.catalog_name, self.properties)
         self._check(found, may_be_new)
+
         try:
             return found.load()
         # A ValueError too, and already says what is wrong.
@@ -80,6 +81,7 @@ class Settings:
         catalog = self.catalog()
         if namespace is None or catalog.namespace_exists(namespace):
             return catalog
+
         from pyiceberg.exceptions import NoSuchNamespaceError
 
         near = question(_namespaces_near(catalog, namespace))
@@ -99,6 +101,7 @@ class Settings:
             raise ConfigurationError(
                 f"there is no file {name} in {Path.cwd()}; if it is a table's name, put --catalog NAME before the command"
             )
+
         check_text("the table's name", name)
         # No table has such a name, and the catalog's error would not say what is wrong.
         if is_glob(name):
@@ -107,9 +110,11 @@ class Settings:
             raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name{question(self._tables_named(name))}")
         if not all(map(str.strip, name.split("."))):
             raise ConfigurationError(f"{name!r} has an empty part: write namespace.name")
+
         from pyiceberg.exceptions import NoSuchTableError
 
         catalog = self.catalog()
+
         try:
             return catalog.load_table(name)
         except FileNotFoundError as error:
@@ -125,12 +130,14 @@ class Settings:
         """Return the tables that have a name of their own, or are in a namespace of it; none where the catalog cannot be asked."""
         if self.catalog_name is None:
             return []
+
         try:
             catalog = self.catalog()
             tables = [each for place in catalog.list_namespaces() for each in catalog.list_tables(place)]
         except Exception as error:  # noqa: BLE001  the error that follows says what is wrong without it
             logger.debug("no tables to suggest for %s: %s", name, error)
             return []
+
         return [".".join(each) for each in tables if name in (each[-1], ".".join(each[:-1]))][:MOST_NAMES]
 
     def plain_table(self, name: str) -> Table:
@@ -150,6 +157,7 @@ class Settings:
             if self.catalog_name:
                 raise missing
             raise ConfigurationError(f"no catalog is named: put --catalog NAME before the command; {missing}")
+
         # SQLite makes an empty database of a misspelt path, and the table would seem to be missing.
         if not may_be_new:
             check_database(found.properties)
@@ -213,6 +221,7 @@ def parse_properties(pairs: tuple[str, ...], option: str = "--property") -> dict
         if not value and option == "--property":
             raise ConfigurationError(f"{option} {name} has no value, and an empty one would leave the configured one in force")
         properties[name] = value
+
     return properties
 
 

@@ -38,6 +38,7 @@ def shred(
     if column is not None:
         _shred_column(run, table, column, delete_below, yes)
         return
+
     if whole_table is not None:
         _check_name(table, whole_table, run.dry_run)
     if not run.dry_run:
@@ -84,14 +85,17 @@ def _print_shredded(done: Shredded) -> None:
         say(f"{done.table}: {counted(shredded, 'snapshot', 'snapshots')} {_done(done, shredded)} shredded{of_these}")
     else:
         say(f"{done.table}: no snapshot was found to shred that has a key")
+
     if before:
         say(f"  the keys of {counted(before, 'snapshot', 'snapshots')} had been destroyed before")
+
     for number, stays in (
         (len(done.shredded_files), f"that nothing opens any more; orphans {'would delete' if done.dry_run else 'deletes'} them"),
         (len(done.live_files), "that live snapshots share, and that stay readable"),
     ):
         if number:
             say(f"  {counted(number, 'file', 'files')} {stays}")
+
     _print_keys(done)
 
 
@@ -114,6 +118,7 @@ def _print_keys(done: Shredded | ShreddedColumn) -> None:
     ):
         if files:
             say(f"  {counted(len(files), one, many)} {_done(done, len(files))} {became}")
+
     for location, reason in {**done.refused, **done.left}.items():
         say(f"  not touched: {location} {reason}" if location in done.refused else f"  left: {location}: {reason}")
     for reason in done.incomplete_because:

@@ -36,6 +36,7 @@ def spark_jar(output: Path) -> None:
         import pyspark  # noqa: F401
     except ImportError as error:
         raise MissingExtraError.named("spark-jar needs the package pyspark", "spark") from error
+
     from tablecrypt.spark.shared.jar import write_spark_jar
 
     write_spark_jar(output)

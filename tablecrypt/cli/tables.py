@@ -51,8 +51,10 @@ def migrate(run: Run, table: str, key_id: str, properties: tuple[str, ...], yes:
                 if not run.as_json:
                     say(f"{table} is encrypted already; nothing was done")
                 return
+
             files = counted(left.deleted, "plaintext file", "plaintext files")
             question = f"{table} is encrypted already; {files} of an earlier migration will be deleted. Go on?"
+
         confirm(question, yes)
 
     run.show(loaded, key_id=key_id, **options)

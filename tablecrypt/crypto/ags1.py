@@ -47,6 +47,7 @@ def plaintext_length(file_length: int) -> int:
     # The one length whose only block is empty (AGS1: an empty plaintext is one block of no bytes).
     if file_length == MIN_FILE_LENGTH:
         return 0
+
     full_blocks, rest = divmod(file_length - HEADER_LENGTH, ENCRYPTED_BLOCK_LENGTH)
     if rest == 0:
         return full_blocks * BLOCK_LENGTH
@@ -55,6 +56,7 @@ def plaintext_length(file_length: int) -> int:
         raise FormatError(
             f"no AGS1 file has {file_length} bytes: {rest} are left after {full_blocks} full blocks, too few for another block"
         )
+
     return full_blocks * BLOCK_LENGTH + rest - OVERHEAD
 
 
@@ -117,6 +119,7 @@ def check_header(data: bytes, location: str = "AGS1 stream") -> None:
         raise TamperedFileError(location, f"begins with {magic!r}, not with the AGS1 magic {MAGIC!r}")
     if len(data) != HEADER_LENGTH:
         raise TamperedFileError(location, f"the AGS1 header has {len(data)} bytes, not {HEADER_LENGTH}")
+
     block_length = _HEADER.unpack(data)[1]
     # The header is not authenticated: a block length that it could choose would move every block to another place.
     if block_length != BLOCK_LENGTH:

@@ -73,16 +73,20 @@ class StandardKeyMetadata:
         # The first byte decides the schema of the rest: guessing an unknown one could take other bytes for the DEK.
         if version != SCHEMA_VERSION:
             raise FormatError(f"key metadata has schema version {version}; only {SCHEMA_VERSION} is known")
+
         key = Secret(_read_bytes(record))
         if len(key) not in KEY_LENGTHS:
             raise FormatError(f"key metadata holds a key of {len(key)} bytes; AES keys have 16, 24 or 32")
+
         aad_prefix = _read_bytes(record) if _read_is_set(record) else b""
         file_length = _read_long(record) if _read_is_set(record) else None
         # Avro's long is signed, and no file has a negative length.
         if file_length is not None and file_length < 0:
             raise FormatError(f"key metadata says that the file is {file_length} bytes long")
+
         # Bytes behind the record would make two blobs of one key, and hide what another reader might take for fields.
         record.check_exhausted()
+
         return cls(key, aad_prefix, file_length)
 
 

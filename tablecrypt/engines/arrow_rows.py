@@ -34,6 +34,7 @@ def stored_schema(given: pa.Schema, table: Schema) -> pa.Schema:
         check_pyarrow_schema_compatible(table, stored, format_version=3)
     except ValueError as error:
         raise ConfigurationError(f"the rows do not fit the table: {_misfit(stored, wanted) or str(error).splitlines()[0]}") from error
+
     return stored
 
 
@@ -65,17 +66,21 @@ def as_stored(rows: pa.Table, schema: pa.Schema, table: Schema) -> pa.Table:
         # Engines do not promise that every block has the columns of the first, whose schema the file already has.
         if field.name not in rows.column_names:
             raise ConfigurationError(f"column {field.name!r} is in some parts of the rows and not in others")
+
         column = rows.column(field.name)
         for chunk in column.chunks:
             check_nulls(chunk, table.find_field(field.name), field.name)
+
         try:
             # The cast is a safe one: a value that overflows or loses digits is an error and is not stored changed.
             columns.append(column.cast(field.type))
         except pa.ArrowException as error:
             raise ConfigurationError(f"column {field.name!r} holds a value that {field.type} cannot hold: {error}") from error
+
     # Without this check the values of a column that only later blocks have would be dropped without an error.
     if unknown := set(rows.column_names) - set(schema.names):
         raise ConfigurationError(f"column {sorted(unknown)[0]!r} is in some parts of the rows and not in others")
+
     return pa.table(columns, schema=schema)
 
 

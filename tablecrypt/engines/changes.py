@@ -81,14 +81,17 @@ def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snaps
     """Stage a change as one snapshot, in a transaction on the table as it was when the job was planned. Do nothing for an empty change."""
     if not change:
         return
+
     update = transaction.update_snapshot(snapshot_properties, change.branch)
     operation = Operation.OVERWRITE if change.written else Operation.DELETE
+
     if change.position_deleted:
         producer: EncryptedOverwrite = update.row_delta(_row_delta(transaction, change), operation)
     else:
         producer = update.producer(EncryptedOverwrite, operation)
         for file in change.dropped:
             producer.delete_data_file(file)
+
     # Then new manifests inherit the fingerprints of files that the rows were copied from, so that add_files still knows them.
     producer.moves_rows = bool(change.rewritten or (change.position_deleted and change.added))
     producer.isolate_as(change.isolation or operation)
@@ -118,6 +121,7 @@ def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -
     ):
         if now != then:
             raise ConfigurationError(f"{name}: its {what} was changed while the rows were written; nothing was committed")
+
     # A column that was declared meanwhile would lie here in the clear; under a key that was shredded, no reader could open it.
     WrittenUnder.of(planned).check(current, None)
 

@@ -83,6 +83,7 @@ def merge_positions(into: dict[FileNumber, BitMap64], others: FilePositions) -> 
             continue
         disjoint = disjoint and not known.intersect(bitmap)
         into[number] = known | bitmap
+
     return disjoint
 
 
@@ -99,13 +100,16 @@ def decode_positions(content: bytes) -> dict[FileNumber, BitMap64]:
     reader = ByteReader(content, "a list of row positions")
     positions: dict[FileNumber, BitMap64] = {}
     (count,) = reader.unpack(_COUNT)
+
     for _ in range(count):
         task, index = reader.unpack(_FILE_NUMBER)
         try:
             positions[task, index] = BitMap64.deserialize(reader.frame())
         except (ValueError, IndexError, OverflowError) as error:
             raise FormatError(f"row positions cannot be decoded: {type(error).__name__}") from error
+
     reader.check_exhausted()
+
     return positions
 
 
@@ -131,6 +135,7 @@ def encode_items(items: Iterable[WorkItem]) -> bytes:
         content += _ITEM.pack(item.index, _ERROR if item.failed else _VALUE) + frame(pickle.dumps(item.value)) + _COUNT.pack(len(item.keys))
         for key in item.keys:
             content += frame(key.encode(), _KEY_LENGTH_SIZE)
+
     return bytes(content)
 
 
@@ -161,6 +166,7 @@ def _decode(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:
     reader = ByteReader(content, "a list of work items")
     (count,) = reader.unpack(_COUNT)
     items: list[WorkItem] = []
+
     for _ in range(count):
         index, kind = reader.unpack(_ITEM)
         pickled = reader.frame()
@@ -169,10 +175,13 @@ def _decode(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:
         value = _ValueUnpickler(pickled, packages).load()
         if (kind == _ERROR) != isinstance(value, TablecryptError):
             raise FormatError(f"work item {index} says kind {kind} of a {type(value).__name__}")
+
         (key_count,) = reader.unpack(_COUNT)
         keys = tuple(StandardKeyMetadata.decode(reader.frame(_KEY_LENGTH_SIZE)) for _ in range(key_count))
         items.append(WorkItem(index, value, keys))
+
     reader.check_exhausted()
+
     return items
 
 
@@ -198,9 +207,11 @@ class _ValueUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if self._packages is None or name in _VALUE_CLASSES.get(module, ()):
             return super().find_class(module, name)
+
         if module.partition(".")[0] in self._packages:
             found = super().find_class(module, name)
             # A pickle calls what it names, with arguments of its sender's choice: a function of the package could delete files here.
             if isinstance(found, type) and (is_dataclass(found) or issubclass(found, (Enum, TablecryptError))):
                 return found
+
         raise FormatError(f"an executor's result holds {module}.{name}, which is not a class that may hold values")

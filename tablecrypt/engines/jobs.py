@@ -79,12 +79,14 @@ def _kms_properties(io: TableFileIO, engine: str) -> Mapping[str, str]:
             f"the catalog names its own class by {names.KMS_IMPL.name}, which may read credentials from any property: {engine} would "
             f"pass them on in the clear. Use a service that {names.KMS_TYPE.name} names"
         )
+
     credentials = [name for name, value in properties.items() if names.is_sensitive(name, value)]
     if credentials:
         raise ConfigurationError(
             f"the catalog properties {', '.join(credentials)} would be passed on in the clear by {engine}: leave credentials out, and "
             "give the driver and the cluster's nodes their own, by environment variables or a role"
         )
+
     return properties
 
 

@@ -107,6 +107,7 @@ class JobColumns:
         """
         if not has_column_keys(metadata):
             return None
+
         if readable is None:
             readable = _readable(column_keys(metadata, io), ColumnPolicy.from_properties(metadata.properties))
         maker = io.manager.columns
@@ -197,6 +198,7 @@ class _TaskColumnKeys:
             # The maker made this key just now, in a process that commits nothing: values under it would be lost.
             if key.column_key_id not in self._ring:
                 raise _nothing_to_commit(self._ring.column(key.field_id), "column key that new values may go under")
+
         return made
 
     def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes, schema: BoundSchema, sequence_number: int | None) -> bytes:
@@ -288,15 +290,18 @@ def ensure_column_keys(table: EncryptedTable, *, write_only: bool = False) -> fr
     policy = policy_of(metadata)
     if not policy:
         return frozenset()
+
     # Asked before any task writes: a refusal in the middle of a job would leave its files behind.
     unread = unreadable(column_keys(metadata, io), policy.columns)
     if unread and not write_only:
         raise next(iter(unread.values()))
+
     if _lacks_keys(io.manager.columns, metadata.key_ring, policy, unread):
         # Imported here: executors use this module too, and commit nothing.
         from tablecrypt.maintenance.columns.key_changes import add_column_keys
 
         add_column_keys(table, write_only=bool(unread))
+
     return frozenset(unread)
 
 
@@ -352,4 +357,5 @@ def protected_among(metadata: TableMetadata, wanted: Schema) -> str | None:
         if not wanted.field_ids.isdisjoint((field_id, *ancestors(schema, field_id))):
             name = wanted.find_column_name(field_id) or schema.find_column_name(field_id)
             return f"{name} is protected by a key of its own, which Python uses"
+
     return None

@@ -59,6 +59,7 @@ def scan_of(table_or_scan: object, caller: str, instead: str) -> EncryptedScan:
             f"{caller} takes an encrypted table or a scan of one, not {type(scan).__name__}: use {instead} for tables that are not "
             "encrypted"
         )
+
     return scan
 
 
@@ -143,6 +144,7 @@ def planned_read(scan: EncryptedScan, engine: str) -> ReadPlan:
         for number, part in enumerate(parts)
     )
     shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(content))
+
     return ReadPlan(job.ticket, shared, tuple(files), schema_to_pyarrow(projected, include_field_ids=False))
 
 

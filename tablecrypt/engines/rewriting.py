@@ -51,12 +51,14 @@ def rewritten_files(job: WritingTask, number: int, message: bytes) -> list[DataF
     marks = decode_positions(reader.frame())
     tasks = FileEntryCodec(job.metadata).decode_tasks(reader.rest())
     files: list[DataFile] = []
+
     try:
         for index, task in enumerate(tasks):
             files += _rewritten(job, task, marks[number, index])
     except BaseException:
         delete_files(job.io, files)
         raise
+
     return files
 
 

@@ -28,4 +28,5 @@ def _children(array: pa.Array, iceberg: IcebergType) -> list[tuple[pa.Array, Nes
     if isinstance(iceberg, MapType):
         # `items` of a slice are those of the whole map array: only the offsets say which ones belong to these rows.
         return [(pa.ListArray.from_arrays(array.offsets, array.items).flatten(), iceberg.value_field, "value")]
+
     return []

@@ -18,4 +18,5 @@ def balanced(tasks: Sequence[T], size: Callable[[T], int], count: int) -> list[l
         lists[index].append(task)
         # A size of 0 counts as 1: else all empty tasks would go to the list that is first in the heap.
         heapq.heappush(loads, (load + max(size(task), 1), index))
+
     return lists

@@ -57,6 +57,7 @@ def begin_write(table: EncryptedTable, branch: str, engine: str) -> tuple[Worker
     parquet_writer_options(metadata.properties)
     target_file_size(metadata.properties)
     job = WorkerJob.on(metadata, io, engine)
+
     return job, job.access()
 
 
@@ -84,6 +85,7 @@ def commit_files(
     """
     if not files and not overwrites:
         return
+
     transaction = current.transaction()
     with committing(transaction, job.io, files):
         if overwrites:

@@ -110,10 +110,13 @@ class Ags1InputStream:
         origins = {SEEK_SET: 0, SEEK_CUR: self._position, SEEK_END: self._plaintext_length}
         if whence not in origins:
             raise ValueError(f"whence is {SEEK_SET}, {SEEK_CUR} or {SEEK_END}, not {whence}")
+
         target = origins[whence] + offset
         if target < 0:
             raise ValueError(f"cannot seek to {target}, before the first byte")
+
         self._position = target
+
         return target
 
     def read(self, size: int | None = -1) -> bytes:
@@ -139,6 +142,7 @@ class Ags1InputStream:
             count = min(len(view), max(0, self._plaintext_length - self._position))
             with view[:count] as target:
                 self._fill(target)
+
         self._position += count
         return count
 
@@ -178,6 +182,7 @@ class Ags1InputStream:
         if trusted is not None and trusted != stored:
             self._refuse_plaintext(stored)
             raise self._refusal(f"has {stored} bytes in the store, but {trusted} according to its key metadata")
+
         try:
             return ags1.plaintext_length(stored)
         except FormatError as impossible:
@@ -208,11 +213,13 @@ class Ags1InputStream:
             is_cached = block == self._cached_block
             last = block if is_cached else min(ags1.block_of(start + len(target) - 1), block + FETCH_BLOCKS - 1)
             end = min(len(target), self._end_of(last) - start)
+
             with target[filled:end] as window:
                 if is_cached:
                     self._copy_cached(window, start + filled)
                 else:
                     self._fill_window(window, start + filled, block, last)
+
             filled = end
 
     def _fill_window(self, target: memoryview, start: int, first: int, last: int) -> None:
@@ -222,12 +229,14 @@ class Ags1InputStream:
             length = ags1.block_plaintext_length(block, self._plaintext_length)
             encrypted_block, encrypted = encrypted[: length + OVERHEAD], encrypted[length + OVERHEAD :]
             count = min(len(target) - filled, self._end_of(block) - start - filled)
+
             with target[filled : filled + count] as part:
                 if count == length:
                     self._decrypt_block(block, encrypted_block, part)
                 else:
                     self._load_cache(block, encrypted_block, length)
                     self._copy_cached(part, start + filled)
+
             filled += count
 
     def _end_of(self, block: int) -> int:
@@ -267,20 +276,24 @@ class Ags1InputStream:
         if first > 0:
             self._check_header(self._fetch(0, ags1.HEADER_LENGTH))
             return self._fetch(offset, length)
+
         data = self._fetch(0, offset + length)
         self._check_header(data[:offset])
+
         return data[offset:]
 
     def _fetch(self, offset: int, length: int) -> memoryview:
         self._raw.seek(offset)
         pieces: list[bytes] = []
         missing = length
+
         while missing > 0:
             piece = self._raw.read(missing)
             if not piece:
                 raise TamperedFileError(self._location, f"ends at byte {offset + length - missing} instead of {offset + length}")
             pieces.append(piece)
             missing -= len(piece)
+
         return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
@@ -384,12 +397,15 @@ class Ags1OutputStream(NewFileStream):
                 if len(self._pending) == ags1.BLOCK_LENGTH:
                     self._write_block(self._pending)
                     self._pending.clear()
+
             while len(view) - taken >= ags1.BLOCK_LENGTH:
                 with view[taken : taken + ags1.BLOCK_LENGTH] as block:
                     self._write_block(block)
                 taken += ags1.BLOCK_LENGTH
+
             self._pending += view[taken:]
             written = len(view)
+
         self._length += written
         return written
 
@@ -400,6 +416,7 @@ class Ags1OutputStream(NewFileStream):
         if self._broken:
             self.abandon()
             raise OSError("an earlier write to the encrypted file failed: the file is incomplete")
+
         try:
             # An empty plaintext is one empty block: a header alone would be no AGS1 file.
             if self._pending or self._blocks_written == 0:
@@ -407,6 +424,7 @@ class Ags1OutputStream(NewFileStream):
         except BaseException:
             self.abandon()
             raise
+
         self._closed = True
         self._pending.clear()
         self._raw.close()
@@ -417,8 +435,10 @@ class Ags1OutputStream(NewFileStream):
         """Give the file up: close `raw` over something that no reader takes for a whole file. Does nothing once closed."""
         if self._closed:
             return
+
         self._closed = True
         self._pending.clear()
+
         try:
             # Full blocks alone are a whole AGS1 file to a reader without the trusted length: one byte more makes it none.
             if self._blocks_written > 0 and not self._broken:

@@ -61,9 +61,11 @@ class ParsedLocation:
         problem = unusable_location(location)
         if problem is not None:
             raise ConfigurationError(f"{location!r} {problem}")
+
         match = _URI.fullmatch(location)
         scheme, authority, path = (match["scheme"], match["authority"] or "", match["path"] or "") if match else ("", "", location)
         store = _SAME_STORE.get(scheme, scheme)
+
         if store == LOCAL:
             # file://host/path would be another machine's file to one reader and /path to another.
             if authority:
@@ -71,9 +73,11 @@ class ParsedLocation:
             # As PyIceberg does with a path that has no scheme.
             path = path if match else os.path.abspath(path)
             return cls(store, "", tuple(name for name in path.split("/") if name))
+
         # A location without a bucket names no place that could be compared with a table's folder.
         if not authority and store not in _WITHOUT_AUTHORITY:
             raise ConfigurationError(f"{location!r} names no bucket")
+
         return cls(store, authority, tuple(path.removeprefix("/").rstrip("/").split("/")) if path.strip("/") else ())
 
     @property
@@ -132,14 +136,18 @@ class DeletionScope:
         # A table's files are files: a folder's name could stand for all that lies below it.
         if location.endswith("/"):
             return "is a folder"
+
         try:
             parsed = ParsedLocation.of(location)
         except ConfigurationError as error:
             return str(error).removeprefix(f"{location!r} ")
+
         reasons = [_reason_below(root, parsed) for root in roots]
         if None in reasons:
             return None
+
         nearer = [reason for reason in reasons if reason is not None and reason != _OUTSIDE]
+
         return nearer[0] if nearer else f"{_OUTSIDE}: {', '.join((*self.folders, *self.named))}"
 
     def reason_against_writing_over(self, location: str) -> str | None:
@@ -147,10 +155,12 @@ class DeletionScope:
         reason = self.reason_against(location)
         if reason is not None:
             return reason
+
         parsed = ParsedLocation.of(location)
         # A write follows a link, which whoever writes the folder may have put in the file's place: to a backup, or anyone's file.
         if parsed.store == LOCAL and os.path.islink(parsed.local_path):
             return f"is a link, which leads to {os.path.realpath(parsed.local_path)}"
+
         return None
 
     def check(self, location: str) -> None:
@@ -169,6 +179,7 @@ class DeletionScope:
             # Metadata that gives a whole bucket as the table's folder would put every object of it in reach.
             if root.names:
                 roots.append(root)
+
         return [*roots, *map(ParsedLocation.of, self.named)]
 
 
@@ -215,11 +226,13 @@ def _reason_below(root: ParsedLocation, parsed: ParsedLocation) -> str | None:
     # An edited location may be the parent of other data: at least the name has to be one that tables give.
     if not is_table_file_name("/".join(below)):
         return "does not have the name of a table's file"
+
     if parsed.store == LOCAL:
         # Links are followed before the comparison: one inside the table's folder could lead to another table.
         real_root, real_folder = os.path.realpath(root.local_path), os.path.realpath(os.path.dirname(parsed.local_path))
         if os.path.commonpath([real_root, real_folder]) != real_root:
             return f"lies outside the table's folder: a link leads to {real_folder}"
+
     return None
 
 
@@ -231,11 +244,14 @@ def unusable_location(location: str) -> str | None:
         return "contains a character with a special meaning in locations"
     if not _URI.fullmatch(location) and ":" in location.partition("/")[0]:
         return "is no location"
+
     decoded, before = location, ""
+
     # Decoded until nothing changes: %252e%252e is ".." to a store that decodes twice.
     while decoded != before:
         before, decoded = decoded, unquote(decoded)
         segments = decoded.split("/")
         if ".." in segments or "." in segments:
             return "goes up, or nowhere, in its path"
+
     return None

@@ -92,6 +92,7 @@ class EncryptingOutputFile(OutputFile):
             raise ConfigurationError(
                 f"{inner.location}: this key metadata belongs to a finished file already; a DEK is never used for two files"
             )
+
         super().__init__(inner.location)
         self._inner = inner
         self._key_metadata = key_metadata
@@ -150,6 +151,7 @@ class PlaintextInputFile(InputFile):
         except BaseException:
             stream.close()
             raise
+
         return stream
 
 
@@ -166,6 +168,7 @@ class EncryptingFileIO(FileIO):
         """ConfigurationError when `inner` is an EncryptingFileIO itself."""
         if isinstance(inner, EncryptingFileIO):
             raise ConfigurationError("this FileIO encrypts already: wrap the one inside it")
+
         super().__init__(inner.properties)
         self.inner = inner
         self.deletable = NOTHING

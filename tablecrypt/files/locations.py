@@ -58,6 +58,7 @@ def location_of_new_table(location: str) -> str:
         return path if re.search("[?#]", path) else f"file://{path}"
     if not location.startswith(_LOCAL):
         return location
+
     path = location.removeprefix(_LOCAL)
     host = path.removeprefix("//") if path.startswith("//") else path
     # PyIceberg would take the first folder for a host and write the files below another path.
@@ -65,4 +66,5 @@ def location_of_new_table(location: str) -> str:
         raise ConfigurationError(f"{location}: {host.partition('/')[0]!r} would be a host, and a local file has none: write file:///…")
     if re.search("[?#]", path):
         raise ConfigurationError(f"{location}: PyIceberg ends the path at the first ? or #: write it without file://")
+
     return location

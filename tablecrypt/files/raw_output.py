@@ -90,6 +90,7 @@ class RawOutputStream(NewFileStream):
         """Take all of `data`; return its length in bytes. PlaintextRefusedError where the file's first bytes are not of its kind."""
         if self._closed:
             raise ValueError(f"{self._location}: is closed")
+
         with flat_view(data) as view:
             del data
             if self._kept is not None:
@@ -98,8 +99,10 @@ class RawOutputStream(NewFileStream):
                 write_all(self._raw, view)
             else:
                 self._begin(view)
+
             written = len(view)
             self._last = bytes(view[-_EDGE:]) if written >= _EDGE else (self._last + bytes(view))[-_EDGE:]
+
         self._length += written
         return written
 
@@ -107,6 +110,7 @@ class RawOutputStream(NewFileStream):
         """Close the file. It may be called twice. PlaintextRefusedError, with no file left, where it is not what it was to be."""
         if self._closed:
             return
+
         problem = self._problem()
         if problem is not None:
             self._refuse(problem)
@@ -114,6 +118,7 @@ class RawOutputStream(NewFileStream):
             write_all(self._raw, self._kept)
         elif self._length < _EDGE:
             write_all(self._raw, self._first)
+
         self._closed = True
         self._raw.close()
 
@@ -121,8 +126,10 @@ class RawOutputStream(NewFileStream):
         """Close the file as it is. It is deleted where it is not of its kind. Does nothing once closed."""
         if self._closed:
             return
+
         self._closed = True
         is_whole = self._kept is None and self._problem() is None
+
         try:
             self._raw.close()
         finally:
@@ -134,6 +141,7 @@ class RawOutputStream(NewFileStream):
         self._first += bytes(view[: _EDGE - len(self._first)])
         if len(self._first) < _EDGE:
             return
+
         # Before the first byte reaches the store: plaintext that was stored for a moment may live on in the store's versions.
         self._check_first()
         write_all(self._raw, self._first)
@@ -162,11 +170,13 @@ class RawOutputStream(NewFileStream):
         # Both ends: a writer that fails halfway leaves PARE in front and no footer.
         if self._first == magics.ENCRYPTED_PARQUET:
             return None if self._length >= _SHORTEST_PARQUET and self._last == magics.ENCRYPTED_PARQUET else "ends otherwise"
+
         try:
             # A stream that was abandoned has a length that no AGS1 file has.
             ags1.plaintext_length(self._length)
         except FormatError as error:
             return str(error)
+
         return None
 
     def _refuse(self, problem: str) -> None:

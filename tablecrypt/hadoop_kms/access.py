@@ -145,8 +145,10 @@ def _content(path: Path) -> bytes:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"the allow list {path} cannot be read ({error.strerror})") from error
+
     if len(content) > _MAX_BYTES:
         raise ConfigurationError(f"the allow list {path} is longer than {_MAX_BYTES} bytes")
+
     return content
 
 
@@ -159,6 +161,7 @@ def _allow_list(path: Path, content: bytes, parse: Callable[[str], dict[str, Any
         raise ConfigurationError(f"the allow list {path}: {first['msg']} at {'.'.join(str(part) for part in first['loc'])}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigurationError(f"the allow list {path} is not TOML: {error}") from error
+
     for name in document.users:
         if not _USER_NAME.fullmatch(name):
             raise ConfigurationError(f"the allow list {path}: {name!r} cannot be a user's name")

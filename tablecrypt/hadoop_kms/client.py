@@ -94,10 +94,13 @@ class HadoopKmsKeys:
         metadata = self._ask("GET", f"key/{_quoted(name)}/_metadata", name)
         if not metadata:
             raise KeyNotFoundError(f"the Hadoop KMS {self._shown} has no key {name!r}")
+
         versions, bits = _whole_number(metadata, "versions"), _whole_number(metadata, "length")
         if versions < 1 or bits % 8 != 0:
             raise KmsError(f"the Hadoop KMS {self._shown} says that key {name!r} has {versions} versions of {bits} bits")
+
         check_local_key_length(bits // 8)
+
         return MasterKeyVersion(name, versions - 1, bits // 8)
 
     def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
@@ -110,16 +113,20 @@ class HadoopKmsKeys:
         check_local_key_length(master.length)
         if len(encrypted) != master.length:
             raise FormatError(f"an encrypted local key under {master} has {master.length} bytes, not {len(encrypted)}")
+
         body = {"name": master.name, "iv": base64.b64encode(sent_iv(encrypted)).decode(), "material": base64.b64encode(encrypted).decode()}
         answer = self._ask("POST", f"keyversion/{_quoted(master.name)}%40{master.version}/_eek?eek_op=decrypt", str(master), body)
+
         try:
             local_key = Secret(decode_base64(answer.get("material")))
         except ValueError:
             # Not chained: what was decoded is a key.
             raise KmsError(f"the Hadoop KMS {self._shown} answered with a local key under {master} that is not base64") from None
+
         # The answer is not authenticated: a key of another length would run another AES than the file's.
         if len(local_key) != master.length:
             raise FormatError(f"the Hadoop KMS {self._shown} returned a local key of {len(local_key)} bytes under {master}")
+
         return local_key
 
     def close(self) -> None:
@@ -173,8 +180,10 @@ class HadoopKmsKeys:
         except (requests.RequestException, OSError) as error:
             # Not chained: messages of requests quote the URL, which may hold a token.
             raise KmsUnavailableError(f"the Hadoop KMS {host} was not reached for {what} ({type(error).__name__})") from None
+
         if status != requests.codes.ok:
             raise _refusal(status, content, host, what)
+
         return _parsed(content, host, what)
 
     def __repr__(self) -> str:
@@ -195,10 +204,12 @@ def _checked_url(url: str) -> str:
         fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         fits = False
+
     # Messages show the part of the host, where a password would stand, and a query would swallow the path that is added.
     if not fits or parts.username is not None or parts.query or parts.fragment:
         # The URL is not repeated: it may hold a token.
         raise ConfigurationError("a Hadoop KMS has a URL like https://host:9600/kms, or kms://https@host:9600/kms")
+
     return url.rstrip("/")
 
 
@@ -217,6 +228,7 @@ def _refusal(status: int, content: bytes, host: str, what: str) -> KmsError | Ke
         return KeyNotFoundError(f"the Hadoop KMS {host} has no {what}")
     if status == 429 or status >= 500:
         return KmsUnavailableError(f"the Hadoop KMS {host} cannot answer for {what} now ({status})")
+
     return KmsError(f"the Hadoop KMS {host} refused the request for {what} ({status})")
 
 
@@ -226,8 +238,10 @@ def _parsed(content: bytes, host: str, what: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         # Not chained: the text may hold a key.
         raise KmsError(f"the Hadoop KMS {host} answered for {what} with something other than JSON") from None
+
     if not isinstance(answer, Mapping):
         raise KmsError(f"the Hadoop KMS {host} answered for {what} with something other than an object")
+
     return answer
 
 

@@ -141,6 +141,7 @@ def create_key(
     # "@" and ":" separate the parts of the AAD: a name that held one could stand for another key's version.
     if not KEY_NAME.fullmatch(name):
         raise ConfigurationError(f"{name!r} cannot be the name of a key: letters, digits, '.', '_' and '-', at most 128, not '.' first")
+
     with changed_key_file(path) as file:
         # Read inside the lock, so that a version which another process has just added is not lost.
         document = _read(path) if path.exists() else _document({})
@@ -195,14 +196,17 @@ def _read(path: Path) -> _Document:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"the key file {path} cannot be read ({error.strerror}): tablecrypt hadoop-kms-key makes one") from error
+
     if len(content) > _MAX_BYTES:
         raise FormatError(f"the key file {path} is longer than {_MAX_BYTES} bytes")
+
     try:
         document = _Document.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         location = ".".join(str(part) for part in first["loc"])
         raise FormatError(f"the key file {path}: {first['msg']}{f' at {location}' if location else ''}") from None
+
     return document
 
 

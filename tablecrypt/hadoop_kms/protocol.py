@@ -146,6 +146,7 @@ class HadoopKms:
             return _refused(refusal, user, call)
         except TablecryptError as error:
             return _refused(_translated(error), user, call)
+
         return KmsResponse(200, json.dumps(content).encode(), user=user, operation=call.operation, key=call.shown_key)
 
     def _login(self, query: Mapping[str, list[str]]) -> str | None:
@@ -172,6 +173,7 @@ class HadoopKms:
             self._refuse_stranger(request)
         # Counted by user and not by address, so that many machines of one user share a limit.
         self._count(f"user {user}")
+
         return allowed, user
 
     def _refuse_stranger(self, request: KmsRequest) -> NoReturn:
@@ -189,10 +191,12 @@ class HadoopKms:
             # Names without the right are left out and not refused: the answer must not tell whether such a key exists.
             names = allowed.allowed(user, call.query.get("key", []))
             return [self._metadata(KmsCall("metadata", name)) for name in names]
+
         # Decided before the key is looked up: a user without the right cannot find out which keys there are.
         decision = allowed.decision(user, call.key)
         if decision is AccessDecision.ALLOWED:
             return self._operations[call.operation](call)
+
         message = f"user {user} is not allowed to use key {call.key}"
         # ORC reads on with masks after an IOException alone, so every other refusal is an unchecked exception.
         raise Refusal(403, AUTHORIZATION if decision is AccessDecision.MASKS else SECURITY, message)
@@ -223,8 +227,10 @@ class HadoopKms:
         count = call.query.get("num_keys", ["1"])[0]
         if not re.fullmatch("[0-9]{1,4}", count) or not 1 <= int(count) <= _MAX_GENERATED:
             raise Refusal(400, ILLEGAL_ARGUMENT, f"num_keys must be a number from 1 to {_MAX_GENERATED}")
+
         master = self._keys.current_version(call.key)
         made = [self._keys.create_local_key(master).encrypted for _ in range(int(count))]
+
         return [
             {
                 "versionName": str(master),
@@ -273,6 +279,7 @@ def _translated(error: TablecryptError) -> Refusal:
         return Refusal(400, ILLEGAL_ARGUMENT, "the encrypted local key does not fit the master key", reason)
     if isinstance(error, KmsUnavailableError):
         return Refusal(503, ILLEGAL_STATE, "the KMS behind this server is unavailable: ask again later", reason)
+
     # The kind alone: a message about the KMS behind this server is for its log, not for its clients.
     return Refusal(500, ILLEGAL_STATE, "this server cannot decrypt the key: its log says why", reason)
 

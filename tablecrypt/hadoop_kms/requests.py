@@ -82,6 +82,7 @@ def split_target(target: str) -> tuple[str | None, list[str], Mapping[str, list[
         token, parts = parts[1], parts[2:]
     if parts[:2] != ["kms", "v1"]:
         raise Refusal(404, ILLEGAL_ARGUMENT, "paths begin with /kms/v1, or /token/<token>/kms/v1")
+
     try:
         # Bounded, because a query of millions of fields costs more than the request that brings it.
         return token, parts[2:], parse_qs(query_text, max_num_fields=_MAX_FIELDS)
@@ -108,6 +109,7 @@ def understand(request: KmsRequest, path: list[str], query: Mapping[str, list[st
             return KmsCall("version", *_checked_version(version_name))
         case "POST", ["keyversion", version_name, "_eek"] if query.get("eek_op") == ["decrypt"]:
             return KmsCall("decrypt", *_checked_version(version_name), body=request.body)
+
     raise Refusal(
         405, UNSUPPORTED, "this server decrypts ORC's local keys and does nothing else: keys are made with tablecrypt hadoop-kms-key"
     )
@@ -134,12 +136,14 @@ def encrypted_local_key(call: KmsCall) -> bytes:
     except (ValueError, KeyError, TypeError, RecursionError):
         # Not chained: what was sent stays out of the log.
         raise Refusal(400, ILLEGAL_ARGUMENT, "the body is not JSON with name, iv and material") from None
+
     # The allow list was asked for the name in the path: the body must not bring in another key.
     if name != call.key:
         raise Refusal(400, ILLEGAL_ARGUMENT, "body and path name different keys")
     # A free IV would give AES-CTR under the master key to the caller, and with it any other local key.
     if len(encrypted) < _IV_LENGTH or iv != sent_iv(encrypted):
         raise Refusal(400, ILLEGAL_ARGUMENT, "this server decrypts only ORC's local keys, whose IV is their first 16 bytes")
+
     return encrypted
 
 

@@ -92,8 +92,10 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
             raise ConfigurationError("client certificates need TLS: give the server a certificate too")
         check_loopback(settings, "without TLS keys would cross the network: give a certificate")
         return None
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+
     try:
         context.load_cert_chain(settings.certificate, settings.private_key, password=_no_password)
         if settings.client_ca is not None:
@@ -102,6 +104,7 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
             context.verify_mode = ssl.CERT_OPTIONAL
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"the certificate, its private key or the client CA cannot be loaded: {error}") from error
+
     return context
 
 
@@ -148,6 +151,7 @@ class BoundedReader(io.RawIOBase):
             # Set anew before each read, or every byte would bring the whole time again.
             self._connection.settimeout(remaining(self._deadline))
             received = self._connection.recv_into(view)
+
         self._left -= received
         return received
 
@@ -303,11 +307,14 @@ class _Handler(BaseHTTPRequestHandler):
         # The number of digits comes first: int() raises beyond 4,300 of them.
         if len(length) > 9 or int(length) > self.server.settings.max_bytes:
             return refused(413, f"a body has at most {self.server.settings.max_bytes} bytes")
+
         body = self.rfile.read(int(length))
         if len(body) < int(length):
             return refused(400, "the body is shorter than its Content-Length")
+
         cookie, certificate = self.headers.get("Cookie", ""), common_name(self.connection)
         request = KmsRequest(self.command, self.path, body, cookie, certificate, self.client_address[0])
+
         try:
             return self.server.service.respond(request)
         except Exception:  # noqa: BLE001 a dropped connection would be taken for a missing right

@@ -109,10 +109,12 @@ def _is_of(node: SchemaNode, fields_of: FieldsOf) -> bool:
     if node.field_id is None:
         # The repeated nodes of lists and maps have no id; values always have one.
         return not node.is_leaf
+
     known = fields_of(node.field_id)
     if node.repetition == OPTIONAL and all(each.required for each in known):
         # Optional for required, and the reverse elsewhere, is how nulls become empty lists with the levels as they were.
         return False
+
     return not node.is_leaf or (node.physical, node.length, node.meaning) in set(_written_as(each.field_type for each in known))
 
 
@@ -134,6 +136,7 @@ def _decimals(kind: DecimalType) -> Iterator[tuple[int, int, str]]:
             yield _INT32, 0, meaning
         if precision <= 18:
             yield _INT64, 0, meaning
+
     # Another length would cut the same bytes into other values, so that it follows from the very type.
     yield _FIXED, ((10**kind.precision - 1).bit_length() + 8) // 8, f"DECIMAL({kind.precision}, {kind.scale})"
 

@@ -116,6 +116,7 @@ class ColumnDeclaration:
             # It is authentic, and so not passed over like an entry that does not open: it may forbid what the properties say.
             if fields["version"] != PAYLOAD_VERSION:
                 raise FormatError(f"a column's declaration has version {fields['version']}; this release reads version {PAYLOAD_VERSION}")
+
             return cls(
                 fields["field-id"],
                 _column(fields),
@@ -144,6 +145,7 @@ def weakened(declared: ColumnDeclaration, stated: ColumnDeclaration) -> dict[str
     before, now = declared.column, stated.column
     if before is not None and now is None:
         found[PROTECTION] = f"was protected under master key {before.column_key_id!r}, and the properties do not protect it now"
+
     if before is not None and now is not None:
         if now.column_key_id != before.column_key_id:
             found[KEY] = f"was under master key {before.column_key_id!r}, and the properties say {now.column_key_id!r} now"
@@ -152,10 +154,12 @@ def weakened(declared: ColumnDeclaration, stated: ColumnDeclaration) -> dict[str
             found[MASK] = f"was masked by {before.mask}, and the properties say {now.mask} now"
         if now.since is not None and (before.since is None or before.since < now.since):
             found[SINCE] = f"may be unprotected in files up to sequence number {now.since} now, which was {before.since or 'not so'} before"
+
     # Named as a former key, the column's own key opens no file that it does not open anyway.
     own = now.column_key_id if now is not None else None
     for key_id in stated.former.keys() - declared.former.keys() - {own}:
         found[FORMER] = f"may be under the former master key {key_id!r} now, which was not so before"
+
     # Of a column that was not protected no end was kept. An end that is missing opens nothing: see former_keys.py.
     for key_id in stated.former.keys() & declared.former.keys() - {own} if before is not None else ():
         until, end = stated.former[key_id], declared.former[key_id]
@@ -163,6 +167,7 @@ def weakened(declared: ColumnDeclaration, stated: ColumnDeclaration) -> dict[str
             found[UNTIL] = (
                 f"may be under the former master key {key_id!r} in files up to sequence number {until} now, which was {end} before"
             )
+
     return found
 
 
@@ -236,6 +241,7 @@ class Declarations:
                 found[master_key_id] = self._newest_under(field_id, entries)
             except ColumnKeyDeniedError:
                 continue  # who may not use the key relies on pins
+
         return found
 
     def column_keys(self, field_id: int) -> dict[str, list[EncryptedKey]]:

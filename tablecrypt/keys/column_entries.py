@@ -76,15 +76,18 @@ def entries_with_copies(entries: Iterable[EncryptedKey], properties: Mapping[str
     has_marks = any(name.startswith(GONE_PREFIX) for name in properties)
     present = {entry.key_id: entry for entry in entries if not (has_marks and is_gone(entry, properties))}
     copies: dict[str, EncryptedKey] = {}
+
     for name, value in properties.items():
         key_id = name.removeprefix(ENTRY_PREFIX)
         if not name.startswith(ENTRY_PREFIX) or key_id in present or is_marked(key_id, properties):
             continue
         if (entry := _entry(key_id, value)) is not None:
             copies[key_id] = entry
+
     leaves = [each for each in copies.values() if not each.is_wrapped_by_kms and each.encrypted_by_id in {**present, **copies}]
     # A KEK with nothing below it opens nothing, so that its copy is not brought back.
     keks = dict.fromkeys(each.encrypted_by_id for each in leaves if each.encrypted_by_id not in present)
+
     return [*present.values(), *(copies[str(kek)] for kek in keks), *leaves]
 
 
@@ -122,5 +125,6 @@ def _entry(key_id: str, value: object) -> EncryptedKey | None:
     # Whoever may commit writes properties: one that cannot be read must not keep the table from opening.
     except (ValueError, TypeError, RecursionError, ValidationError):
         return None
+
     # Else a property could bring back a KEK or a manifest-list key of the table that was shredded.
     return entry if is_own(entry) else None

@@ -187,6 +187,7 @@ class ColumnKeyMaker:
         # First, as it asks no KMS, which would refuse a user who may only wrap again and again.
         if (own := self.own_key(ring, field_id, master_key_id)) is not None:
             return own
+
         try:
             return self._shared(ring, field_id, master_key_id)
         except ColumnKeyDeniedError as denied:
@@ -216,12 +217,15 @@ class ColumnKeyMaker:
                 f"column key {key_id} of {ring.column(field_id)} is not in the table's encryption-keys: the column was shredded, or "
                 "somebody removed the entry and its copy. rescue brings it back if an older metadata.json holds it and nobody shredded it"
             ) from None
+
         # Whoever may use the key of one column could else wrap a DEK for another under it, and forge values of that one.
         if entry.field_id != field_id:
             raise AuthenticationError(
                 f"column key {key_id} is that of {ring.column(entry.field_id)}, and a file names it for {ring.column(field_id)}"
             )
+
         master_key_id = ring.entry(entry.encrypted_by_id or "").encrypted_by_id
+
         # Entries are not authenticated: one under a master key of an attacker's choice would count like the right ones.
         if master_key_id not in master_key_ids:
             raise KeyIdChangedError(
@@ -229,6 +233,7 @@ class ColumnKeyMaker:
                 "key for "
                 "it: the properties or an entry of encryption-keys were changed. Restore them"
             )
+
         return self.open(ring, entry)
 
     def new_entries(self, ring: KeyRing, aad_prefixes: Iterable[bytes]) -> tuple[EncryptedKey, ...]:
@@ -338,6 +343,7 @@ class ColumnKeyMaker:
         blob = kek.wrapped_bytes()
         if (reason := known.known(self.kms, blob, master_key_id, now)) is not None:
             raise _denied(ring, field_id, master_key_id, reason)
+
         try:
             return unwrap_kek(self.kms, blob, master_key_id, f"column KEK {kek.key_id} of {ring.column(field_id)}")
         except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
@@ -359,6 +365,7 @@ class ColumnKeyMaker:
                 f"column KEK {kek.key_id} is wrapped by {self.table_key_id!r}, the table's own master key, and protects no column from the "
                 "table's readers: somebody changed the entry"
             )
+
         return kek.encrypted_by_id
 
     def new_kek(self, master_key_id: str) -> EncryptedKey:
@@ -395,6 +402,7 @@ class ColumnKeyMaker:
         for entry in (entry for entry in ring.column_keys if entry.encrypted_by_id == kek.key_id):
             AesGcm(key).decrypt(entry.wrapped_bytes(), _aad_of(kek, entry))
         wrapped = rewrap_key(self.kms, old, master_key_id, from_key_id, key)
+
         return kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
 
     def _usable(self, ring: KeyRing, field_id: int, master_key_id: str, write_only: bool = False) -> Iterable[EncryptedKey]:
@@ -417,6 +425,7 @@ class ColumnKeyMaker:
             except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
                 raise _denied(ring, field_id, master_key_id, str(error)) from error
             self._pending.made[kek.key_id] = kek
+
         entry, key = self._new_entry(field_id, kek, self.open_kek(ring, kek, field_id), mark)
         return entry.key_id, key
 

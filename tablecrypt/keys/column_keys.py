@@ -148,11 +148,13 @@ class Mask:
         """
         if not self.is_stored:
             return
+
         text = isinstance(column_type, StringType)
         if self.kind in _MASKS_OF_TEXT and not text:
             raise ConfigurationError(f"column {column!r} is {column_type} and cannot be masked by {self}, which is for text")
         if self.kind == "hash" and not text and not isinstance(column_type, BinaryType):
             raise ConfigurationError(f"column {column!r} is {column_type} and cannot be masked by {self}, which is for text and binary")
+
         if self.kind == "constant":
             constant_of(self, column, column_type)
 
@@ -251,29 +253,36 @@ class ColumnPolicy:
         keys: dict[int, str] = {}
         former: dict[int, str] = {}
         until: dict[int, int] = {}
+
         for name, value in properties.items():
             _refuse_undeclared(name)
             if not name.startswith(COLUMN_PREFIX):
                 continue
+
             found = _BY_ID.fullmatch(name)
             # Passed over, a property that is misspelt would leave its column under the table's key.
             if found is None:
                 raise ConfigurationError(f"{name} is not a property of a column: {COLUMN_PREFIX}<field id>.{_KEY_ID} and .{_MASK} are")
+
             field_id = int(found[1])
+
             if found[2] == _MASK:
                 masks[field_id] = Mask.parse(str(value))
             elif found[2] in (_SINCE, FORMER_UNTIL):
                 (since if found[2] == _SINCE else until)[field_id] = sequence_number_in(name, str(value))
             else:
                 (keys if found[2] == _KEY_ID else former)[field_id] = str(value)
+
         if alone := sorted({*masks, *since} - keys.keys()):
             raise ConfigurationError(
                 f"properties {COLUMN_PREFIX}{alone[0]}.* are of a column without a key: {COLUMN_PREFIX}{alone[0]}.{_KEY_ID} is missing. "
                 "Restore it: without it, the column would be written under the table's key"
             )
+
         columns = [ProtectedColumn(field_id, key_id, masks.get(field_id, Mask()), since.get(field_id)) for field_id, key_id in keys.items()]
         # An end without a key says nothing: it opens no file.
         ended = {field_id: FormerKey(key_id, until.get(field_id)) for field_id, key_id in former.items()}
+
         return cls.of((each for each in columns if schema is None or schema.find_column_name(each.field_id) is not None), ended)
 
     def to_properties(self) -> dict[str, str]:
@@ -284,6 +293,7 @@ class ColumnPolicy:
             written[f"{COLUMN_PREFIX}{column.field_id}.{_MASK}"] = str(column.mask)
             if column.since is not None:
                 written[f"{COLUMN_PREFIX}{column.field_id}.{_SINCE}"] = str(column.since)
+
         for field_id, former in self.former.items():
             written |= former.to_properties(f"{COLUMN_PREFIX}{field_id}.")
         return written
@@ -304,6 +314,7 @@ class ColumnPolicy:
                     f"column {name!r} is to be under {table_key_id!r}, which is the table's own master key: whoever reads the table would "
                     "read the column too. Name another key"
                 )
+
             self._check_place(schema, field_id, name)
             column.mask.check_type(name, schema.find_type(field_id))
 
@@ -446,6 +457,7 @@ def unwrap_dek(
             schema.location,
             f"its footer says another type of the column with field id {field_id} than the table's schemas say",
         )
+
     try:
         return AesGcm(column_key).decrypt(wrapped, _aad(_header(version, key_id), field_id, bound, aad_prefix))
     except AuthenticationError as error:
@@ -476,11 +488,14 @@ def _split(key_metadata: bytes) -> tuple[int, str, bytes]:
         raise FormatError(
             f"a column's key metadata has layout version {version}; this release reads versions {UNBOUND_VERSION} and {LAYOUT_VERSION}"
         )
+
     try:
         key_id = reader.take(reader.number(1)).decode()
     except UnicodeDecodeError as error:
         raise FormatError("a column's key metadata names a column key in bytes that are not UTF-8") from error
+
     wrapped = reader.rest()
     if not key_id or len(wrapped) - OVERHEAD not in KEY_LENGTHS:
         raise FormatError(f"a column's key metadata ends with {len(wrapped)} bytes, which are no wrapped key")
+
     return version, key_id, wrapped

@@ -132,6 +132,7 @@ class EncryptedKey(IcebergBaseModel):
             return "mask key"
         if self.is_column_declaration:
             return "declaration"
+
         return "column key" if self.is_column_key else "manifest-list key"
 
     @property
@@ -282,9 +283,11 @@ class KeyRing:
             raise FormatError(f"encryption key {manifest_list_key_id} is a {key.kind}: a snapshot must name a manifest-list key")
         if key.encrypted_by_id is None:
             raise FormatError(f"encryption key {manifest_list_key_id} does not name the KEK that wraps it")
+
         kek = self.entry(key.encrypted_by_id)
         if not kek.is_kek:
             raise FormatError(f"encryption key {key.encrypted_by_id} wraps {manifest_list_key_id} but is not a KEK")
+
         return KeyChain(key, kek)
 
     def current_kek(self, parent_key_id: str | None, table_key_id: str, now_ms: int, lifespan_ms: int) -> KeyChain | None:
@@ -320,4 +323,5 @@ class KeyRing:
             needed.add(key_id)
             if entry.encrypted_by_id in self._entries:
                 needed.add(entry.encrypted_by_id)
+
         return needed | {entry.key_id for entry in self.column_declarations if entry.encrypted_by_id in needed}

@@ -121,6 +121,7 @@ class EncryptionManager:
     ) -> None:
         if not table_key_id:
             raise ConfigurationError("encryption.key-id is empty: name the master key in the KMS")
+
         settings = KeySettings(data_key_length, kek_lifespan_ms)
         self.kms = kms
         self.table_key_id = table_key_id
@@ -235,6 +236,7 @@ class EncryptionManager:
             # Unwrapping it is what tells this KEK from one that somebody has put into the metadata.
             self.decrypt_manifest_list_key_metadata(chain)
             return chain.kek
+
         # A KEK that was made for an attempt which failed is as good for the next one, and spares the KMS its calls. One that was
         # committed may have been retired since: it wraps only where the snapshot that is followed says so.
         kek = self._uncommitted

@@ -70,16 +70,20 @@ class TableColumnKeys:
         # A column that is protected no more has no end (former_keys.py). A key that is gone is reported where it is opened.
         if now is None or former is None or key_id not in self._ring or former.opens(sequence_number):
             return
+
         master_key_id = self._ring.entry(self._ring.entry(key_id).encrypted_by_id or "").encrypted_by_id
         if master_key_id != former.key_id or master_key_id == now.column_key_id:
             return
+
         column = self._ring.column(field_id)
+
         if former.until is None:
             raise KeyIdChangedError(
                 f"{location}: {column} is under the former master key {former.key_id!r} there, and the table's properties do not say until "
                 f"when that counts: encryption.column.{field_id}.former-until is missing. Restore it, or have somebody with the column's "
                 "key declare the column again (encryption.column-keys)"
             )
+
         raise TamperedFileError(
             location,
             f"holds {column} under the former master key {former.key_id!r}, which counts for files up to sequence number {former.until}, "

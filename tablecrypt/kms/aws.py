@@ -148,8 +148,10 @@ class AwsIdentity:
             raise ConfigurationError(
                 f"{CLIENT_ACCESS_KEY_ID.name} and {CLIENT_SECRET_ACCESS_KEY.name} go together, and {CLIENT_SESSION_TOKEN.name} needs both"
             )
+
         role = _role_request(properties)
         region = properties.get(CLIENT_REGION.name)
+
         return cls(
             region=properties.get(CLIENT_ASSUME_ROLE_REGION.name, region) if role is not None else region,
             sts_endpoint=properties.get(STS_ENDPOINT.name),
@@ -172,9 +174,11 @@ class AwsIdentity:
         )
         if self.role is None:
             return own
+
         # Registering a resolver is botocore's public way to give a session credentials that refresh.
         core = botocore.session.get_session()
         core.register_component("credential_provider", CredentialResolver([_RoleProvider(own, self.role, self.sts_endpoint, config)]))
+
         return boto3.Session(botocore_session=core, region_name=own.region_name)
 
 
@@ -199,6 +203,7 @@ class _RoleProvider(CredentialProvider):
             given = sts.assume_role(**self._request)["Credentials"]
         finally:
             sts.close()
+
         return {
             "access_key": given["AccessKeyId"],
             "secret_key": given["SecretAccessKey"],
@@ -212,6 +217,7 @@ def _role_request(properties: Mapping[str, str]) -> AssumeRoleRequestTypeDef | N
     arn = _either(properties, CLIENT_ASSUME_ROLE_ARN, CLIENT_ROLE_ARN)
     if arn is None:
         return None
+
     name = _either(properties, CLIENT_ASSUME_ROLE_SESSION_NAME, CLIENT_ROLE_SESSION_NAME)
     request: AssumeRoleRequestTypeDef = {
         "RoleArn": arn,
@@ -242,6 +248,7 @@ def translate(error: BotoCoreError | ClientError, action: str, key_id: str) -> T
     """The error to raise for `error`, which `action` ("kms:Decrypt") on master key `key_id` met."""
     if isinstance(error, ClientError):
         return _from_answer(error, action, key_id)
+
     what = f"AWS {action} with key {key_id!r}"
     if isinstance(error, _NO_CREDENTIALS):
         return KmsAccessDeniedError(f"{what}: no usable AWS credentials were found ({type(error).__name__})")
@@ -249,6 +256,7 @@ def translate(error: BotoCoreError | ClientError, action: str, key_id: str) -> T
         return ConfigurationError(f"{what}: {error}; set client.region or client.profile-name")
     if isinstance(error, (HTTPClientError, NotConnectedError)):
         return KmsUnavailableError(f"{what}: the endpoint was not reached ({type(error).__name__}); check kms.endpoint and the network")
+
     return KmsError(f"{what} failed before it was sent: {type(error).__name__}")
 
 
@@ -271,6 +279,7 @@ def _from_answer(error: ClientError, action: str, key_id: str) -> TablecryptErro
         return KmsAccessDeniedError(f"{what}: allow {action} to the caller")
     if code in _UNAVAILABLE or status in (429, 500, 502, 503, 504):
         return KmsUnavailableError(f"AWS {action} with key {key_id!r}: the service is unavailable or throttles ({code})")
+
     return KmsError(what)
 
 
@@ -326,6 +335,7 @@ class AwsKeyManagementClient:
         if self._algorithm != _SYMMETRIC:
             key = secrets.token_bytes(length)
             return GeneratedKey(key=key, wrapped_key=self.wrap_key(key, wrapping_key_id))
+
         with _errors("kms:GenerateDataKey", wrapping_key_id):
             answer = self._client.get().generate_data_key(KeyId=wrapping_key_id, NumberOfBytes=length)
             _check_key(wrapping_key_id, answer.get("KeyId"), "kms:GenerateDataKey")

@@ -69,6 +69,7 @@ class AzureKeyManagementClient:
         # Keys and the caller's token cross the network in each request.
         if not self._url.startswith("https://"):
             raise ConfigurationError(f"set {AZURE_KEYVAULT_URL.name} to the vault's URL, https://<name>.vault.azure.net")
+
         algorithm = AZURE_KEY_WRAP_ALGORITHM.chosen(properties)
         self._algorithm = algorithm
         self._principal = _service_principal(properties)
@@ -96,6 +97,7 @@ class AzureKeyManagementClient:
         # Key Vault's own ids are URLs: taken from metadata, one would send the caller's token to its host.
         if match is None:
             raise ConfigurationError(f"{key_id!r} is not the name of a Key Vault key: write its name, or name/version")
+
         # An empty version is the current one.
         path = f"/keys/{match['name']}/{match['version'] or ''}/{action.lower()}"
         request = HttpRequest("POST", path, json={"alg": self._algorithm, "value": _encode(value)})
@@ -152,6 +154,7 @@ def _translate(error: azure.AzureError | ValueError | KeyError | TypeError, acti
         return KmsUnavailableError(
             f"{what}: the vault was not reached ({type(error).__name__}); check {AZURE_KEYVAULT_URL.name} and the network"
         )
+
     status = error.status_code if isinstance(error, azure.HttpResponseError) else None
     # Before the other codes: the SDK raises this one without a status when it finds no credential.
     if isinstance(error, azure.ClientAuthenticationError) or status == 401:
@@ -164,4 +167,5 @@ def _translate(error: azure.AzureError | ValueError | KeyError | TypeError, acti
         return AuthenticationError(f"{what} was refused: the wrapped key was changed, or another master key or version wrapped it")
     if status is not None and (status in (408, 429) or status >= 500):
         return KmsUnavailableError(f"{what}: the vault is unavailable or throttles (HTTP {status})")
+
     return KmsError(f"{what} failed (HTTP {status}, {type(error).__name__})")

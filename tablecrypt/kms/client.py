@@ -135,12 +135,14 @@ def unwrap_with_master_key(blob: bytes, versions: Mapping[int, Secret], wrapping
     # The layout comes before the key: a blob of another service is a format error and not a sign of tampering.
     if len(blob) not in _BLOB_LENGTHS:
         raise FormatError(f"a wrapped key has {_BLOB_LENGTHS[0]}, {_BLOB_LENGTHS[1]} or {_BLOB_LENGTHS[2]} bytes here, not {len(blob)}")
+
     layout, version = _HEADER.unpack_from(blob)
     if layout != LAYOUT_VERSION:
         raise FormatError(f"a wrapped key of layout version {layout}; this release reads version {LAYOUT_VERSION}")
     # The version is not authenticated yet. A changed one asks for a key that is not there, or fails its tag below.
     if version not in versions:
         raise KeyNotFoundError(f"the wrapped key asks for version {version} of master key {wrapping_key_id!r}, which does not exist")
+
     try:
         return AesGcm(versions[version]).decrypt(blob[_HEADER.size :], wrapping_key_id.encode())
     except AuthenticationError as error:

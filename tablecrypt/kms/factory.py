@@ -125,6 +125,7 @@ def _constructor(properties: Mapping[str, str]) -> Callable[[Mapping[str, str]],
     # Looked up and never imported: a configuration that Java shares names the same service here.
     if impl in _JAVA_CLASSES:
         return _built_in(_JAVA_CLASSES[impl])
+
     return _from_class_path(impl)
 
 
@@ -136,17 +137,21 @@ def _built_in(kms_type: str) -> Callable[[Mapping[str, str]], KeyManagementClien
 def _from_class_path(path: str) -> Callable[[Mapping[str, str]], KeyManagementClient]:
     if path.startswith("org.apache.iceberg."):
         raise ConfigurationError(f"{KMS_IMPL.name} {path!r} is a Java class; those known here are {', '.join(_JAVA_CLASSES)}")
+
     module_name, _, class_name = path.replace(":", ".").rpartition(".")
     if not module_name or not class_name:
         raise ConfigurationError(f"{KMS_IMPL.name} {path!r} is not a class path: write package.module.Class")
+
     try:
         found = getattr(import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"{KMS_IMPL.name} {path!r} cannot be imported: {error}") from error
+
     # Checked at the start: a class without unwrap_key would fail only when a table is read.
     missing = [name for name in ("wrap_key", "unwrap_key", "generate_key", "close") if not callable(getattr(found, name, None))]
     if missing or not callable(found):
         raise ConfigurationError(
             f"{KMS_IMPL.name} {path!r} is not a key management client: it lacks {', '.join(missing) or 'a constructor'}"
         )
+
     return cast("Callable[[Mapping[str, str]], KeyManagementClient]", found)

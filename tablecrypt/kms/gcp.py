@@ -132,6 +132,7 @@ def _translate(error: Exception, action: str, key_id: str) -> TablecryptError:
         return _from_bad_request(error, action, what)
     if isinstance(error, (api.TooManyRequests, api.ServerError, api.RetryError, auth.TransportError, requests.RequestException)):
         return KmsUnavailableError(f"{what}: the service is unavailable, throttles or was not reached ({type(error).__name__})")
+
     return KmsError(f"{what} failed ({type(error).__name__})")
 
 

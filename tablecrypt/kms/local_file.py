@@ -55,6 +55,7 @@ def read_key_file(path: Path) -> KeyFile:
         is_missing = isinstance(error, FileNotFoundError)
         advice = f"there is none in {path.absolute().parent}; tablecrypt keygen makes one" if is_missing else error.strerror
         raise ConfigurationError(f"the key file {path} cannot be read: {advice}") from error
+
     return _decode(path, content)
 
 
@@ -81,6 +82,7 @@ def add_key(path: Path, key_id: str, length: int = 32, random: Callable[[int], b
                 f"the key file {path} has a key {key_id!r} already: give the new one another --key-id, or add --new-version to rotate "
                 "this one"
             )
+
         file.write(_encode({**keys, key_id: {1: Secret(random(length))}}))
 
 
@@ -110,6 +112,7 @@ def changed_key_file(path: Path) -> Iterator[BinaryIO]:
         except OSError as error:
             advice = f": there is no folder {path.parent}" if isinstance(error, FileNotFoundError) else f" ({error.strerror})"
             raise ConfigurationError(f"the key file {path} cannot be written{advice}") from error
+
         yield file
 
 
@@ -150,13 +153,16 @@ def _decode(path: Path, content: bytes) -> KeyFile:
     except (ValueError, RecursionError):
         # Not chained: json's error holds the whole text, keys included.
         raise ConfigurationError(f"the key file {path} is not JSON") from None
+
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ConfigurationError(f"{path} is not a key file of tablecrypt")
     if document.get("version") != VERSION:
         raise ConfigurationError(f"the key file {path} has a version other than {VERSION}, the only one that this release reads")
+
     keys = document.get("keys")
     if not isinstance(keys, dict):
         raise ConfigurationError(f"the key file {path} has no keys")
+
     return {key_id: _decode_versions(path, key_id, versions) for key_id, versions in keys.items()}
 
 
@@ -207,6 +213,7 @@ class LocalFileKeyManagementClient:
                 f"the newest version of key {wrapping_key_id!r} in the key file {self._path} is all zeros, which everybody can guess: "
                 "make another with tablecrypt keygen --new-version"
             )
+
         return wrap_with_master_key(key, versions, wrapping_key_id, self._random)
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:

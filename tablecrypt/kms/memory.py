@@ -58,6 +58,7 @@ class MemoryKeyManagementClient:
             held = self._keyring.setdefault(key_id, secret)
         if held is not secret and (key is None or held != secret):
             raise ConfigurationError(f"the keyring {self._name!r} already has another key {key_id!r}")
+
         return key_id
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:

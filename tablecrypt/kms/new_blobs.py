@@ -71,9 +71,11 @@ def generate_key(client: KeyManagementClient, wrapping_key_id: str, length: int)
     except BaseException as error:
         without_locals(error)
         raise
+
     # A shorter key would encrypt the table with a weaker cipher than its properties promise.
     if len(generated.key) != length:
         raise KmsError(f"the key service answered with a key of {len(generated.key)} bytes under {wrapping_key_id!r}, not of {length}")
+
     check_blob(client, generated.wrapped_key, wrapping_key_id, Secret(generated.key))
     return generated
 
@@ -96,6 +98,7 @@ def rewrap_key(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id:
     except BaseException as error:
         without_locals(error)
         raise
+
     check_blob(client, rewrapped, wrapping_key_id, key)
     return rewrapped
 
@@ -147,6 +150,7 @@ def check_blob(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id:
         ) from error
     except (AuthenticationError, FormatError, KeyNotFoundError) as error:
         _refuse(wrapping_key_id, f"cannot be unwrapped again ({error})", error)
+
     # A blob of another key would be found out only when the table cannot be read any more.
     if opened != key:
         _refuse(wrapping_key_id, "contains another key than the one that was wrapped", None)

@@ -31,6 +31,7 @@ def without_locals(error: BaseException) -> None:
         # Causes may form a circle.
         if each is None or id(each) in seen:
             continue
+
         seen.add(id(each))
         traceback.clear_frames(each.__traceback__)
         waiting += [each.__cause__, each.__context__]

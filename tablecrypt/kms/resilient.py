@@ -126,12 +126,15 @@ class KeyCache:
         entry = self._entries.get(name)
         if entry is None:
             return None
+
         expires_at, key = entry
         if self._clock() >= expires_at:
             del self._entries[name]
             return None
+
         # The order decides what goes when the cache is full. The age does not change: a revoked key is forgotten in time.
         self._entries.move_to_end(name)
+
         return key
 
     def put(self, name: CacheName, key: Secret) -> None:
@@ -143,6 +146,7 @@ class KeyCache:
         self._entries.pop(name, None)
         if self._ttl_seconds <= 0 or self._max_keys <= 0:
             return
+
         if len(self._entries) >= self._max_keys:
             self._entries.popitem(last=False)
         self._entries[name] = (now + self._ttl_seconds, key)
@@ -209,6 +213,7 @@ class RetryPolicy:
                 if not error.retryable or wait >= left:
                     raise
                 self.listener(Retry(error, left))
+
             self.sleep(wait)
             ceiling = min(ceiling * 2, LONGEST_WAIT_SECONDS)
 
@@ -275,17 +280,21 @@ class ResilientKeyManagementClient:
         self._check(wrapping_key_id)
         state = self._state.get()
         name = cache_name(wrapped_key, wrapping_key_id)
+
         with state.lock:
             remembered = state.cache.get(name)
             if remembered is not None:
                 return remembered.reveal()
+
             flight = state.in_flight.get(name)
             # One request for all threads that want this key: a job that opens a table in many threads costs one unwrap.
             others_answer = flight
             if flight is None:
                 flight = state.in_flight[name] = Future()
+
         if others_answer is not None:
             return others_answer.result().reveal()
+
         return self._unwrap_for_all(state, name, flight, wrapped_key, wrapping_key_id)
 
     def rewrap_key(self, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
@@ -314,10 +323,12 @@ class ResilientKeyManagementClient:
             interrupted = KmsUnavailableError(f"the thread that asked for a key under {wrapping_key_id!r} was interrupted")
             flight.set_exception(error if isinstance(error, Exception) else interrupted)
             raise
+
         with state.lock:
             del state.in_flight[name]
             # Under the same lock as the removal: no thread may find neither the key nor the call under way.
             state.cache.put(name, key)
+
         flight.set_result(key)
         return key.reveal()
 
@@ -351,9 +362,11 @@ def _key_in(answer: object, wrapping_key_id: str) -> Secret:
         raise FormatError(
             f"master key {wrapping_key_id!r} unwrapped no bytes but {type(answer).__name__}: the key service's client is wrong"
         )
+
     key = Secret(bytes(answer))
     if len(key) not in KEY_LENGTHS:
         raise FormatError(
             f"master key {wrapping_key_id!r} unwrapped {len(key)} bytes, which is not an AES key: this blob is not a wrapped KEK"
         )
+
     return key

@@ -117,6 +117,7 @@ class VaultKeyManagementClient:
             raise ConfigurationError(
                 f"{key_id!r} is not the name of a transit key: letters, digits, '.', '_' and '-', not beginning with '.'"
             )
+
         try:
             return self._post(f"/v1/{self._mount}/{action}/{key_id}", request)
         except (hvac.exceptions.VaultError, requests.RequestException) as error:
@@ -131,6 +132,7 @@ class VaultKeyManagementClient:
             # The token of the login may have expired: a new login tells that from a missing permission.
             self.close()
             answer = self._client.get().adapter.post(url=path, json=request)
+
         data = answer.get("data") if isinstance(answer, Mapping) else None
         return data if isinstance(data, Mapping) else {}
 
@@ -194,4 +196,5 @@ def _translate(error: Exception, action: str, key_id: str, mount: str) -> Tablec
         return KeyNotFoundError(f"{what}: no such key; check encryption.key-id")
     if action in ("decrypt", "rewrap"):
         return AuthenticationError(f"{what} was refused: the wrapped key was changed, or another master key wrapped it")
+
     return KmsError(f"{what} was refused as an invalid request")

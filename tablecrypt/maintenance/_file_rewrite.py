@@ -90,6 +90,7 @@ class FileRewrite:
         """
         if not files:
             return
+
         size_done = sum(file.file_size_in_bytes for location, file in files.items() if location in self.done)
         remaining = [file for location, file in files.items() if location not in self.done]
         works = [work_of(file) for file in remaining]

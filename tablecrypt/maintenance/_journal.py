@@ -100,6 +100,7 @@ class Journal:
     def _add(self, finished: Mapping[str, EncryptedDataFile]) -> None:
         if not finished:
             return
+
         part = f"{self._folder}/{uuid.uuid4()}"
         locations = json.dumps(list(finished)).encode()
         output = self._io.new_encrypted_output(part + _ENTRIES_SUFFIX)
@@ -141,6 +142,7 @@ class Journal:
         entries = location.removesuffix(_KEYS_SUFFIX) + _ENTRIES_SUFFIX
         with self._io.decrypting_input(entries, key_metadata).open() as stream:
             plaintext = stream.read()
+
         try:
             reader = ByteReader(plaintext, entries)
             locations = json.loads(reader.frame())

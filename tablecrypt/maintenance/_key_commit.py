@@ -123,6 +123,7 @@ def commit_keys(
         if not planned.updates:
             table.refresh()
             return CommitOutcome(planned, base, committed=False)
+
         try:
             _commit(base, planned.updates)
         except CommitFailedException as error:
@@ -132,6 +133,7 @@ def commit_keys(
         else:
             table.refresh()
             return CommitOutcome(planned, base, committed=True)
+
         attempts_left -= 1
         # With jitter, since writers that collided once would otherwise collide again.
         sleep(wait_ms * (1 + jitter()) / 1000)
@@ -148,6 +150,7 @@ def _commit(base: EncryptedTable, updates: tuple[TableUpdate, ...]) -> None:
     # A REST server refuses requirements that it does not know.
     if not is_remote:
         requirements += (cast("TableRequirement", AssertKeysUnchanged.of(metadata)),)
+
     try:
         transaction = base.transaction()
         transaction.apply(updates, requirements)
@@ -172,6 +175,7 @@ def _put_back(table: EncryptedTable, before: EncryptedTableMetadata, error: KeyN
     if not missing:
         # Nothing of the state before helps: the key is missing for another reason.
         raise error
+
     transaction = fresh.transaction()
     # KEKs first, so that no update names a wrapping key that is not there yet.
     transaction.apply(added_keys(sorted(missing, key=lambda entry: not entry.is_wrapped_by_kms)))

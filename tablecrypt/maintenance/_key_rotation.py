@@ -115,6 +115,7 @@ def plan_rotation(
     if not metadata.encryption_keys:
         # A table without keys has no snapshots: its first commit makes a KEK.
         return Rotation()
+
     snapshots = list(metadata.snapshots if kept is None else kept)
     # Only those that stay: a snapshot that is being shredded may lack its key.
     check_snapshots_have_keys(metadata.model_copy(update={"snapshots": snapshots}))
@@ -126,11 +127,13 @@ def plan_rotation(
         retired = tuple(kek.key_id for kek in ring.keks)
         # Nothing is left to wrap: the next commit makes its KEK.
         return Rotation(retired, pruned, updates=removed_keys((*pruned, *retired)))
+
     new = new_kek()
     # `shred` plans several rounds with one new KEK, which the table has from the first of them on.
     retired = tuple(kek.key_id for kek in ring.keks if kek != new)
     rewrapped = tuple(manager.reencrypt_manifest_list_key_metadata(ring.chain(key_id), new) for key_id in counted.track(needed))
     replaced = (update for entry in rewrapped for update in replaced_key(entry))
+
     return Rotation(retired, pruned, rewrapped, new, (*added_keys([new]), *replaced, *removed_keys((*pruned, *retired))))
 
 
@@ -165,10 +168,12 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
         keks = tuple(kek.key_id for kek in metadata.key_ring.keks)
         pruned = sum(key.is_manifest_list_key for key in metadata.encryption_keys) - len(needed)
         return RotatedKek(name_of(table), True, None, keks, len(needed), pruned)
+
     # One KEK however often others commit first: each new one would cost requests to the KMS.
     new_kek, counted = cache(table_io(reload(table)).manager.new_kek), Counted("rotate_kek", "keys", progress)
     plan = commit_keys(table, lambda base: plan_rotation(base, new_kek, counted)).plan
     new = None if plan.new_kek is None else plan.new_kek.key_id
+
     return RotatedKek(name_of(table), False, new, plan.old_keks, len(plan.rewrapped), len(plan.pruned))
 
 
@@ -247,6 +252,7 @@ def rewrap(
         loaded = reload(table)
         chains, unneeded = _chains(encrypted_metadata_of(loaded))
         return Rewrapped(name_of(table), True, table_io(loaded).manager.table_key_id, tuple(chains), unneeded)
+
     rewrapper = _Rewrapper(from_key_id, Counted("rewrap", "keys", progress), manifests_below)
     outcome = commit_keys(table, rewrapper.plan)
     return Rewrapped(name_of(table), False, table_io(outcome.base).manager.table_key_id, outcome.plan.keks, outcome.plan.unneeded)
@@ -280,6 +286,7 @@ class _Rewrapper:
         if self._from_key_id is None or not _opens(manager.kms, self._from_key_id, chain.kek):
             # Made after the alias was moved, or rewrapped by an earlier run: the old key may be gone by now.
             return manager.rewrap_kek(chain)
+
         if chain.kek.key_id not in self._proven_keks(table, self._from_key_id):
             # Wrapping the KEK of another table for this one would give its rows to this table's readers.
             raise AuthenticationError(
@@ -287,6 +294,7 @@ class _Rewrapper:
                 "that it descends from shows by its manifests that the KEK is this table's: it is not rewrapped. If a branch or tag apart "
                 "from main needs it, expire its snapshots first"
             )
+
         return manager.rewrap_kek(chain, self._from_key_id)
 
     def _proven_keks(self, table: EncryptedTable, from_key_id: str) -> set[str]:
@@ -301,6 +309,7 @@ class _Rewrapper:
         proven: set[str] = set()
         snapshot = metadata.current_snapshot()
         wanted = {kek.key_id for kek in metadata.key_ring.keks}
+
         # Parents are those of the authenticated headers: metadata.json could name any snapshot as one.
         while isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None and not wanted <= proven:
             chain = metadata.key_ring.chain(snapshot.key_id)
@@ -311,6 +320,7 @@ class _Rewrapper:
                 proven.add(chain.kek.key_id)
             parent_snapshot_id = snapshot.known_header(opening).parent_snapshot_id
             snapshot = None if parent_snapshot_id is None else metadata.snapshot_by_id(parent_snapshot_id)
+
         return proven
 
 
@@ -422,6 +432,7 @@ def _prune_plan(table: EncryptedTable) -> _PrunePlan:
     # Column keys always count as needed: files name them, and no snapshot does.
     needed = ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
     unneeded = [key for key in metadata.encryption_keys if key.key_id not in needed]
+
     return _PrunePlan(
         keks=tuple(key.key_id for key in unneeded if key.is_wrapped_by_kms),
         manifest_list_keys=tuple(key.key_id for key in unneeded if key.is_manifest_list_key),

@@ -113,6 +113,7 @@ def remove_orphan_files(
     # The argument may narrow the search, and never widen it beyond the table's own location.
     if folder is not None and not within.contains(folder):
         raise ConfigurationError(f"{folder} is not below {location}, where {name_of(table)} lies")
+
     io = _deleting_io(reload(table), delete_below, folder, dry_run)
     chosen = DeletionScope(named=(folder or location,))
     # Listed before the metadata is loaded again: files that a commit adds in between are known then, and no orphans.
@@ -142,6 +143,7 @@ def _deleting_io(table: EncryptedTable, delete_below: Sequence[str], folder: str
 
         # A caller that names the folder to look at says that it is the table's.
         return table_io(table).deleting_below(delete_below).deleting_in(folder)
+
     return table_io(table).deleting_below(delete_below) if dry_run else deleting_io(table, delete_below)
 
 
@@ -149,11 +151,13 @@ def _reason_against(io: TableFileIO, strangers: Mapping[str, str], location: str
     """Return why a file is not deleted: it is not the table's own by its place or name, or another table lies around it."""
     if (reason := io.deletable.reason_against(location)) is not None:
         return reason
+
     for folder, metadata_location in strangers.items():
         # What the caller names outweighs a metadata file that anyone may have put there.
         named = any(DeletionScope((), (each,)).contains(folder) for each in io.deletable.named)
         if location.startswith(f"{folder}/") and not named:
             return f"lies in a folder that another table uses, as {metadata_location} says"
+
     return None
 
 
@@ -169,12 +173,14 @@ def _foreign_folders(io: TableFileIO, listed: Iterable[StoredFile], known: Colle
     candidates = [file.location for file in listed if file.location.endswith(TABLE_METADATA_SUFFIXES)]
     unknown = [location for location in candidates if canonical(location) not in known]
     found: dict[str, str] = {}
+
     for location in sorted(unknown):
         folder = location.rpartition("/")[0]
         root = folder.rpartition("/")[0] if folder.endswith("/metadata") else folder
         # One metadata file of another table is enough for its folder: each look reads a whole file.
         if root not in found and _table_uuid(io, location) not in (own, None):
             found[root] = location
+
     return found
 
 
@@ -220,7 +226,9 @@ def _delete(io: TableFileIO, found: Iterable[StoredFile]) -> tuple[list[str], di
         except Exception as error:  # noqa: BLE001  every store has errors of its own; all of them are reported together
             failed[file.location] = f"{type(error).__name__}: {error}"
             continue
+
         deleted.append(file.location)
+
     return deleted, failed
 
 

@@ -155,6 +155,7 @@ def reencrypt(
     refuse_restricted(table.io, "reencrypt")
     check_branch(table, branch)
     condition = checked_condition(table, where)
+
     return _Reencryption(table, branch, condition, older_than, data_key_length, out_of_line, runner, progress).run(accept_masks, dry_run)
 
 
@@ -188,6 +189,7 @@ class _Reencryption:
         found = _result(self.table, plan, dry_run, in_line=len(changed), twins_kept=files.kept)
         if dry_run:
             return found
+
         if (head := moved.rewrite(self.data_key_length, self.runner, self.progress)) is not None:
             found = replace(found, snapshot_id=head)
             plan, files = self._planned_again(not_among(plan.files, moved.locations))
@@ -227,6 +229,7 @@ class _Reencryption:
 
         gone = sorted(swaps.keys() - producer.swapped)
         unused = (*earlier.unused, *(swaps[location].file_path for location in gone))
+
         return replace(found, resumed=len(earlier.swaps), gone=len(gone), snapshot_id=producer.snapshot_id, unused=unused)
 
 
@@ -280,6 +283,7 @@ def _earlier(journal: Journal, plan: _Plan, key_length: int, files: FilesToReenc
     usable = files.usable(planned)
     swaps = {location: new for location, new in planned.items() if location in usable}
     unused = (new.file_path for location, new in found.items() if location not in swaps and new.file_path not in plan.files)
+
     return _Earlier(swaps, tuple(unused))
 
 
@@ -291,6 +295,7 @@ def _planned(
     snapshot = metadata.snapshot_by_name(branch)
     if snapshot is None:
         return _Plan({}, 0, {})
+
     manifests = snapshot.manifests(table.io)
     is_old = _age_filter(metadata, older_than)
     options = {"include_empty_files": "true"}
@@ -307,6 +312,7 @@ def _planned(
     deletes = {
         file.file_path: file for task in tasks for file in task.delete_files if file.content in content and not is_deletion_vector(file)
     }
+
     return _Plan({**data, **deletes}, len(data), {task.file.file_path: task.data_sequence_number for task in tasks})
 
 
@@ -349,4 +355,5 @@ def reencrypt_file(io: EncryptingFileIO, work: ReencryptWork, keys: tuple[Standa
     # A work without a key is none of ours: `write_again` would take the file for plaintext.
     (old,) = keys
     done = write_again(io, work.file, old)
+
     return FileDone(NewFile(done.result), done.keys)

@@ -149,12 +149,14 @@ def relocate(
     # metadata.json is written last: if it is there, so is everything below it.
     if copying.is_complete():
         return copying.result(files, copying.register(register_as), found=len(files))
+
     # Asked now, so that a refusal comes before the copying and not after it.
     copying.target.manager.check_usable(KeyRing())
     runner = runner_or_threads(runner, workers)
     found = copying.copy_files(files, runner, not trust_lengths, progress)
     new_deletes = copying.rewrite_deletes(files, runner, progress)
     manifests = copying.write_metadata(new_deletes)
+
     return copying.result(files, copying.register(register_as), found, manifests)
 
 
@@ -185,6 +187,7 @@ class _Copying:
         # A copy without what this manifest names would look complete.
         if found.unopened:
             raise found.unopened[0].error
+
         # Under the same master key, the copy gives nothing to readers who did not have it.
         if self.key_id != self.source.manager.table_key_id:
             manifests = (file.location for file in found.files.values() if file.kind == FileKind.MANIFEST)
@@ -225,6 +228,7 @@ class _Copying:
         for _, copied in run_counted(runner, self.table, copy_file, works, "relocate: files", progress, done):
             skipped += copied.result == 0
         self._check_copied(plain)
+
         return skipped
 
     def rewrite_deletes(self, files: list[ReachableFile], runner: Runner, progress: ProgressListener) -> dict[str, NewDeletes]:
@@ -254,6 +258,7 @@ class _Copying:
         keys = [*ring.column_keks, *ring.column_keys, *declared]
         last_key_id: str | None = None
         lists: dict[int, tuple[str, str]] = {}
+
         for snapshot in self.metadata.snapshots:
             key = self.source.manager.decrypt_manifest_list_key_metadata(ring.chain(snapshot.key_id or ""))
             opened = read_manifest_list(self.source, snapshot.manifest_list, key)
@@ -265,6 +270,7 @@ class _Copying:
             keys += wrapped.added
             last_key_id = wrapped.key_id
             lists[snapshot.snapshot_id] = (location, wrapped.key_id)
+
         copied = copied_metadata(self.metadata, self.paths, self.identity, self.key_id, lists, keys)
         # Where another run was faster, its metadata stays: the copy may be in use by now.
         if not self.is_complete():
@@ -276,12 +282,14 @@ class _Copying:
         """Give the copy a name in the table's catalog, if it has not that name already."""
         if name is None:
             return None
+
         try:
             self.table.catalog.register_table(name, self.metadata_location)
         except TableAlreadyExistsError:
             # An earlier run may have registered the copy. Another table under that name is refused.
             if self.table.catalog.load_table(name).metadata.table_uuid != self.identity.table_uuid:
                 raise
+
         return name
 
     def result(

@@ -161,12 +161,14 @@ def copy_file(io: EncryptingFileIO, work: CopyWork, keys: tuple[StandardKeyMetad
     chunks = _checked_chunks(source, work)
     if work.is_there and _are_same(chunks, target):
         return FileDone(0)
+
     written = 0
     # A run that was killed, or a task that a cluster gave up, may have left half of the file.
     with io.raw_output(work.target, RawContent.SELF_ENCRYPTED).create(overwrite=True) as sink:
         # From the beginning again: comparing may have used up some of the chunks.
         for chunk in _checked_chunks(source, work):
             written += sink.write(chunk)
+
     return FileDone(written)
 
 
@@ -190,6 +192,7 @@ def _checked_chunks(source: InputFile, work: CopyWork) -> Iterator[bytes]:
                 raise PlaintextRefusedError(work.source, f"does not begin as an encrypted {work.file_format} file does")
             length += len(chunk)
             yield bytes(chunk)
+
     # The manifest's length is authenticated: a source that was cut is not copied as if it were whole.
     if length != work.length:
         raise TamperedFileError(work.source, f"has {length} bytes in the store, but {work.length} according to its manifest")
@@ -230,6 +233,7 @@ def _rewrite_positions(
         raise FormatError(
             f"{work.source}: position deletes in a {work.file_format} file cannot be copied: rewrite them into deletion vectors"
         )
+
     file = EncryptedDataFile.from_args(
         content=DataFileContent.POSITION_DELETES,
         file_path=work.source,
@@ -241,6 +245,7 @@ def _rewrite_positions(
         schema = opened.schema
         path_name, position_name = position_delete_columns(schema, file)
         rows = pa.Table.from_batches(opened.batches(schema.names), schema)
+
     # A delete file names few data files in many rows: each path is mapped once.
     mapped = {path: work.paths(path) for path in rows[path_name].unique().to_pylist()}
     paths = pa.array([mapped[path] for path in rows[path_name].to_pylist()], schema.field(path_name).type)
@@ -251,4 +256,5 @@ def _rewrite_positions(
         writer = UniformParquetWriter(sink, schema, key)
         writer.write(rows, _ROW_GROUP_ROWS)
         _, length = writer.close()
+
     return FileDone(RewrittenCopy(target, min(mapped.values()), max(mapped.values())), (key.with_file_length(length),))

@@ -117,6 +117,7 @@ class ManifestCopier:
         row = EncryptedManifestFile.of(manifest).with_key_metadata(key_metadata)
         row[MANIFEST_FILE_POSITIONS["manifest_path"]] = location
         row[MANIFEST_FILE_POSITIONS["manifest_length"]] = key_metadata.file_length
+
         return row
 
     def write_list(self, location: str, header: ManifestListHeader, rows: Iterable[EncryptedManifestFile]) -> StandardKeyMetadata:
@@ -141,6 +142,7 @@ class ManifestCopier:
         schema, spec = _schema_and_spec(opened, manifest)
         if manifest.added_snapshot_id is None:
             raise FormatError(f"{manifest.manifest_path}: its manifest list does not say which snapshot added it")
+
         further = header_field(copied)
         with ManifestWriterV3(spec, schema, output, manifest.added_snapshot_id, self._codec, manifest.content, further) as writer:
             for entry in opened.entries:
@@ -160,9 +162,11 @@ class ManifestCopier:
         new = self._new_deletes.get(old.file_path) if is_live else None
         if new is None:
             return file
+
         file[DATA_FILE_POSITIONS["file_path"]] = new.file.location
         file[DATA_FILE_POSITIONS["file_size_in_bytes"]] = new.key_metadata.file_length
         file[DATA_FILE_POSITIONS["key_metadata"]] = new.key_metadata.encode()
+
         if old.content == DataFileContent.POSITION_DELETES and new.file.first_path is not None:
             # Readers skip a position delete file by its bounds of file_path, which have to be of the new locations.
             file[DATA_FILE_POSITIONS["lower_bounds"]] = {**(old.lower_bounds or {}), FILE_PATH_FIELD_ID: _encoded(new.file.first_path)}
@@ -170,6 +174,7 @@ class ManifestCopier:
             # These were of the old file's bytes.
             file[DATA_FILE_POSITIONS["column_sizes"]] = None
             file[DATA_FILE_POSITIONS["split_offsets"]] = None
+
         return file
 
 
@@ -282,9 +287,11 @@ def copied_header(
     if header.table_state is None:
         # A list that Iceberg Java wrote says nothing of its table, and neither does its copy.
         return header
+
     before, after = copied.properties, _properties(copied.properties, paths, key_id)
     changed = {name: after.get(name) for name in (*before, *after) if before.get(name) != after.get(name)}
     state = header.table_state.in_copy(identity.table_uuid, changed, table.refs.keys() - copied.refs.keys())
+
     return replace(header, table_state=state)
 
 

@@ -78,6 +78,7 @@ class Rescued(OperationResult):
             return f"{self._did('Removed', 'Would remove')} {snapshots} of {self.table} whose keys are nowhere."
         if self.column_keys_left:
             return f"{self.table} lacks {counted(len(self.column_keys_left), 'key', 'keys')} of columns, and none was found that opens."
+
         return f"{self.table} lacks no key: nothing {self._did('was', 'would be')} put back."
 
 
@@ -166,12 +167,14 @@ def _plan(table: EncryptedTable, given: list[str], expire_lost: bool, counted: C
     if lost and opener.mismatch is not None and not opener.has_opened:
         # Nothing at all has opened: that is the wrong key service, and not lost entries.
         raise opener.mismatch
+
     _refuse_to_lose(table, lost, expire_lost)
     known = {entry.key_id: entry for entry in current.encryption_keys}
     entries = [entry for entry in found.entries.values() if known.get(entry.key_id) != entry]
     put_back = [replaced_key(entry) if entry.key_id in known else added_keys([entry]) for entry in entries]
     expired = (RemoveSnapshotsUpdate(snapshot_ids=[snapshot.snapshot_id for snapshot in lost]),) if lost else ()
     updates = (*chain.from_iterable(put_back), *(cast("TableUpdate", each) for each in expired))
+
     return _Plan(found, tuple(entry.key_id for entry in entries), lost, tuple(damaged), updates)
 
 
@@ -182,10 +185,12 @@ def _search(table: EncryptedTable, opener: _Opener, broken: list[EncryptedSnapsh
     found_in: list[str] = []
     unreadable: dict[str, str] = {}
     candidates, sources, columns = _Candidates(opener, encrypted_metadata_of(table)), _sources(table, given), LostColumnKeys(table)
+
     while (broken or columns.left) and (source := next(sources, None)) is not None:
         if source.metadata is None:
             unreadable[source.location] = source.problem
             continue
+
         candidates.add(source.metadata)
         # A key may be in one file and its KEK in another: everything that was found so far is tried together.
         opened = {each.snapshot_id: keys for each in broken if (keys := candidates.chain_of(each)) is not None}
@@ -194,6 +199,7 @@ def _search(table: EncryptedTable, opener: _Opener, broken: list[EncryptedSnapsh
         snapshots += opened
         entries |= {entry.key_id: entry for keys in opened.values() for entry in (keys.kek, keys.manifest_list_key)}
         broken = [each for each in broken if each.snapshot_id not in opened]
+
     return _Found(tuple(snapshots), entries | columns.found, tuple(found_in), unreadable, broken, columns.left)
 
 
@@ -244,6 +250,7 @@ class _Opener:
                 raise
             self.refusal = error
             return False
+
         self.has_opened = True
         return True
 
@@ -260,11 +267,13 @@ def _sources(table: EncryptedTable, given: list[str]) -> Iterator[OlderMetadata]
 def _refuse_to_lose(table: EncryptedTable, lost: list[EncryptedSnapshot], expire_lost: bool) -> None:
     if not lost:
         return
+
     named = {ref.snapshot_id: name for name, ref in table.metadata.refs.items()}
     # A branch or tag needs its snapshot: the loss of a head must not pass for tidying up.
     needed = [snapshot for snapshot in lost if not expire_lost or snapshot.snapshot_id in named]
     if not needed:
         return
+
     snapshots = ", ".join(
         f"{each.snapshot_id} ({named[each.snapshot_id]})" if each.snapshot_id in named else str(each.snapshot_id) for each in needed
     )

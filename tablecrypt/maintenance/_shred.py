@@ -121,6 +121,7 @@ class Shredded(OperationResult):
                 f"{files} can still be read with the keys in {_snapshots(holders)}: replace_heads (--replace-heads) puts others in the "
                 "place of heads of branches; remove tags, or commit to the branch, and shred the rest too"
             )
+
         yield from not_scrubbed(self.left, self.refused)
         if (self.snapshots or self.expired_before) and not (self.is_effective or self.still_opened or self.not_found):
             yield "nothing became unreadable: live snapshots share every file of the shredded ones"
@@ -189,14 +190,17 @@ def shred(
     plan = find(fresh, wanted, tracked)
     if dry_run:
         return _foretell(fresh, _with_heads_replaced(fresh, plan) if replace_heads else plan, delete_below)
+
     if replace_heads and plan.inventory.still_opened:
         replace_branch_heads(fresh, {holder for ids in plan.inventory.still_opened.values() for holder in ids})
         fresh = reload(table)
         plan = find(fresh, wanted.also(replaced_heads(fresh)), tracked, plan.older)
+
     shredded = _carry_out(table, plan, delete_below, cache(table_io(fresh).manager.new_kek), progress)
     # Manifests that this process kept to plan with may hold the DEKs that are gone, and kept metadata the wrapped keys.
     CACHE.clear()
     PARSED.clear()
+
     return shredded
 
 
@@ -239,11 +243,13 @@ def _carry_out(
         # A commit on its way may make such a file current, and the catalog may know its hash: it must not be written over.
         again = scrub(fresh, plan.older.without(plan.unsettled), plan.retired, deleting_io(fresh, delete_below), tracked)
         scrubbed, plan = scrubbed.then(again), replace(plan, older=after_scrub(plan.older, again, encrypted_metadata_of(fresh)))
+
         if again.deleted:
             # Taking files out of the log writes new metadata, and leaves another older file behind: the next round looks again.
             forget_in_log(fresh, again.deleted)
         elif not (again.rewritten or plan.unsettled):
             break
+
     scrubbed.left.update(dict.fromkeys(plan.unsettled, "came while others were committing again and again: call shred once more"))
     return _result(require_encrypted(table), plan, scrubbed, dry_run=False)
 
@@ -259,6 +265,7 @@ def _commit(table: Table, plan: Plan, new_kek: Callable[[], EncryptedKey]) -> Pl
     retired = plan.retired | change.retired | older.logged_retired_keks(current)
     came = older.keks.keys() - plan.older.keks.keys() - {entry.metadata_file for entry in current.metadata_log}
     unsettled = older.holding(retired - kek_ids(current)) & came
+
     return replace(plan, wanted=wanted, older=older, retired=retired, unsettled=unsettled)
 
 
@@ -287,12 +294,15 @@ def _key_change(table: EncryptedTable, plan: Plan, new_kek: Callable[[], Encrypt
     if not expired and plan.retired.isdisjoint(keks):
         # The metadata has nothing of it any more: a second run only scrubs.
         return _KeyChange()
+
     # Named one by one, so that pins know that branches are to end here and were not cut off by an edit.
     ended = (RemoveSnapshotRefUpdate(ref_name=name) for name, ref in current.refs.items() if ref.snapshot_id in expired)
     removed = (*ended, cast("TableUpdate", RemoveSnapshotsUpdate(snapshot_ids=list(expired)))) if expired else ()
     if not live:
         return _KeyChange((*removed, *removed_keys(key.key_id for key in current.key_ring.entries)), expired, keks)
+
     rotation = plan_rotation(table, new_kek, Counted("shred: keys", "keys", no_progress), live)
+
     # Of others' KEKs too, that were made since the search.
     return _KeyChange((*removed, *rotation.updates), expired, frozenset(rotation.old_keks))
 
@@ -306,6 +316,7 @@ def _foretell(table: EncryptedTable, plan: Plan, delete_below: Sequence[str]) ->
             expected.refused[file.location] = reason
         else:
             expected.rewritten.append(file.location)
+
     if plan.retired & kek_ids(encrypted_metadata_of(table)):
         # The commit would make the current file an older one, which is then scrubbed like the others.
         expected.rewritten.append(table.metadata_location)
@@ -350,6 +361,7 @@ def _versions(table: EncryptedTable) -> str:
     folder = metadata_folder(table.metadata)
     if scheme in ("", "file", "hdfs"):
         return f"Snapshots and backups of the file system that holds {folder} are not known here."
+
     try:
         found = [
             each.location for each in object_versions(table_io(table).inner, folder) if each.location.endswith(TABLE_METADATA_SUFFIXES)
@@ -357,8 +369,10 @@ def _versions(table: EncryptedTable) -> str:
     except (MissingExtraError, OSError) as error:
         # Not the same as none: a store that does not answer proves nothing.
         return f"Whether the bucket keeps older versions of {folder} is not known: {error}"
+
     if found:
         return f"The bucket keeps {len(found)} older versions of metadata files below {folder}, with retired keys: delete those versions."
+
     return f"The bucket keeps no older version of the metadata files below {folder}, as far as it tells; replicas of it are not known here."
 
 
@@ -398,6 +412,7 @@ def _with_heads_replaced(table: EncryptedTable, plan: Plan) -> Plan:
     still_opened = {path: ids for path, ids in remaining.items() if ids}
     shredded = (*found.shredded, *(path for path in remaining if path not in still_opened))
     inventory = replace(found, shredded=shredded, still_opened=still_opened)
+
     return replace(plan, snapshots=tuple(sorted({*plan.snapshots, *replaced})), inventory=inventory)
 
 

@@ -114,6 +114,7 @@ class _Reader:
         if file.metadata is None:
             self._unread[file.location] = Unread(file.is_logged, file.problem)
             return
+
         # Copies in the properties too: each opens what its entry opened.
         held = stored_entries(file.metadata.encryption_keys, file.metadata.properties)
         keks = frozenset(key.key_id for key in held if key.is_wrapped_by_kms)
@@ -252,6 +253,7 @@ class _InventoryTaker:
         """
         if self._mismatch is not None and not self._has_opened:
             raise self._mismatch
+
         not_live = [path for path in self._selected if path not in self._live]
         return Inventory(
             shredded=tuple(path for path in not_live if path not in self._deleted),
@@ -395,10 +397,12 @@ def _must_rotate(current: EncryptedTableMetadata, older: OlderFiles, live: Colle
     """Whether a KEK of the current metadata opens more than the live snapshots."""
     if len(live) < len(current.snapshots):
         return True
+
     live_keys = {snapshot.key_id for snapshot in live}
     keks = _table_kek_ids(current)
     in_current = {key.key_id for key in current.encryption_keys if key.encrypted_by_id in keks}
     in_older = (older.wrapped.get(kek, frozenset()) for kek in keks)
+
     # Any key below a current KEK that no live snapshot needs opens an expired one.
     return bool(in_current.union(*in_older) - live_keys)
 
@@ -413,4 +417,5 @@ def _take_inventory(
             taker.add_live(snapshot)
         else:
             taker.add_selected(snapshot)
+
     return taker.inventory()

@@ -69,10 +69,12 @@ def holders(table: EncryptedTable, older: OlderFiles, retired: Collection[str]) 
         # What cannot be parsed is searched for the ids as text.
         if (unread.is_logged and unread.problem) or _names_any(content_of(io, location), retired):
             yield Holder(location, is_readable=False)
+
     for stored in stored_files(io.inner, metadata_folder(table.metadata)):
         is_journal = _JOURNAL_FOLDER in stored.location and stored.location.endswith(".json")
         if is_journal and _names_any(_stored(io, stored.location), retired):
             yield Holder(stored.location, is_readable=False)
+
     # Last: of a run that was killed before the end, they tell the next one which KEKs are retired.
     for location, keks in older.keks.items():
         if location != table.metadata_location and not keks.isdisjoint(retired):
@@ -133,6 +135,7 @@ def scrub(table: EncryptedTable, older: OlderFiles, retired: frozenset[str], io:
             _delete(io, file.location, done)
         else:
             _rewrite_or_delete(current, io, file.location, done)
+
     return done
 
 
@@ -173,6 +176,7 @@ def _rewrite_or_delete(current: EncryptedTableMetadata, io: TableFileIO, locatio
         # What cannot be read cannot be written over without its keys.
         _delete(io, location, done, because=error)
         return
+
     try:
         _rewrite(current, io, location, content)
     except Exception as error:  # noqa: BLE001  every store has errors of its own: what cannot be written over is deleted

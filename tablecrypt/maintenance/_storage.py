@@ -117,12 +117,15 @@ def remove_empty_folders(location: str, begins: Collection[str]) -> list[str]:
     """
     if store_of(urlsplit(location).scheme) != _LOCAL:
         return []
+
     root = ParsedLocation.of(location).local_path
     removed: list[str] = []
+
     # From the bottom up: a folder may be empty only once the folders in it are gone.
     for folder, _, _ in os.walk(root, topdown=False):
         if not any(part.startswith(tuple(begins)) for part in folder[len(root) :].split("/")):
             continue
+
         try:
             os.rmdir(folder)
         except OSError as error:
@@ -130,6 +133,7 @@ def remove_empty_folders(location: str, begins: Collection[str]) -> list[str]:
             logger.debug("%s stays: %s", folder, error.strerror)
         else:
             removed.append(folder)
+
     return removed
 
 
@@ -139,6 +143,7 @@ def _of_pyarrow(io: PyArrowFileIO, location: str) -> Iterator[StoredFile]:
         file_system = io.fs_by_scheme(scheme, netloc)
     except ValueError as unknown:
         raise ConfigurationError(f"files under {location} cannot be listed: {unknown}") from unknown
+
     # A table without files has no folder yet.
     selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
     for info in file_system.get_file_info(selector):
@@ -168,10 +173,12 @@ def _modified(info: dict[str, Any]) -> dt.datetime | None:
     value = next((info[name] for name in _MODIFIED if info.get(name) is not None), None)
     if isinstance(value, (int, float)):
         return dt.datetime.fromtimestamp(value, dt.UTC)
+
     if isinstance(value, str):
         value = dt.datetime.fromisoformat(value)
     if not isinstance(value, dt.datetime):
         return None
+
     return value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
 
 
@@ -198,11 +205,13 @@ def object_versions(io: FileIO, location: str) -> Iterator[ObjectVersion]:
     parts = urlsplit(location)
     if parts.scheme not in _S3_SCHEMES:
         return
+
     try:
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError as error:
         raise MissingExtraError.named("versions of S3 objects are listed by boto3", "aws") from error
+
     properties = dict(io.properties)
     session = boto3.Session(profile_name=get_first_property_value(properties, S3_PROFILE_NAME, AWS_PROFILE_NAME))
     s3 = session.client(
@@ -213,10 +222,12 @@ def object_versions(io: FileIO, location: str) -> Iterator[ObjectVersion]:
         aws_secret_access_key=get_first_property_value(properties, S3_SECRET_ACCESS_KEY, AWS_SECRET_ACCESS_KEY),
         aws_session_token=get_first_property_value(properties, S3_SESSION_TOKEN, AWS_SESSION_TOKEN),
     )
+
     try:
         # Without a status, versioning was never on: paging through the whole folder would find nothing.
         if "Status" not in s3.get_bucket_versioning(Bucket=parts.netloc):
             return
+
         # With the slash at the end: the prefix a/t would list a/t2 as well.
         pages = s3.get_paginator("list_object_versions").paginate(Bucket=parts.netloc, Prefix=f"{parts.path.strip('/')}/")
         for page in pages:

@@ -77,14 +77,17 @@ def checked_filter(table: Table, where: str | BooleanExpression, argument: str =
         parsed = parse_row_filter(where)
     except ParseBaseException as wrong:
         raise ConfigurationError(f"{argument}={where!r} is not a filter; a valid one is: region = 'north' and total > 3") from wrong
+
     if not isinstance(parsed, BooleanExpression):
         raise ConfigurationError(
             f"{argument} is a {type(where).__name__}; it must be a filter such as \"region = 'north'\", or an expression"
         )
+
     try:
         bind(table.schema(), parsed, case_sensitive=True)
     except (ValueError, TypeError) as wrong:
         raise ConfigurationError(f"{argument} does not fit {name_of(table)}: {_misfit(table, str(wrong))}") from wrong
+
     return parsed
 
 
@@ -98,9 +101,11 @@ def _misfit(table: Table, said: str) -> str:
     missing = _NO_SUCH_COLUMN.fullmatch(said)
     if missing is None:
         return said
+
     columns = {column.lower(): column for column in table.schema().column_names}
     near = nearest(missing["name"].lower(), columns)
     advice = f". Did you mean {columns[near]}?" if near is not None else f"; its columns are {', '.join(columns.values())}"
+
     return f"it has no column {missing['name']}{advice}"
 
 

@@ -49,6 +49,7 @@ def removal_of_unused(metadata: TableMetadata, io: FileIO) -> tuple[tuple[TableU
         updates.append(cast("TableUpdate", RemoveSchemasUpdate(schema_ids=schemas)))
     if not updates:
         return (), ()
+
     # A commit that lands in between may be of a spec or schema that looks unused here.
     heads = [
         AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id)
@@ -56,6 +57,7 @@ def removal_of_unused(metadata: TableMetadata, io: FileIO) -> tuple[tuple[TableU
         if ref.snapshot_ref_type == SnapshotRefType.BRANCH
     ]
     current = AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id)
+
     return tuple(updates), (*heads, current, AssertDefaultSpecId(default_spec_id=metadata.default_spec_id))
 
 
@@ -72,6 +74,7 @@ def _unused_schemas(metadata: TableMetadata) -> list[int]:
     named = {metadata.current_schema_id, *(snapshot.schema_id for snapshot in metadata.snapshots)}
     known = {column for schema in metadata.schemas if schema.schema_id in named for column in _columns(schema)}
     unused: list[int] = []
+
     # Newest first: of several schemas that know a column alike, the newest one stays.
     for schema in sorted(metadata.schemas, key=lambda each: each.schema_id, reverse=True):
         if schema.schema_id in named:
@@ -80,6 +83,7 @@ def _unused_schemas(metadata: TableMetadata) -> list[int]:
             unused.append(schema.schema_id)
         else:
             known |= _columns(schema)
+
     return sorted(unused)
 
 

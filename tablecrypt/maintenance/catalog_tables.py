@@ -123,9 +123,11 @@ def identifiers_of(catalog: Catalog, include: Sequence[str] = (), exclude: Seque
         if not _matching(names, glob):
             tables = counted(len(names), "table", "tables")
             raise ConfigurationError(f"{argument} {glob!r} matches none of the {tables} of catalog {catalog.name}{_near(glob, names)}")
+
     chosen = [name for name in names if _matches(name, included or ("*",)) and not _matches(name, excluded)]
     if excluded and not chosen:
         raise ConfigurationError(f"exclude leaves out every table of catalog {catalog.name} that was meant")
+
     return [names[name] for name in chosen]
 
 
@@ -166,7 +168,9 @@ def _near(glob: str, names: Iterable[str]) -> str:
     if glob in known:
         # A name with [ in it is a glob that does not match itself.
         return f": to name this one table, write {escape(glob)}"
+
     namespaces = {f"{name.rpartition('.')[0]}.*" for name in known}
+
     return did_you_mean(glob, [*sorted(namespaces), *known], OWN_NAMES_ALIKE) or ": write a glob such as db.*"
 
 

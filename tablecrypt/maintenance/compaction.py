@@ -170,6 +170,7 @@ def compact(
     sorter = runner if order and isinstance(runner, SortingRunner) else None
     if sorter is not None and partial_progress is not None:
         raise ConfigurationError("partial_progress commits group by group, and sort_by orders rows across groups: leave one of them out")
+
     size = target_file_size_of(table.metadata.properties) if target_file_size is None else target_file_size
     check_size(
         TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, {**table.metadata.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: size}
@@ -180,6 +181,7 @@ def compact(
         return compaction.result(dry_run)
     if not compaction.groups:
         return compaction.finish()
+
     return compaction.run(runner, progress) if sorter is None else sorter.rewrite_in_order(compaction, progress)
 
 
@@ -248,21 +250,25 @@ class Compaction:
         require_encrypted(table)
         if groups_per_commit is not None and groups_per_commit < 1:
             raise ConfigurationError(f"partial_progress is {groups_per_commit}; it must be 1 or more groups")
+
         current = reload(table)
         refuse_restricted(current.io, "compact")
         check_sort_columns(current.metadata, names_in(sort_by))
         unknown = [name for name in names_in(sort_by) if name not in {column.name for column in current.schema().fields}]
         if unknown:
             raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which {'.'.join(table.name())} does not have as columns")
+
         check_branch(current, branch)
         condition = None if where is None else checked_condition(current, where)
         if branch not in current.metadata.refs:
             return cls(current, branch, None, [])
+
         tasks = scan_tasks(current, branch)
         selected = tasks if condition is None else _chosen(tasks, scan_tasks(current, branch, condition))
         snapshot = current.metadata.snapshot_by_name(branch)
         unused = unused_deletes(current, snapshot, tasks) if rules.apply_deletes else frozenset()
         groups = plan_groups(selected, rules, ShownPartitions.of(current.metadata).columns)
+
         return cls(current, branch, snapshot, tasks, selected, groups, unused, tuple(sort_by), groups_per_commit)
 
     def run(self, runner: Runner, progress: ProgressListener) -> Compacted:
@@ -273,6 +279,7 @@ class Compaction:
         facts = RewriteFacts(metadata.without_history().model_dump_json(), key_length, self.sort_by)
         works = [group_work(codec, group) for group in self.groups]
         done, total = 0, sum(len(group.tasks) for group in self.groups)
+
         try:
             for index, written in runner.run(self.table, partial(rewrite_group, facts), works):
                 self.add([self.groups[index]], new_files(codec, written))
@@ -281,6 +288,7 @@ class Compaction:
         except BaseException:
             self.abandon()
             raise
+
         return self.finish()
 
     def add(self, groups: Sequence[FileGroup], files: Sequence[DataFile]) -> None:
@@ -447,11 +455,13 @@ def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, ke
     rows = _sorted(_rows(metadata, io, tasks), facts.sort_by)
     rolling = with_target_file_size(metadata, work.roll_size)
     files = write_data_files(rolling, rows, io, FreshKeys(facts.data_key_length), uuid.uuid4())
+
     try:
         check_rows([work.live_rows], files, tasks[0].file.file_path)
     except FormatError:
         delete_written(io, [file.file_path for file in files])
         raise
+
     return done_files(codec, files)
 
 

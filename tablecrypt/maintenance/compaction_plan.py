@@ -81,11 +81,13 @@ class CompactionRules:
         """Whether so many of a file's rows are deleted that it is rewritten for that alone."""
         if self.delete_files is not None and len(task.delete_files) >= self.delete_files:
             return True
+
         marked = 0
         for file in task.delete_files:
             if not _is_about_one_file(file):
                 return True
             marked += file.record_count
+
         return marked >= max(1, self.delete_ratio * task.file.record_count)
 
 

@@ -82,10 +82,12 @@ class _Limits:
             limit = int(checked_moment("older_than", older_than).timestamp() * 1000)
         else:
             limit = now - _number(metadata, _MAX_SNAPSHOT_AGE, _FIVE_DAYS_MS)
+
         keep = _number(metadata, _MIN_SNAPSHOTS, 1) if retain_last is None else retain_last
         if keep < 1:
             # With 0 the head of a branch would expire.
             raise ConfigurationError(f"retain_last is {keep}; it must be 1 or more")
+
         return cls(now, limit, keep, _number(metadata, _MAX_REF_AGE, _FOREVER_MS))
 
 
@@ -135,15 +137,19 @@ def expire_snapshots(
         result = ExpiredSnapshots(name_of(table), dry_run, tuple(sorted(plan.snapshots)), tuple(sorted(plan.refs)))
         if dry_run or not (plan.snapshots or plan.refs or clean_metadata):
             return result
+
         # Before the commit: it takes the keys along that open the manifest lists of the expired snapshots.
         before = _kinds(reachable_files(current.metadata, current.io), current.metadata)
+
         try:
             _commit(current, plan, clean_metadata)
         except CommitFailedException:
             if attempt == _ATTEMPTS - 1:
                 raise
             continue
+
         return _without_files(result, before, reload(table), io)
+
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -153,11 +159,13 @@ def _plan(metadata: TableMetadata, limits: _Limits, named: frozenset[int]) -> _P
     known = {snapshot.snapshot_id for snapshot in metadata.snapshots}
     if unknown := named - known:
         raise ConfigurationError(f"the table has no snapshot {', '.join(map(str, sorted(unknown)))}")
+
     for name, ref in refs.items():
         if ref.snapshot_id in named:
             raise ConfigurationError(f"snapshot {ref.snapshot_id} cannot expire: {name} points to it")
     led_to: set[int] = set()
     kept: set[int] = set()
+
     for ref in refs.values():
         if ref.snapshot_ref_type == SnapshotRefType.TAG:
             led_to.add(ref.snapshot_id)
@@ -166,7 +174,9 @@ def _plan(metadata: TableMetadata, limits: _Limits, named: frozenset[int]) -> _P
             branch = list(_branch(metadata, ref))
             led_to.update(branch)
             kept.update(_kept_of_branch(metadata, ref, branch, limits))
+
     kept |= {each.snapshot_id for each in metadata.snapshots if each.snapshot_id not in led_to and each.timestamp_ms >= limits.older_than}
+
     return _Plan(frozenset((known - kept) | named), expired_refs)
 
 
@@ -202,11 +212,13 @@ def _commit(table: EncryptedTable, plan: _Plan, clean_metadata: bool) -> None:
                 for name, ref in plan.refs.items():
                     remove = management.remove_tag if ref.snapshot_ref_type == SnapshotRefType.TAG else management.remove_branch
                     remove(name)
+
         if plan.snapshots:
             # PyIceberg removes a table's statistics with a snapshot, and not those of its partitions.
             of_partitions = {each.snapshot_id for each in table.metadata.partition_statistics} & plan.snapshots
             transaction.apply(tuple(RemovePartitionStatisticsUpdate(snapshot_id=each) for each in sorted(of_partitions)))
             EncryptedExpireSnapshots(transaction=transaction).by_ids(list(plan.snapshots)).commit()
+
         if clean_metadata:
             # What must hold is compared with the table as it is: branches that this commit removes are not among them.
             transaction.apply(*removal_of_unused(transaction.table_metadata, table.io))
@@ -226,6 +238,7 @@ def _without_files(result: ExpiredSnapshots, before: Mapping[str, FileKind], aft
             f"snapshots of {result.table} were expired, but no file was deleted, since files of the remaining snapshots cannot be read: "
             f"{found.unopened[0].error}"
         )
+
     # Statistics are whatever the metadata say: a forged entry may name the metadata themselves.
     logged = (entry.metadata_file for entry in after.metadata.metadata_log)
     needed = {canonical(location) for location in (after.metadata_location, *logged, *_kinds(found, after.metadata))}
@@ -233,6 +246,7 @@ def _without_files(result: ExpiredSnapshots, before: Mapping[str, FileKind], aft
     refused = {location: reason for location in unneeded if (reason := io.deletable.reason_against(location)) is not None}
     failed = {location: said for location in unneeded if location not in refused and (said := _delete(io, location))}
     deleted = {location: kind for location, kind in unneeded.items() if location not in refused and location not in failed}
+
     return replace(result, deleted=deleted, failed=failed, refused=refused)
 
 
@@ -244,6 +258,7 @@ def _delete(io: TableFileIO, location: str) -> str | None:
         logger.debug("%s is gone already", location)
     except Exception as error:  # noqa: BLE001  every store has errors of its own; all of them are reported together
         return f"{type(error).__name__}: {error}"
+
     return None
 
 

@@ -93,6 +93,7 @@ def older_metadata(table: EncryptedTable, known: Iterable[str] = ()) -> Iterator
 
     follow_log(metadata)
     yield from read_logged()
+
     for location in _listed(table):
         if canonical(location) not in seen:
             seen.add(canonical(location))
@@ -118,13 +119,16 @@ def read_older(table: EncryptedTable, location: str, is_given: bool = False) -> 
         return None
     except FormatError as error:
         return OlderMetadata(location, error=error)
+
     try:
         metadata = file.parse()
     except (FormatError, ValueError) as error:
         return OlderMetadata(location, file, error=error)
+
     if metadata.table_uuid != table.metadata.table_uuid:
         logger.debug("%s is the metadata of another table", location)
         return None
+
     return OlderMetadata(location, file, metadata)
 
 

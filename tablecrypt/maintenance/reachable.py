@@ -164,11 +164,13 @@ def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
                 found.unopened.append(Unopened(opened.file.location, FileKind.MANIFEST_LIST, opened.error))
             else:
                 found.keks_of_snapshots[snapshot.snapshot_id] = next(iter(opened.file.keks), None)
+
         manifests = _manifests_with_keks(lists)
         entries = _Entries(metadata, io)
         naming = _snapshots_naming(lists)
         for (manifest, keks), result in zip(manifests, pool.map(lambda each: _attempt(entries.of, each[0]), manifests), strict=True):
             _add_manifest(found, entries, manifest, keks, naming[manifest.manifest_path], result)
+
     return found
 
 
@@ -177,15 +179,18 @@ def files_of_snapshot(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -
     opened = _open_list(metadata, io, snapshot)
     if opened.error is not None:
         return [], [Unopened(opened.file.location, FileKind.MANIFEST_LIST, opened.error)]
+
     files: list[DataFile] = []
     unopened: list[Unopened] = []
     entries = _Entries(metadata, io)
+
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-walk") as pool:
         for manifest, result in zip(opened.manifests, pool.map(lambda each: _attempt(entries.of, each), opened.manifests), strict=True):
             if isinstance(result, Exception):
                 unopened.append(Unopened(manifest.manifest_path, FileKind.MANIFEST, result))
             else:
                 files += [entry.data_file for entry in result]
+
     return files, unopened
 
 
@@ -200,6 +205,7 @@ def _open_list(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> _Open
             except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyMismatchError) as refused:
                 # Not raised yet: only the last list shows whether the service refuses every KEK or this one.
                 return _OpenedList(_list_file(snapshot, None, kek), error=refused, is_refused=True)
+
             manifests = snapshot.manifests(io)
         else:
             # By the store's own FileIO: the table's refuses plaintext, which has to be found here.
@@ -210,6 +216,7 @@ def _open_list(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> _Open
     except (TablecryptError, OSError) as error:
         # What lies elsewhere and was not readable is not read again for its blocks: the name may be made up.
         return _OpenedList(_list_file(snapshot, None if _is_made_up(io, snapshot, error) else key, kek), error=error)
+
     return _OpenedList(_list_file(snapshot, key, kek), tuple(manifests))
 
 
@@ -244,6 +251,7 @@ def _manifests_with_keks(lists: Iterable[_OpenedList]) -> list[tuple[ManifestFil
         for manifest in opened.manifests:
             manifests.setdefault(manifest.manifest_path, manifest)
             keks[manifest.manifest_path] = keks.get(manifest.manifest_path, frozenset()) | opened.file.keks
+
     return [(manifest, keks[path]) for path, manifest in manifests.items()]
 
 
@@ -275,6 +283,7 @@ class _Entries:
         spec = self._specs.get(spec_id)
         if spec is None or not spec.fields:
             return ""
+
         try:
             return spec.partition_to_path(file.partition, self._schema)
         except (ValueError, KeyError, IndexError, TypeError):
@@ -318,6 +327,7 @@ def _add_manifest(
         found.unopened.append(Unopened(manifest.manifest_path, FileKind.MANIFEST, error))
     if isinstance(result, Exception):
         return
+
     for entry in result:
         file = entry.data_file
         # Entries that inherit hold no value of their manifest's row.
@@ -352,6 +362,7 @@ def _add_content(
         except TablecryptError as error:
             # The file stays in the result, without a key: it is the table's, and must not be taken for an orphan.
             found.unopened.append(Unopened(file.file_path, kind, error))
+
     length = file.file_size_in_bytes
     metrics = frozenset().union(*(getattr(file, name) or () for name in _METRICS))
     stored = ReachableFile(
@@ -444,6 +455,7 @@ def _protected_columns(metadata: EncryptedTableMetadata) -> dict[str, Any]:
     policy, ring = ColumnPolicy.from_properties(metadata.properties), metadata.key_ring
     if not policy and not ring.column_keks:
         return {}
+
     names = {field_id: metadata.schema().find_column_name(field_id) or str(field_id) for field_id in policy.columns}
     return {
         "protected_columns": [

@@ -116,6 +116,7 @@ def completed(pool: Executor, calls: Iterable[Callable[[], T]], limit: int) -> I
     remaining = iter(calls)
     running: set[Future[T]] = set()
     failures: list[BaseException] = []
+
     try:
         while True:
             # Bounded: results wait in memory, with the keys that they made, until the consumer takes them.
@@ -124,6 +125,7 @@ def completed(pool: Executor, calls: Iterable[Callable[[], T]], limit: int) -> I
             if not running:
                 break
             done, running = wait(running, return_when=FIRST_COMPLETED)
+
             for future in done:
                 error = future.exception()
                 if error is None:
@@ -135,6 +137,7 @@ def completed(pool: Executor, calls: Iterable[Callable[[], T]], limit: int) -> I
     finally:
         for future in running:
             future.cancel()
+
     for failure in failures:
         raise failure
 

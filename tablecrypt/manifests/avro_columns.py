@@ -120,6 +120,7 @@ class Lanes:
         at += 1
         value = (byte & 0x7F).astype(np.uint64)
         more, shift = np.flatnonzero(byte & 0x80), 7
+
         while len(more):
             # A 64-bit number has ten bytes at most (Avro, "Binary Encoding"): more would shift its bits out.
             if shift > _MOST_SHIFT:
@@ -129,7 +130,9 @@ class Lanes:
             value[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             at[more] += 1
             more, shift = more[byte >= 0x80], shift + 7
+
         self.at = at
+
         return ((value >> np.uint64(1)) ^ (np.uint64(0) - (value & np.uint64(1)))).view(np.int64)
 
     def skip(self, sizes: Numbers | int) -> None:
@@ -140,6 +143,7 @@ class Lanes:
             self.failed |= wrong
             # A failed lane stops at the end of the bytes: the others go on in the same arrays.
             sizes = np.where(wrong, np.maximum(left, 0), sizes)
+
         self.at = self.at + sizes
 
     def skip_numbers(self, counts: Numbers) -> None:
@@ -167,8 +171,10 @@ class Lanes:
                 self.join(open_lanes, lanes)
             if not len(going):
                 return
+
             open_lanes, counts = open_lanes[going], counts[going]
             lanes = self.part(open_lanes)
+
             if (counts < 0).any():
                 # A negative count comes with the length of its part in bytes, which is read over and never trusted.
                 sized = np.flatnonzero(counts < 0)
@@ -176,7 +182,9 @@ class Lanes:
                 part.number()
                 lanes.join(sized, part)
                 counts = np.abs(counts)
+
             yield open_lanes, lanes, counts
+
         self.failed[open_lanes] = True
         self.at[open_lanes] = self.data.length
 
@@ -187,12 +195,14 @@ class Lanes:
             here = here[(counts[here] > step) & ~self.failed[here]]
             if not len(here):
                 return
+
             if len(here) == len(self):
                 yield here, self
             else:
                 part = self.part(here)
                 yield here, part
                 self.join(here, part)
+
         self.failed[here] = True
 
 
@@ -217,12 +227,15 @@ class AvroField:
             if self.kept:
                 found[self.field_id] = value, lanes.at.copy()
             return
+
         values, ends = (np.full(len(lanes), NULL, np.int64) for _ in range(2))
+
         if len(chosen):
             part = lanes.part(chosen)
             values[chosen] = self.step(part)
             ends[chosen] = part.at
             lanes.join(chosen, part)
+
         if self.kept:
             found[self.field_id] = values, ends
 
@@ -241,6 +254,7 @@ def fields_of(schema: Schema, inlined: int, kept: frozenset[int]) -> list[AvroFi
             raise Irregular(f"the record's field {field.name} is no struct that is always there")
         else:
             flat.extend(field.field_type.fields)
+
     return [AvroField(field.field_id, _step_of(field.field_type), field.required, field.field_id in kept) for field in flat]
 
 
@@ -255,13 +269,16 @@ def _step_of(kind: IcebergType) -> Step:
         return partial(
             _pass_struct, fields=[AvroField(each.field_id, _step_of(each.field_type), each.required, False) for each in kind.fields]
         )
+
     if isinstance(kind, MapType) and isinstance(kind.key_type, IntegerType) and kind.value_required:
         if isinstance(kind.value_type, _NUMBERS):
             return partial(_pass_numbers, each=2)
         if isinstance(kind.value_type, BinaryType):
             return _pass_texts_by_number
+
     if isinstance(kind, ListType) and kind.element_required and isinstance(kind.element_type, _NUMBERS):
         return partial(_pass_numbers, each=1)
+
     raise Irregular(f"no manifest has a field of type {kind}")
 
 
@@ -331,6 +348,7 @@ def find_records(data: Bytes, blocks: Sequence[Block], fields: Sequence[AvroFiel
     cut = next((number for number, field in enumerate(fields) if field.field_id == format_field and field.required), None)
     if cut is None:
         raise Irregular("the record has no format")
+
     guesses = _guesses(data.raw)
     tails, heads = Lanes(data, guesses), Lanes(data, np.array([block.begin for block in blocks], np.int64))
     behind: dict[int, tuple[Numbers, Numbers]] = {}
@@ -344,6 +362,7 @@ def find_records(data: Bytes, blocks: Sequence[Block], fields: Sequence[AvroFiel
     taken, taken_heads, regular = _followed(blocks, tails, heads, guesses)
     kept = {each: (value[taken], end[taken]) for each, (value, end) in behind.items()}
     kept |= {each: (value[taken_heads], end[taken_heads]) for each, (value, end) in before.items()}
+
     return Found(begins[taken_heads], tails.at[taken], kept), regular
 
 
@@ -365,6 +384,7 @@ def _followed(blocks: Sequence[Block], tails: Lanes, heads: Lanes, guesses: Numb
     taken: list[int] = []
     taken_heads: list[int] = []
     regular: list[bool] = []
+
     for number, block in enumerate(blocks):
         begun, head, end = len(taken), number, block.begin
         for _ in range(block.count):
@@ -374,8 +394,10 @@ def _followed(blocks: Sequence[Block], tails: Lanes, heads: Lanes, guesses: Numb
             taken.append(tail)
             taken_heads.append(head)
             head, end = len(blocks) + tail, ends[tail]
+
         regular.append(end == block.end and len(taken) - begun == block.count)
         if not regular[-1]:
             # One entry that does not fit makes the guesses of its whole block worthless: the strict reader takes the manifest.
             del taken[begun:], taken_heads[begun:]
+
     return np.array(taken, np.int64), np.array(taken_heads, np.int64), regular

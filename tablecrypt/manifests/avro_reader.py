@@ -119,9 +119,11 @@ def _snappy(compressed: bytes, limit: int) -> bytes:
     # Snappy states the length in front. It is checked before pyarrow allocates that many bytes.
     if length > limit:
         raise FormatError(f"an Avro block says that it holds {length} bytes, of which {limit} are allowed")
+
     block = pa.Codec("snappy").decompress(packed, decompressed_size=length, asbytes=True) if length else b""
     if zlib.crc32(block) != int.from_bytes(checksum, "big"):
         raise FormatError("an Avro block's CRC-32 is not that of its bytes")
+
     return cast("bytes", block)
 
 
@@ -217,6 +219,7 @@ class AvroContainer(Generic[R]):
         self.location = location
         if self._frame.take(len(MAGIC)) != MAGIC:
             raise FormatError(f"{location}: not an Avro file: it does not begin with {MAGIC!r}")
+
         self.metadata = self._frame.metadata_map()
         self._sync = self._frame.take(SYNC_SIZE)
         self._codec = self._find_codec()
@@ -237,6 +240,7 @@ class AvroContainer(Generic[R]):
             # Checked before the block is decompressed: records become Python objects, many times the size of their bytes.
             if self._codec != "null" and count > max(_FEW_RECORDS, len(compressed) // _MIN_RECORD):
                 raise FormatError(f"{self.location}: an Avro block of {len(compressed)} compressed bytes cannot hold {count} records")
+
             block = compressed if self._codec == "null" else self._decompress(compressed)
             # The bound for the whole file: thousands of blocks may keep to theirs and still fill the memory.
             self._left -= len(block)
@@ -247,8 +251,10 @@ class AvroContainer(Generic[R]):
         # A record of fields that are all null takes no byte: without this, an empty block could claim 2^60 of them.
         if not 0 <= count <= len(block):
             raise FormatError(f"{self.location}: an Avro block of {len(block)} bytes cannot hold {count} records")
+
         length, read = len(block), self._reader.read
         decoder = bounded_decoder(block)
+
         try:
             for _ in range(count):
                 record = read(decoder)
@@ -260,6 +266,7 @@ class AvroContainer(Generic[R]):
             raise FormatError(f"{self.location}: a record in the Avro file {error}") from None
         except _DECODING_ERRORS as error:
             raise FormatError(f"{self.location}: a record in the Avro file cannot be decoded: {type(error).__name__}") from error
+
         if decoder.tell() != length:
             raise FormatError(f"{self.location}: an Avro block holds {length - decoder.tell()} bytes after its last record")
 
@@ -282,6 +289,7 @@ class AvroContainer(Generic[R]):
     def _resolve(self, types: RecordTypes[R]) -> Reader:
         if AVRO_SCHEMA_KEY not in self.metadata:
             raise FormatError(f"{self.location}: the Avro header has no {AVRO_SCHEMA_KEY}")
+
         try:
             return _reader_for(self.metadata[AVRO_SCHEMA_KEY], types)
         except FormatError as error:
@@ -341,6 +349,7 @@ class _Frame(ByteReader):
             for _ in range(abs(count)):
                 key = self._text()
                 entries[key] = self._text()
+
         return entries
 
     def _text(self) -> str:

@@ -93,6 +93,7 @@ class _Expansion:
         self._count(1)
         if isinstance(avro_type, dict) and avro_type.get("logicalType") == "timestamp-nanos":
             return "long"
+
         expanded = _map_children(avro_type, lambda child: self.expand(child, depth + 1))
         if isinstance(expanded, dict) and expanded["type"] in _NAMED:
             self._defined[expanded["name"]] = expanded, self._types - before
@@ -105,8 +106,10 @@ class _Expansion:
             return name
         if name not in self._defined:
             raise FormatError(f"the Avro schema uses the type {name!r} before defining it")
+
         definition, types = self._defined[name]
         self._count(types)
+
         return definition
 
     def _count(self, types: int) -> None:
@@ -128,4 +131,5 @@ def _map_children(avro_type: Any, change: Callable[[Any], Any]) -> Any:
         return {**avro_type, "items": change(avro_type["items"])}
     if avro_type["type"] == "map":
         return {**avro_type, "values": change(avro_type["values"])}
+
     return avro_type

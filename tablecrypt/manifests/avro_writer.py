@@ -104,11 +104,13 @@ class BlockAvroOutputFile(AvroOutputFile[D]):
             self._block.seek(start)
             self._block.truncate()
             raise
+
         self._block_records += 1
 
     def _flush(self) -> None:
         if self._block_records == 0:
             return
+
         content = self._block.getvalue()
         if codec := self.compression_codec():
             content = self._compress(codec, content)

@@ -74,7 +74,9 @@ class CopiedFiles:
         snapshot = metadata.snapshot_by_name(branch)
         if not self.is_checked or snapshot is None:
             return
+
         known = self.fingerprints & copied_files_of(io, snapshot.manifests(io))
+
         if known:
             names = sorted(self.locations[each] for each in known)
             more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -107,8 +109,10 @@ def fingerprints_in(header: Mapping[str, str], location: str) -> frozenset[bytes
         content = base64.b64decode(header.get(HEADER_FIELD, ""), validate=True)
     except binascii.Error as error:
         raise FormatError(f"{location}: {HEADER_FIELD} in the manifest's header is not base64") from error
+
     if len(content) % _LENGTH:
         raise FormatError(f"{location}: {HEADER_FIELD} in the manifest's header has {len(content)} bytes, no multiple of {_LENGTH}")
+
     return frozenset(content[at : at + _LENGTH] for at in range(0, len(content), _LENGTH))
 
 
@@ -127,4 +131,5 @@ def copied_files_of(io: FileIO, manifests: Iterable[ManifestFile]) -> frozenset[
             row = EncryptedManifestFile.of(manifest)
             opened = encrypting_io(io, f"{row.manifest_path}: an encrypted manifest")
             found |= fingerprints_in(read_manifest_header(opened, row.manifest_path, row.open_key_metadata()), row.manifest_path)
+
     return frozenset(found)

@@ -51,6 +51,7 @@ class Entries:
         numbers[POSITIONS] += begins[source]
         entries = cls(b"".join(each.records for each in columns), numbers, source, rows, [each.avro_schema for each in columns])
         entries._inherit()
+
         return entries.only(np.flatnonzero(numbers[Column.STATUS] != ManifestEntryStatus.DELETED))
 
     def __len__(self) -> int:
@@ -63,12 +64,14 @@ class Entries:
         """Return the entries at `rows`. If fewer than half are kept, only their records are copied."""
         if len(rows) == len(self):
             return self
+
         numbers, records = self.numbers[:, rows], self.records
         if 2 * len(rows) < len(self):
             begins, ends = numbers[Column.BEGIN], numbers[Column.END]
             records = b"".join([self.records[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)])
             moved = np.cumsum(ends - begins) - ends
             numbers[POSITIONS] = np.where(numbers[POSITIONS] < 0, NULL, numbers[POSITIONS] + moved)
+
         return Entries(records, numbers, self._source[rows], self.manifests, self._schemas)
 
     def number(self, column: Column, row: int) -> int | None:
@@ -111,6 +114,7 @@ class Entries:
         for row, key in enumerate(keys):
             first.setdefault(key, row)
         places = {key: place for place, key in enumerate(first)}
+
         return [(key[0], self.partition(row)) for key, row in first.items()], [places[key] for key in keys]
 
     def partition(self, row: int) -> Record:
@@ -118,12 +122,14 @@ class Entries:
         schema = self._schemas[int(self._source[row])]
         stored = self.stored(Column.PARTITION, row) or b""
         known = self._read_partitions.get((schema, stored))
+
         if known is None:
             try:
                 known = read_partition(schema, stored)
             except FormatError as error:
                 raise FormatError(f"{self.manifest_of(row).manifest_path}: a partition: {error}") from error
             self._read_partitions[schema, stored] = known
+
         return known
 
     def file(self, row: int) -> EncryptedDataFile:
@@ -143,8 +149,10 @@ class Entries:
             file = read_entry(self._schemas[int(self._source[row])], self.stored(Column.BEGIN, row) or b"").data_file
         except FormatError as error:
             raise FormatError(f"{manifest.manifest_path}: {error}") from error
+
         file = EncryptedDataFile.of(file)
         file[FIRST_ROW_ID] = self.number(Column.FIRST_ROW_ID, row)
+
         return file
 
     def _inherit(self) -> None:

@@ -147,6 +147,7 @@ def decode_manifests(containers: Sequence[ManifestContainer]) -> list[ManifestCo
         stored = [_Stored.of(containers[number]) for number in numbers]
         for number, each, columns in zip(numbers, stored, _side_by_side(avro_schema, stored), strict=True):
             decoded[number] = _one_by_one(containers[number], each) if columns is None else columns
+
     return [decoded[number] for number in range(len(containers))]
 
 
@@ -180,6 +181,7 @@ def _side_by_side(avro_schema: str, manifests: Sequence[_Stored]) -> Iterator[Ma
         for count, block in manifest.blocks:
             places.append(Block(at, at + len(block), count))
             at += len(block)
+
     try:
         fields = _fields(avro_schema)
         joined = b"".join(block for manifest in manifests for _, block in manifest.blocks)
@@ -187,8 +189,10 @@ def _side_by_side(avro_schema: str, manifests: Sequence[_Stored]) -> Iterator[Ma
     except Irregular:
         yield from (None for _ in manifests)
         return
+
     numbers = _numbers(found)
     before = entry = 0
+
     for manifest in manifests:
         own, is_regular = places[before : before + len(manifest.blocks)], regular[before : before + len(manifest.blocks)]
         before += len(own)
@@ -200,6 +204,7 @@ def _side_by_side(avro_schema: str, manifests: Sequence[_Stored]) -> Iterator[Ma
         if not all(is_regular) or not _are_known(mine):
             yield None
             continue
+
         begin, end = (own[0].begin, own[-1].end) if own else (0, 0)
         mine[POSITIONS] = np.where(mine[POSITIONS] == NULL, NULL, mine[POSITIONS] - begin)
         yield ManifestColumns(manifest.header, joined[begin:end], mine, avro_schema)
@@ -235,6 +240,7 @@ def _one_by_one(container: ManifestContainer, stored: _Stored) -> ManifestColumn
     (columns,) = _side_by_side(to_avro_json(schema, _RECORD_NAME), [again])
     if columns is None:
         raise FormatError(f"{container.location}: its entries cannot be read by column")
+
     return columns
 
 
@@ -297,4 +303,5 @@ class Statistics:
                     if len(here):
                         rows = entries[lanes[items[here]]]
                         first[rows], last[rows] = values[here], item.at[here]
+
         return found

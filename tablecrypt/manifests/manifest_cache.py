@@ -104,6 +104,7 @@ def _batches(manifests: Sequence[EncryptedManifestFile], least_bytes: int) -> It
         if size >= least_bytes:
             yield batch
             batch, size = [], 0
+
     if batch:
         yield batch
 
@@ -128,6 +129,7 @@ def _columns(io: EncryptingFileIO, manifests: Sequence[EncryptedManifestFile]) -
         columns[number] = decoded
         # Only a manifest that was decoded to its end is kept: the strict reader has refused the others by now.
         CACHE.put(manifests[number].manifest_path, _key_of(manifests[number]), decoded, limit)
+
     return [columns[number] for number in range(len(manifests))]
 
 

@@ -63,6 +63,7 @@ def inherit(entries: list[ManifestEntry], manifest: ManifestFile, first_row_id: 
     sequence_number = manifest.sequence_number
     keeps_row_ids = first_row_id is None and sequence_number == UNASSIGNED_SEQ
     next_row_id = first_row_id
+
     for entry in entries:
         status, data_file = entry.status, entry.data_file
         if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
@@ -74,6 +75,7 @@ def inherit(entries: list[ManifestEntry], manifest: ManifestFile, first_row_id: 
         # A live file without a key would be read as plaintext, which any writer of the storage could exchange.
         if encrypted and status != _DELETED and not data_file.key_metadata:
             raise PlaintextRefusedError(data_file.file_path, f"the entry in {manifest.manifest_path} has no key metadata")
+
         if next_row_id is None:
             if not keeps_row_ids:
                 data_file[FIRST_ROW_ID] = None
@@ -122,6 +124,7 @@ def read_manifest_header(io: EncryptingFileIO, location: str, key_metadata: Stan
             rest = stream.read()
             if not rest:
                 raise
+
         return AvroContainer(start + rest, location, ENTRY_TYPES).metadata
 
 

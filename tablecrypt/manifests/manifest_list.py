@@ -123,6 +123,7 @@ def _header(metadata: Mapping[str, str], location: str) -> ManifestListHeader:
     format_version = _number(metadata, "format-version", location)
     if format_version not in (VERSION_WITHOUT_ROW_IDS, FORMAT_VERSION):
         raise FormatError(f"{location}: a manifest list of format version {format_version}, which is not read here")
+
     return ManifestListHeader(
         snapshot_id=_number(metadata, "snapshot-id", location),
         parent_snapshot_id=_parent(metadata, location),
@@ -258,6 +259,7 @@ class ManifestListWriterV3(ManifestListWriter):
         # An older manifest would get the number of this commit, and its deletes would take rows that were written after them.
         if row.added_snapshot_id != self.snapshot_id:
             raise ConfigurationError(f"{row.manifest_path}: no sequence number, but from another snapshot ({row.added_snapshot_id})")
+
         if row.sequence_number == UNASSIGNED_SEQ:
             row.sequence_number = self.sequence_number
         if row.min_sequence_number == UNASSIGNED_SEQ:
@@ -271,5 +273,6 @@ class ManifestListWriterV3(ManifestListWriter):
             return
         if row.existing_rows_count is None or row.added_rows_count is None:
             raise ConfigurationError(f"{row.manifest_path}: no row counts, so its rows cannot be given ids")
+
         row.first_row_id = self.next_row_id
         self.next_row_id += row.existing_rows_count + row.added_rows_count

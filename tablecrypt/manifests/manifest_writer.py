@@ -77,6 +77,7 @@ class ManifestWriterV3(ManifestWriter):
             if exc_value is None:
                 raise problem
             return
+
         self.avro_file.__exit__(None, None, None)
         self.complete = True
 
@@ -117,6 +118,7 @@ class ManifestWriterV3(ManifestWriter):
         except BaseException:  # the counts may be off by this entry: no manifest may come of it
             self.refused = True
             raise
+
         self.entry_count += 1
         return self
 
@@ -127,8 +129,10 @@ class ManifestWriterV3(ManifestWriter):
             # A copy: the entry may be the caller's, and other manifests may list the same object.
             data_file = EncryptedDataFile(*data_file.values())
             data_file[FIRST_ROW_ID] = None
+
         if data_file is entry.data_file:
             return entry
+
         return ManifestEntry(entry.status, entry.snapshot_id, entry.sequence_number, entry.file_sequence_number, data_file)
 
     def to_manifest_file(self) -> EncryptedManifestFile:

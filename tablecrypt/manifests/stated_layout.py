@@ -91,11 +91,14 @@ class StatedLayout:
         # Entries are projected by the list's id and were written by the header's: if they differ, a filter skips the wrong files.
         if with_id != spec_id:
             raise TamperedFileError(location, f"its header says partition spec {with_id}, the manifest list {spec_id}")
+
         stated = self._specs.get(spec_id)
         # Clean-ups keep every spec that a manifest is of, so one that is missing was removed by an edit.
         if stated is None:
             raise TamperedFileError(location, f"it was written with partition spec {spec_id}, which the table metadata does not have")
+
         written = _read(location, "partition spec", lambda: _fields_of_spec(header["partition-spec"]))
+
         if tuple(written) != tuple(stated.fields):
             raise TamperedFileError(
                 location,
@@ -111,10 +114,13 @@ class StatedLayout:
                 location,
                 f"schema {schema_id} of the table metadata is not the one in the authenticated manifest: {_difference(written, stated)}",
             )
+
         current = self._schemas.get(self._current_schema_id)
         if current is None or current is stated:
             return
+
         types = dict(_types(written.as_struct()))
+
         for field_id, name, now in _named_types(current.as_struct()):
             # A column that the manifest does not have is newer than it.
             before = types.get(field_id, now)
@@ -168,10 +174,12 @@ def _may_become(before: IcebergType, now: IcebergType) -> bool:
         return True
     if isinstance(before, DateType) and isinstance(now, (TimestampType, TimestampNanoType)):
         return True
+
     try:
         promote(before, now)
     except ResolveError:
         return False
+
     return True
 
 

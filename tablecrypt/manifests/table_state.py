@@ -145,11 +145,13 @@ def table_state_in(header: Mapping[str, str], location: str) -> ListedTableState
     """
     if (text := header.get(TABLE_STATE)) is None:
         return None
+
     try:
         content = json.loads(text)
         # uuid.UUID also takes braces, capitals and "urn:uuid:", which no writer of this field uses.
         if not _UUID.fullmatch(content["uuid"]):
             raise ValueError("the uuid")
+
         return ListedTableState(
             table_uuid=uuid.UUID(content["uuid"]),
             schema=_digested(content["schema"]),
@@ -209,6 +211,7 @@ class StatedTable:
                 f"it is of table {state.table_uuid} according to the authenticated manifest list, but the table metadata is of "
                 f"{self._uuid}: another table was put in this one's place",
             )
+
         self._check("schema", state.schema, location)
         self._check("sort order", state.order, location)
         # Clean-ups remove a spec that no manifest is of, and the next new one gets its id: that is no edit.
@@ -218,6 +221,7 @@ class StatedTable:
     def _check(self, what: str, stated: Digested, location: str) -> None:
         if (what, stated) in self._agreeing:
             return
+
         found = self._digest(what, stated.id)
         # Expiry may have removed it from the metadata. Ids are given once: under this one the metadata can have no other.
         # Compared as digests, which JSON's order of keys and spelling of values cannot change.
@@ -227,6 +231,7 @@ class StatedTable:
                 f"{what} {stated.id} of the table metadata is not the one in the authenticated manifest list: somebody edited "
                 f"{_PARTS[what]}",
             )
+
         self._agreeing.add((what, stated))
 
     def _digest(self, what: str, number: int) -> str | None:
@@ -296,6 +301,7 @@ def _default(of_type: IcebergType, value: Any) -> str | None:
     """Return a default in one spelling: metadata that was read has JSON's values, and metadata that was made has Python's."""
     if value is None:
         return None
+
     try:
         return json.dumps(_as_json(of_type, value), sort_keys=True)
     except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError, NotImplementedError):

@@ -89,8 +89,10 @@ class LocalColumnKeys:
             granted = self._try(number)
             if isinstance(granted, _Granted):
                 return _Choice(number)
+
             if first is None or number < first:
                 first, refusal = number, granted
+
         return inherited if inherited.granted is not None else _Choice(None, first, refusal)
 
     def stripe_key(self, number: int, stripe: Stripe) -> Secret:
@@ -110,6 +112,7 @@ class LocalColumnKeys:
         # The view copies them stripe by stripe: one too few would leave a stripe with the mask's bounds, and filters would skip its rows.
         if len(statistics) != len(self._tail.stripes):
             raise FormatError(f"{what} cover {len(statistics)} stripes, the file has {len(self._tail.stripes)}")
+
         return statistics
 
     def describe(self, number: int) -> str:
@@ -136,14 +139,17 @@ class LocalColumnKeys:
         key = self._local_key(number, variant.encrypted_key)
         stripe_id = len(self._tail.stripes) + 1
         opened = crypt_stream(key, variant.root, StreamKind.FILE_STATISTICS, stripe_id, variant.file_statistics)
+
         try:
             statistics = Message.parse(self._tail.compression.decompress(opened, "its statistics"), "its statistics").blobs(1)
         # CTR decrypts under any key. Under a wrong one the result is noise, which almost never parses.
         except FormatError as error:
             raise self._wrong_key(number) from error
+
         # Noise may parse by chance as a message without statistics.
         if len(statistics) != len(self._tail.schema[variant.root].subtree):
             raise self._wrong_key(number)
+
         return _Granted(key, statistics)
 
     def _local_key(self, number: int, encrypted: bytes) -> Secret:

@@ -34,14 +34,17 @@ def mask_of(choice: MaskChoice) -> Mask:
     """Return the mask of a name as ORC writes it: "nullify", "sha256", "redact" or "redact,characters,time,unmasked"."""
     if isinstance(choice, Mask):
         return choice
+
     name, *parameters = (part.strip() for part in choice.split(",", 3))
     if name == Redact.name:
         return Redact(*parameters)
+
     plain: Mapping[str, type[Mask]] = {Nullify.name: Nullify, Sha256.name: Sha256}
     if name not in plain:
         raise ConfigurationError(f"there is no mask {name!r}: use nullify, redact, sha256 or a tablecrypt.orc.KeyedHash")
     if parameters:
         raise ConfigurationError(f"the mask {name} takes no parameters, but got {', '.join(parameters)!r}")
+
     return plain[name]()
 
 
@@ -91,6 +94,7 @@ def plan_columns(schema: Schema, encrypt: Mapping[str, Sequence[str]], mask: Map
     # Two spellings may lead to one column. The later one would win silently, and it may show more.
     if len(chosen) != len(mask):
         raise ConfigurationError("one column has two masks")
+
     # An encrypted column without a mask would have its true values in the public copy: the default is nullify.
     masks = {one.column.id: chosen.get(one.column.id, Nullify()) for one in encrypted} | chosen
     trees: dict[str, MaskTree] = {}
@@ -98,6 +102,7 @@ def plan_columns(schema: Schema, encrypt: Mapping[str, Sequence[str]], mask: Map
         top = _top(schema, column_id)
         path = _path(schema, column_id)
         trees.setdefault(schema.name_of(top.id), MaskTree()).add(path, one_mask)
+
     return ColumnPlan(schema, encrypted, trees, _described(masks))
 
 
@@ -111,8 +116,10 @@ def _encrypted(schema: Schema, encrypt: Mapping[str, Sequence[str]]) -> tuple[En
                 if column.id in other.column.subtree or other.column.id in column.subtree:
                     raise ConfigurationError(f"column {name!r} would be encrypted twice: by itself, or with a column above or below it")
             found.append(EncryptedColumn(column, key_name, _top(schema, column.id)))
+
     if not found:
         raise ConfigurationError("`encrypt` names no column: name some, or write the file with pyarrow.orc")
+
     return tuple(sorted(found, key=lambda one: (one.key_name, one.column.id)))
 
 
@@ -157,6 +164,7 @@ def _masked(array: pa.Array, tree: MaskTree, inherited: Mask | None, name: str) 
     if pt.is_list(array.type):
         elements = _masked(array.flatten(), tree.below.get("_elem", MaskTree()), mask, f"{name}._elem")
         return pa.ListArray.from_arrays(_offsets(array), elements, type=array.type, mask=array.is_null())
+
     return array if mask is None else mask.apply(array)
 
 
@@ -179,6 +187,7 @@ def _masked_map(array: pa.MapArray, tree: MaskTree, mask: Mask | None, name: str
         raise ConfigurationError(
             f"the keys of the map {name!r} would be null under their mask: mask the whole map with nullify, or its values only"
         )
+
     return pa.MapArray.from_arrays(_offsets(pairs), keys, values, type=array.type, mask=array.is_null())
 
 

@@ -105,16 +105,19 @@ class Compression:
         """Return the section's contents; `what` names it in errors."""
         if self.kind is CompressionKind.NONE:
             return section
+
         # Each chunk keeps to the block size, but their number is free: a few kilobytes of footer could become gigabytes.
         limit = min(self.max_section_length, max(SMALL_SECTION, SECTION_RATIO * len(section)))
         parts: list[bytes] = []
         total = 0
+
         for _, part in self.open_chunks(section, what):
             total += len(part)
             # Checked at each chunk: memory never holds more than one block above the limit.
             if total > limit:
                 raise FormatError(f"{what} has more than {limit} bytes when decompressed, out of {len(section)}")
             parts.append(part)
+
         return b"".join(parts)
 
     def open_chunks(self, section: bytes, what: str) -> Iterator[tuple[int, bytes]]:
@@ -133,6 +136,7 @@ class Compression:
         """Return contents as a section; chunks that would not get shorter are stored as they are."""
         if self.kind is CompressionKind.NONE:
             return contents
+
         section = bytearray()
         for start in range(0, len(contents), self.block_size):
             original = contents[start : start + self.block_size]
@@ -140,6 +144,7 @@ class Compression:
             stored = packed is None or len(packed) >= len(original)
             chunk = original if packed is None or stored else packed
             section += _with_header(chunk, stored)
+
         return bytes(section)
 
     def _open_chunk(self, chunk: bytes, original: bool, what: str) -> bytes:
@@ -150,9 +155,11 @@ class Compression:
                 opened = _decompress_chunk(self.kind, chunk, self.block_size, what)
             except (pa.ArrowException, OSError, zlib.error) as error:
                 raise FormatError(f"{what}: a {self.kind.name} chunk cannot be decompressed") from error
+
         # ORC bounds a chunk by the block size of the postscript ("Compression"): a larger one is a bomb or a changed header.
         if len(opened) > self.block_size:
             raise FormatError(f"{what}: a chunk holds more than the file's block size of {self.block_size} bytes")
+
         return opened
 
 
@@ -221,20 +228,24 @@ def _lz4_length(chunk: bytes, what: str) -> int:
         # The last sequence of a block consists of literals alone (LZ4 block format, "End of block restrictions").
         if position == len(chunk):
             return total
+
         match_length, position = _lz4_run(chunk, position + 2, token & 0x0F, what)
         total += match_length + _LZ4_MIN_MATCH
+
     raise FormatError(f"{what}: an LZ4 chunk ends inside a match")
 
 
 def _lz4_run(chunk: bytes, position: int, length: int, what: str) -> tuple[int, int]:
     if length < _LZ4_MORE:
         return length, position
+
     while position < len(chunk):
         more = chunk[position]
         position += 1
         length += more
         if more < 0xFF:
             return length, position
+
     raise FormatError(f"{what}: an LZ4 chunk ends inside a length")
 
 
@@ -244,6 +255,7 @@ def decompress_lzo(chunk: bytes, limit: int, what: str, short_chunk: int = LZO_S
         from lzallright import LZOCompressor, LZOError
     except ImportError as error:
         raise MissingExtraError.named(f"{what} is compressed with LZO, which needs the package lzallright", "lzo") from error
+
     length = limit if len(chunk) <= short_chunk else _LzoInstructions(chunk, limit, what).length()
     try:
         return LZOCompressor.decompress(chunk, length)
@@ -281,6 +293,7 @@ class _LzoInstructions:
             return self._literals(3 + self._counted(first, 15))
         else:
             self._add(3 if literals >= _LZO_MANY else 2)
+
         self._byte()
         return self._literals(first & 3)
 
@@ -296,11 +309,13 @@ class _LzoInstructions:
         """Return the length in an instruction, or the one after it if that is 0."""
         if stored:
             return stored
+
         length = base
         while (more := self._byte()) == 0:
             length += 0xFF
             # Checked in the loop: each zero byte counts as 255, so a chunk of zeros would claim gigabytes.
             self._check(self._total + length)
+
         return length + more
 
     def _literals(self, count: int) -> int:

@@ -122,6 +122,7 @@ class StripeEncryptor:
             # The rest of a shadow holds true values of columns that are plain or only masked: it must not reach the file.
             if destination is None:
                 continue
+
             group, column_id = destination
             data = source.read_at(located.offset, located.stream.length)
             if group != UNENCRYPTED:
@@ -198,6 +199,7 @@ class FileAssembly:
         """Write the tail. At least one part must have been added, even if it has no rows."""
         if self._first_tail is None:
             raise ConfigurationError("an ORC file has at least one part")
+
         tail = self._first_tail
         compress = tail.compression.compress
         contents_length = self._position
@@ -222,6 +224,7 @@ class FileAssembly:
         # One id stays free: the statistics of a file with n stripes take n + 1.
         if len(self._stripes) + FIRST_STRIPE_ID >= MAX_STRIPE_ID:
             raise ConfigurationError(f"an encrypted ORC file has at most {MAX_STRIPE_ID - 1} stripes: write larger ones")
+
         at = stripe.information
         first = not self._stripes
         self._stripes.append(
@@ -244,13 +247,16 @@ class FileAssembly:
         stripe_id = FIRST_STRIPE_ID + len(self._stripes)
         # Compressed before it is encrypted, as streams are: ciphertext does not get shorter.
         streams: list[Stream] = []
+
         for column_id, written in zip(one.column.subtree, self._shadows.written(number), strict=True):
             of_stripes = encode([blob_field(1, stripe[written]) for stripe in self._stripe_statistics])
             encrypted = crypt_stream(key.key, column_id, StreamKind.STRIPE_STATISTICS, stripe_id, compress(of_stripes))
             streams.append(Stream(StreamKind.STRIPE_STATISTICS, column_id, len(encrypted)))
             self._put(encrypted)
+
         of_file = encode([blob_field(1, statistics[written]) for written in self._shadows.written(number)])
         encrypted = crypt_stream(key.key, one.column.id, StreamKind.FILE_STATISTICS, stripe_id, compress(of_file))
+
         return Variant(one.column.id, list(self._masters).index(one.key_name), key.encrypted, tuple(streams), encrypted)
 
     def _footer(self, tail: Tail, contents_length: int, statistics: list[bytes], variants: list[Variant]) -> list[Field]:

@@ -48,6 +48,7 @@ def write_hive_jar(target: Path, class_path: str, javac: str = "javac") -> None:
             # The package may be inside a zip file, where javac cannot read.
             text = (resources.files("tablecrypt.orc") / "java" / f"{name}.java").read_text(encoding="utf-8")
             (sources / f"{name}.java").write_text(text, encoding="utf-8")
+
         _compile([javac, "-encoding", "UTF-8", "-nowarn", "-d", str(classes), "-cp", class_path, *map(str, sources.iterdir())])
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as jar:
             for path in sorted(classes.rglob("*.class")):

@@ -146,6 +146,7 @@ class IntegrityManifest:
         document = _parse(manifest)
         if keys is None:
             raise KeyNotFoundError(f"no key provider was given to check {_WHERE} with")
+
         # The entries are only parsed here: nothing of a file is read by them until all MACs fit.
         entries = {name: _entry(name, file) for name, file in _mapping(document, "files").items()}
         key = _mac_key(_local_key(_mapping(document, "key"), keys))
@@ -163,6 +164,7 @@ class IntegrityManifest:
         # Every entry is authentic by itself: without this MAC a writer of the storage could leave files out of the manifest.
         if not whole_fits:
             raise TamperedFileError(_WHERE, "files were added or removed")
+
         return cls(entries)
 
     def entry(self, name: str) -> FileDigests:
@@ -198,10 +200,12 @@ class CheckedSource:
         if number in self._blocks:
             self._blocks.move_to_end(number)
             return self._blocks[number]
+
         start = number * BLOCK_LENGTH
         block = self._source.read_at(start, min(BLOCK_LENGTH, self.length - start))
         if not bytes_eq(hashlib.sha256(block).digest(), self._entry.digest_of(number)):
             raise TamperedFileError(self.location, f"bytes {start} to {start + len(block)} differ from the manifest")
+
         self._blocks[number] = block
         if len(self._blocks) > CACHED_BLOCKS:
             self._blocks.popitem(last=False)
@@ -229,8 +233,10 @@ def _parse(manifest: bytes) -> dict[str, Any]:
     # Parsing comes before the MACs, so the JSON may be anything, such as a thousand nested lists.
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{_WHERE} is not JSON") from error
+
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
         raise FormatError(f"{_WHERE} is not one of format {FORMAT}, version {VERSION}")
+
     return document
 
 

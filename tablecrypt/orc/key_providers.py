@@ -141,6 +141,7 @@ class LocalKeys:
             raise ConfigurationError(
                 f"master key {master.name!r} is all zeros, which everybody can guess: make one with secrets.token_bytes(32)"
             )
+
         encrypted = self._random(master.length)
         return LocalKey(encrypted, self.decrypt_local_key(master, encrypted))
 
@@ -169,6 +170,7 @@ def derive_local_key(master_key: Secret, master: MasterKeyVersion, encrypted: by
             f"an encrypted local key of {len(encrypted)} bytes and a master key of {len(master_key)} do not fit a file "
             f"that names {master} for {8 * master.length}-bit keys"
         )
+
     keystream = Cipher(algorithms.AES(master_key.reveal()), modes.CTR(encrypted[:_IV_LENGTH])).encryptor()
     return Secret(keystream.update(encrypted) + keystream.finalize())
 

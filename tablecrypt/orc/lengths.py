@@ -49,7 +49,9 @@ def check_lengths(lengths: bytes, version: int, limit: int, what: str) -> None:
     bounds = [run.bound for run in runs(ByteReader(lengths, what))]
     if None not in bounds and sum(bound for bound in bounds if bound is not None) <= limit:
         return
+
     total = 0
+
     for run in runs(ByteReader(lengths, what)):
         values = run.values()
         total += sum(values)
@@ -69,6 +71,7 @@ def _runs_of_version_1(reader: ByteReader) -> Iterator[_Run]:
             literals = [reader.varint() for _ in range(256 - control)]
             yield _Run(sum(literals), literals.copy)
             continue
+
         delta = reader.number(1, signed=True)
         yield _equal_steps(reader.varint(), delta, control + 3)
 
@@ -81,8 +84,10 @@ def _runs_of_version_2(reader: ByteReader) -> Iterator[_Run]:
             value = reader.number((first >> 3 & 7) + 1, "big")
             yield _equal_steps(value, 0, (first & 7) + 3)
             continue
+
         code = first >> 1 & 0x1F
         count = ((first & 1) << 8 | reader.number(1)) + 1
+
         if kind == _DIRECT:
             yield _direct(reader, _WIDTHS[code], count)
         elif kind == _PATCHED_BASE:
@@ -122,10 +127,12 @@ def _patched_base(reader: ByteReader, width: int, count: int) -> _Run:
             if index >= count:
                 raise FormatError(f"{reader.what} has a patch outside its run")
             unpacked[index] |= (entry & ((1 << patch_width) - 1)) << width
+
         return [base + value for value in unpacked]
 
     # Each patch counts in full, as if it met the highest value: the bound may be too high, never too low.
     highest = count * (base + (1 << width) - 1) + patches * (1 << (width + patch_width))
+
     return _Run(highest if base >= 0 else None, values)
 
 
@@ -135,6 +142,7 @@ def _delta(reader: ByteReader, width: int, count: int) -> _Run:
     first = encoded >> 1 ^ -(encoded & 1)
     if width == 0:
         return _equal_steps(base, first, count)
+
     steps = max(0, count - 2)
     packed = _packed(reader, steps, width)
 
@@ -145,6 +153,7 @@ def _delta(reader: ByteReader, width: int, count: int) -> _Run:
         return found
 
     farthest = base + first + (steps * ((1 << width) - 1) if first >= 0 else -steps * ((1 << width) - 1))
+
     return _Run(count * max(base, farthest) if farthest >= 0 else None, values)
 
 

@@ -205,10 +205,12 @@ class Redact(Mask):
             return map_values(leaf, self.text)
         if pt.is_date(kind) or pt.is_timestamp(kind):
             return self._apply_to_times(leaf)
+
         rule = self._number_rule(kind)
         # ORC has no redacted form of bytes: null is the only answer that shows nothing of them.
         if rule is None:
             return pa.nulls(len(leaf), kind)
+
         return leaf if self._replacements[_DIGIT] == KEEP else map_values(leaf, rule)
 
     def text(self, value: str) -> str:
@@ -223,11 +225,13 @@ class Redact(Mask):
             masked = int(self._numeric_text(str(value)))
             # Nines in place of digits may exceed a long. Java's writer falls back to eighteen digits then.
             return masked if -_LONG_LIMIT - 1 <= masked <= _LONG_LIMIT else int("1" * 18) * self._digit
+
         digits = len(str(min(abs(value), _LONG_LIMIT)))
         if self._digit == 9:
             # Nineteen nines exceed a long, so Java's writer stops at eighteen.
             digits = min(digits, 18)
         magnitude = int("1" * digits) * self._digit
+
         return magnitude if value >= 0 else -magnitude
 
     def double(self, value: float) -> float:
@@ -236,8 +240,10 @@ class Redact(Mask):
             return self._double_with_kept_digits(value)
         if value == 0 or self._digit == 0:
             return self._digit * 1.11111
+
         base = 1.11111 if value > 0 else -1.11111
         index = len(_POWERS_OF_TEN) - 1 if math.isnan(value) else max(0, bisect_right(_POWERS_OF_TEN, abs(value)) - 1)
+
         return self._digit * base * _POWERS_OF_TEN[index]
 
     def decimal(self, value: Decimal) -> Decimal:
@@ -263,6 +269,7 @@ class Redact(Mask):
         hour = hour if new_hour is None else new_hour
         minute = minute if new_minute is None else new_minute
         second = second if new_second is None else new_second
+
         return self.date(days) * _SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
 
     @cached_property
@@ -322,7 +329,9 @@ def _time_replacements(time: str) -> tuple[int | None, ...]:
     given = re.findall(r"\w+", time)
     if len(given) > len(_TIME_FIELDS):
         raise ConfigurationError(f"redact takes up to {len(_TIME_FIELDS)} time replacements, not {len(given)}")
+
     parts: list[int | None] = []
+
     for index, (name, default, highest) in enumerate(_TIME_FIELDS):
         if index >= len(given):
             parts.append(default)
@@ -332,8 +341,10 @@ def _time_replacements(time: str) -> tuple[int | None, ...]:
             parts.append(int(given[index]))
         else:
             raise ConfigurationError(f"redact cannot replace the {name} with {given[index]!r}: give a number up to {highest}, or {KEEP!r}")
+
     if 0 in (parts[1], parts[2]):
         raise ConfigurationError("redact cannot replace a month or day with 0: they begin at 1")
+
     return tuple(parts)
 
 
@@ -365,6 +376,7 @@ def to_civil(days: int) -> tuple[int, int, int]:
     month_from_march = (5 * day_of_year + 2) // 153
     day = day_of_year - (153 * month_from_march + 2) // 5 + 1
     month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
+
     return era * 400 + year_of_era + (month <= 2), month, day
 
 

@@ -158,7 +158,9 @@ class ViewLayout:
         # One byte states its length, and the file's own postscript may have brought any number of unknown fields.
         if len(postscript) > _POSTSCRIPT_LIMIT:
             raise FormatError(f"{self._tail.location}: its postscript is too long")
+
         self._add_bytes(metadata + footer + postscript + bytes([len(postscript)]))
+
         return self._segments
 
     def _add_bytes(self, data: bytes) -> None:
@@ -175,6 +177,7 @@ class ViewLayout:
         plain = StripeFooter((StreamGroup(streams, encodings),), footer.rest)
         encoded = self._tail.compression.compress(plain.encode())
         self._add_bytes(encoded)
+
         return StripeInformation(
             offset,
             sum(stream.length for stream in streams if stream.is_index),
@@ -208,12 +211,14 @@ class ViewLayout:
         # Encodings are found by position: with one missing, the columns behind it would be decoded as another type.
         if len(encodings) != len(self._tail.schema):
             raise FormatError(f"{self._tail.location}: a stripe has {len(encodings)} encodings for {len(self._tail.schema)} columns")
+
         for column_id, number in self._owners.items():
             own = footer.groups[number + 1].encodings
             root = self._keys.encryption.variants[number].root
             if column_id - root >= len(own):
                 raise FormatError(f"{self._tail.location}: a stripe has no encoding for the encrypted column {column_id}")
             encodings[column_id] = own[column_id - root]
+
         return tuple(encodings)
 
     def _encoding_version(self, encoding: bytes) -> int:
@@ -236,7 +241,9 @@ class ViewLayout:
                 # A column that is shown as its mask keeps the mask's statistics: filters have to agree with the values that the view has.
                 if self._owners.get(stream.column) == number:
                     self._place_statistics(stripes, stream.column, self._keys.stripe_statistics(number, stream, raw))
+
         encoded = [encode([blob_field(1, column) for column in columns]) for columns in stripes]
+
         return encode([blob_field(1, stripe) for stripe in encoded])
 
     def _place_statistics(self, stripes: list[list[bytes]], column_id: int, statistics: list[bytes]) -> None:
@@ -251,10 +258,12 @@ class ViewLayout:
             if column_id >= len(statistics):
                 raise FormatError(f"{self._tail.location}: the file statistics have no column {column_id}")
             statistics[column_id] = self._keys.file_statistics(number)[column_id - self._keys.encryption.variants[number].root]
+
         # Without field 10, the encryption, a decoder takes the view for a plain file.
         fields = self._tail.footer.without(2, 3, 7, 10)
         fields.append(integer_field(2, contents_length))
         fields += [blob_field(3, stripe.encode()) for stripe in stripes]
+
         return encode(fields + [blob_field(7, column) for column in statistics])
 
 
@@ -303,7 +312,9 @@ class PlainView(io.RawIOBase):
             # pyarrow's ORC reader turns any exception from here into its own: the caller asks for this one.
             self.failure = failure
             raise
+
         self._position += len(data)
+
         return data
 
     def _read_range(self, position: int, length: int) -> bytes:
@@ -317,15 +328,18 @@ class PlainView(io.RawIOBase):
                 # Before the first byte reaches the decoder, which allocates what a length claims.
                 self._check_lengths(segment)
                 parts.append(segment.read(self._source, begin, taken))
+
             position += taken
             length -= taken
             index += 1
+
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _check_lengths(self, segment: ViewSegment) -> None:
         """Check a stream of lengths as a whole when the first of it is read."""
         if isinstance(segment, MadeBytes) or segment.located.stream.kind != StreamKind.LENGTH or segment.start in self._checked:
             return
+
         column = self._tail.schema[segment.located.stream.column]
         what = f"{self._tail.location}: the lengths of column {self._tail.schema.name_of(column.id)!r}"
         lengths = self._tail.compression.decompress(segment.read(self._source, 0, segment.length), what)

@@ -65,6 +65,7 @@ class Message:
                 values += _parse_varints(field[2], self._what)
             else:
                 values.append(self._as_integer(field))
+
         return values
 
     def optional_blob(self, number: int) -> bytes | None:
@@ -82,6 +83,7 @@ class Message:
                 if not isinstance(field[2], bytes) or field[1] != BYTES:
                     raise FormatError(f"{self._what}: field {number} has wire type {field[1]}, not {BYTES}")
                 values.append(field[2])
+
         return values
 
     def texts(self, number: int) -> list[str]:
@@ -125,9 +127,11 @@ def encode(fields: Iterable[Field]) -> bytes:
         if isinstance(value, int):
             write_varint(encoded, value)
             continue
+
         if wire == BYTES:
             write_varint(encoded, len(value))
         encoded += value
+
     return bytes(encoded)
 
 
@@ -139,6 +143,7 @@ def _parse_fields(data: bytes, what: str) -> list[Field]:
         number, wire = tag >> 3, tag & 7
         if number == 0:
             raise FormatError(f"{what}: a field of number 0")
+
         if wire == VARINT:
             fields.append((number, wire, reader.varint()))
         elif wire == BYTES:
@@ -148,6 +153,7 @@ def _parse_fields(data: bytes, what: str) -> list[Field]:
         else:
             # Wire types 3 and 4 open groups, which state no length. Passed through unread they could hold anything.
             raise FormatError(f"{what}: field {number} has wire type {wire}, which ORC does not use")
+
     return fields
 
 

@@ -119,6 +119,7 @@ def open_view(tail: Tail, source: OrcSource, keys: KeyProvider | None, columns: 
     column_keys = LocalColumnKeys(tail, keys)
     owners: dict[int, int] = {}
     wanted = _wanted(tail, columns)
+
     for column_id in wanted:
         number, refusal = column_keys.choose(column_id)
         if number is not None:
@@ -126,6 +127,7 @@ def open_view(tail: Tail, source: OrcSource, keys: KeyProvider | None, columns: 
         # Java's readers return masks here, and a report over masks looks like one over values: masks come only on request.
         elif refusal is not None and not masked:
             raise _no_rights(tail, column_id, refusal) from refusal
+
     return PlainView(tail, source, column_keys, frozenset(wanted), owners)
 
 

@@ -83,16 +83,20 @@ class Schema:
             message = types[column_id]
             children = tuple(message.integers(_SUBTYPES))
             expected = column_id + 1
+
             for child in children:
                 # This also rules out cycles and columns with two parents, on which every walk through the tree would hang.
                 if child != expected or child >= len(types):
                     raise FormatError(f"{what}: column {column_id} has a column {child} below it instead of {expected}")
                 expected = last[child] + 1
+
             last[column_id] = expected - 1
             columns.append(_column(column_id, last[column_id], message, children, what))
+
         columns.reverse()
         if not columns or columns[0].last != len(columns) - 1 or columns[0].kind != TypeKind.STRUCT:
             raise FormatError(f"{what}: the columns are not one struct")
+
         return cls(columns)
 
     def __len__(self) -> int:
@@ -149,6 +153,7 @@ class Schema:
             position = bisect_right(column.children, column_id) - 1
             parts.append(column.child_names[position])
             column = self[column.children[position]]
+
         return ".".join(parts)
 
     @cached_property
@@ -167,6 +172,7 @@ class Schema:
                     prefixes[child] = name + "."
                     # One name may mean several columns, and pyarrow reads them all: the rights to all of them are asked for.
                     names.setdefault(name, []).append(child)
+
         return names
 
     def _find(self, column: OrcColumn, name: str) -> OrcColumn | None:
@@ -177,6 +183,7 @@ class Schema:
                 found = self._find(self[child], name[len(child_name) + 1 :])
                 if found is not None:
                     return found
+
         return None
 
 
@@ -186,6 +193,7 @@ def _column(column_id: int, last: int, message: Message, children: tuple[int, ..
         raise FormatError(f"{what}: column {column_id} has an unknown type {kind}")
     if kind == TypeKind.DECIMAL and max(message.integer(_PRECISION), message.integer(_SCALE)) > MAX_PRECISION:
         raise FormatError(f"{what}: column {column_id} is a decimal number of more than {MAX_PRECISION} digits")
+
     match kind:
         case TypeKind.STRUCT:
             names = tuple(message.texts(_FIELD_NAMES))
@@ -197,6 +205,8 @@ def _column(column_id: int, last: int, message: Message, children: tuple[int, ..
             names = tuple(str(index) for index in range(len(children)))
         case _:
             names = ()
+
     if len(names) != len(children):
         raise FormatError(f"{what}: column {column_id} has {len(children)} columns below it and {len(names)} names for them")
+
     return OrcColumn(column_id, last, message, kind, children, names)

@@ -46,10 +46,12 @@ class FileSource:
         # Ranges come from footers that nothing authenticates: one past the end is a broken file, not a short read.
         if offset + length > self.length:
             raise FormatError(f"{self.location}: needs bytes up to {offset + length}, but the file has {self.length}")
+
         data: bytes = self._file.read_at(length, offset)
         # Another writer may cut the file while it is open: fewer bytes must not pass for the section that was named.
         if len(data) != length:
             raise FormatError(f"{self.location}: ended at byte {offset + len(data)} while it was read; it had {self.length} bytes before")
+
         return data
 
     def __enter__(self) -> FileSource:
@@ -65,5 +67,7 @@ class FileSource:
             return pa.BufferReader(source)
         if isinstance(source, pa.NativeFile):
             return source
+
         check_file(source, "read", "seek", "tell")
+
         return pa.PythonFile(source, mode="r")

@@ -54,12 +54,14 @@ def merge_statistics(parts: Sequence[bytes]) -> bytes:
     if all(size is not None for size in sizes):
         fields.append(integer_field(_BYTES_ON_DISK, sum(size for size in sizes if size is not None)))
     with_values = [message for message in messages if message.integer(_VALUES)]
+
     for number, merge in _MERGES.items():
         typed = [message.optional_blob(number) for message in with_values or messages]
         if any(one is None for one in typed):
             continue
         merged = merge([Message.parse(one, _WHAT) for one in typed if one is not None])
         fields += [blob_field(number, encode(merged))] if merged else []
+
     return encode(fields)
 
 
@@ -83,6 +85,7 @@ def _merge_strings(parts: list[Message]) -> list[Field]:
         # One cut-off value makes the result a bound: as an exact minimum it would be returned for MIN().
         is_exact = all(exactly is not None for exactly, _ in found)
         fields.append(blob_field(exact if is_exact else bound, choose(value for value in values if value is not None)))
+
     return fields + _total(parts, 3, _zigzag_of, _zigzag_field)
 
 
@@ -122,6 +125,7 @@ def _merge_timestamps(parts: list[Message]) -> list[Field]:
             moment, digits = choose(moments, key=lambda one: (one[0] or 0, one[1]))
             fields += [_zigzag_field(milliseconds, moment or 0)]
             fields += [integer_field(nanoseconds, digits)] if digits != default + 1 else []
+
     return fields
 
 

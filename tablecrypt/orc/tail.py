@@ -88,10 +88,12 @@ class Tail:
         # Groups and keys are matched by position: with one missing, streams would be decrypted under the key of another column.
         if len(footer.groups) != 1 + len(stripe.encrypted_keys):
             raise FormatError(f"{what} has {len(footer.groups) - 1} encrypted variants, the file has {len(stripe.encrypted_keys)}")
+
         highest = max((stream.column for group in footer.groups for stream in group.streams), default=0)
         # Encodings and types are looked up by this number later, without another check.
         if highest >= len(self.schema):
             raise FormatError(f"{what} has a stream of column {highest}, the file has {len(self.schema)} columns")
+
         return footer
 
 
@@ -114,6 +116,7 @@ def read_tail(source: OrcSource) -> Tail:
     # Lengths are varints of up to 64 bits: the sum is checked before that many bytes are asked for.
     if tail_length + len(MAGIC) > before_postscript:
         raise FormatError(f"{where} names a footer and statistics of {tail_length} bytes, more than the file has")
+
     statistics_offset = before_postscript - tail_length
     sections = source.read_at(statistics_offset, tail_length)
     statistics, sections = sections[:statistics_length], sections[statistics_length:]
@@ -121,6 +124,7 @@ def read_tail(source: OrcSource) -> Tail:
     footer = Message.parse(compression.decompress(sections[metadata_length:], what), what)
     schema = Schema.parse(footer.messages(4), what)
     encryption = _encryption(footer, schema, what)
+
     return Tail(
         location=source.location,
         postscript=postscript,
@@ -140,6 +144,7 @@ def locate_streams(footer: StripeFooter, stripe: Stripe, what: str) -> list[Loca
     located: list[LocatedStream] = []
     information = stripe.information
     position, end = information.offset, information.offset + information.streams_length
+
     for of_index in (True, False):
         for number, group in enumerate(footer.groups, start=UNENCRYPTED):
             for stream in group.streams:
@@ -147,10 +152,12 @@ def locate_streams(footer: StripeFooter, stripe: Stripe, what: str) -> list[Loca
                     continue
                 if stream.kind > LAST_STREAM_KIND:
                     raise FormatError(f"{what}: a stream of an unknown kind {stream.kind} in the stripe at {information.offset}")
+
                 located.append(LocatedStream(stream, number, position))
                 position += stream.length
                 if position > end:
                     raise FormatError(f"{what}: the streams of the stripe at {information.offset} take more space than it has")
+
     return located
 
 
@@ -158,17 +165,21 @@ def _read_postscript(source: OrcSource) -> tuple[Message, int]:
     """Return the postscript and the offset where it begins."""
     if source.length < len(MAGIC) + 2:
         raise no_orc_file(source, f"{source.length} bytes are too few for one")
+
     end = source.read_at(max(0, source.length - _GUESS), min(source.length, _GUESS))
     length = end[-1]
     if length + 1 + len(MAGIC) > source.length:
         raise no_orc_file(source, f"its last byte names a postscript of {length} bytes, more than there are")
+
     try:
         postscript = Message.parse(end[-1 - length : -1], f"{source.location}: the postscript")
     except FormatError as error:
         raise no_orc_file(source, "its postscript cannot be read") from error
+
     # Any byte may end a file of another format and parse as a short message: only this field says that it is ORC.
     if postscript.optional_blob(8000) != MAGIC:
         raise no_orc_file(source, f"its postscript does not say {MAGIC!r}")
+
     return postscript, source.length - 1 - length
 
 
@@ -192,6 +203,7 @@ def _encryption(footer: Message, schema: Schema, what: str) -> Encryption | None
     raw = footer.optional_blob(10)
     if raw is None:
         return None
+
     encryption = Encryption.parse(Message.parse(raw, f"{what}'s encryption"), what)
     for variant in encryption.variants:
         if variant.root >= len(schema) or variant.key >= len(encryption.keys):
@@ -206,19 +218,24 @@ def _stripes(footer: Message, encryption: Encryption | None, end_of_contents: in
     encrypt_id = 0
     keys: tuple[bytes, ...] = ()
     end = len(MAGIC)
+
     for information in map(StripeInformation.parse, footer.messages(3)):
         # In order and without overlap: otherwise one stretch of bytes would be decrypted under two IVs and counted twice.
         if information.offset < end or information.end > end_of_contents or information.rows > _MAX_ROWS:
             raise FormatError(f"{what} has a stripe at {information.offset} to {information.end}, outside the space that is left for it")
+
         end = information.end
         encrypt_id = encrypt_id + 1 if information.encrypt_stripe_id is None else information.encrypt_stripe_id
         keys = information.encrypted_local_keys or keys
         # Without a key for each variant, or with an id that no IV has room for, a stripe cannot be decrypted as it was encrypted.
         if variants and (len(keys) != variants or not 1 <= encrypt_id <= MAX_STRIPE_ID):
             raise FormatError(f"{what} has {len(keys)} local keys for {variants} encrypted columns in the stripe at {information.offset}")
+
         stripes.append(Stripe(information, encrypt_id, keys if variants else ()))
+
     rows = sum(stripe.information.rows for stripe in stripes)
     # Readers answer counts from the footer alone, so it has to agree with the stripes.
     if rows != footer.integer(6):
         raise FormatError(f"{what} says {footer.integer(6)} rows, its stripes have {rows}")
+
     return tuple(stripes)

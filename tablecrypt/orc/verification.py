@@ -70,10 +70,12 @@ def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | No
         # ORC is read from its end, so no reader notices a header of another format.
         if file.read_at(0, min(len(MAGIC), file.length)) != MAGIC:
             raise no_orc_file(file, f"one begins with {MAGIC!r}")
+
         tail = read_tail(file)
         exposed = _check_layout(tail, file)
         rows = _decode(tail, file, keys)
         granted, denied = _rights(tail, keys)
+
         return VerifiedFile(file.location, manifest is not None, len(tail.stripes), rows, granted, denied, exposed)
 
 
@@ -98,6 +100,7 @@ def create_integrity_manifest(sources: Mapping[str, Any] | Sequence[str | os.Pat
             for offset in range(0, file.length, _PIECE):
                 digest.update(file.read_at(offset, min(_PIECE, file.length - offset)))
         writer.add(name, digest.entry())
+
     return writer.finish()
 
 
@@ -111,6 +114,7 @@ def _check_layout(tail: Tail, source: OrcSource) -> tuple[str, ...]:
     variants = tail.require_encryption().variants
     encrypted = tail.schema.at_or_below({variant.root for variant in variants})
     exposed: set[int] = set()
+
     for stripe in tail.stripes:
         located = locate_streams(tail.read_stripe_footer(source, stripe), stripe, tail.location)
         of_index = sum(one.stream.length for one in located if one.stream.is_index)
@@ -119,11 +123,14 @@ def _check_layout(tail: Tail, source: OrcSource) -> tuple[str, ...]:
         # Offsets follow from the lengths before them, so a gap at the end of a section is invisible to readers.
         if (of_index, of_data) != (at.index_length, at.data_length):
             raise FormatError(f"{tail.location}: the streams of the stripe at {at.offset} leave bytes of it unaccounted for")
+
         filters = {one.stream.column for one in located if one.group == UNENCRYPTED and one.stream.kind in BLOOM_FILTER_KINDS}
         exposed |= filters & encrypted
+
     described = sum(stream.length for variant in variants for stream in variant.stripe_statistics)
     if described != len(tail.statistics):
         raise FormatError(f"{tail.location}: {len(tail.statistics)} bytes of encrypted statistics, of which {described} are described")
+
     return tuple(tail.schema.name_of(column) for column in sorted(exposed))
 
 
@@ -135,6 +142,7 @@ def _decode(tail: Tail, source: OrcSource, keys: KeyProvider | None) -> int:
         if batch.num_rows != stripe.information.rows:
             raise FormatError(f"{tail.location}: stripe {number} has {batch.num_rows} rows, the footer says {stripe.information.rows}")
         rows += batch.num_rows
+
     return rows
 
 

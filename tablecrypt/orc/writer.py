@@ -91,17 +91,21 @@ def write_table(
     if not hasattr(keys, "current_version"):
         given = "keys=None" if keys is None else f"keys is {described(keys)}"
         raise ConfigurationError(f"{given}: give a key provider; use pyarrow.orc to write an ORC file without encryption")
+
     encrypt = {key_name: names_of(f"encrypt[{key_name!r}]", columns) for key_name, columns in encrypt.items()}
     if stripe_size < 1:
         raise ConfigurationError(f"a stripe size of {stripe_size} bytes")
+
     # Comes before the sink is opened: a request that cannot be met costs no key.
     parts = _PartWriter(table.schema, encrypt, mask or {}, {"compression": compression, **options}, bloom_filter_columns)
     digest = FileHasher()
+
     with _opened(sink) as output:
         assembly = FileAssembly(parts.plan, parts.shadows, keys, output.write if manifest is None else _both(output.write, digest.update))
         for rows in _stripe_sized(table, stripe_size):
             assembly.add(parts.write(rows))
         assembly.finish()
+
     if manifest is not None:
         # Only a finished file gets an entry: readers would take a missing file for a tampered one.
         manifest.add(_name_of(sink) if name is None else name, digest.entry())
@@ -129,6 +133,7 @@ class _PartWriter:
         # Masks and shadows find their columns by name: with two of one name, the wrong one could stay in the clear.
         if len(set(schema.names)) != len(schema.names):
             raise ConfigurationError("an ORC file with encrypted columns needs a different name for every column")
+
         self._options = options
         self._schema = _orc_schema(schema)
         with _translated():
@@ -152,6 +157,7 @@ class _PartWriter:
         shadows = [rows.column(name) for name in self._shadowed]
         fields = [*rows.schema, *(rows.schema.field(name).with_name(f"{name} (true)") for name in self._shadowed)]
         part = _without_slices(pa.Table.from_arrays(masked + shadows, schema=pa.schema(fields)))
+
         return _as_orc(part, {**self._options, "bloom_filter_columns": self._bloom_filters or None})
 
     def _written_id(self, name: str) -> int:
@@ -186,6 +192,7 @@ def _stripe_sized(table: pa.Table | pa.RecordBatchReader, stripe_size: int) -> I
     pending: list[pa.RecordBatch] = []
     size = 0
     nothing_yet = True
+
     for batch in batches:
         rows_in_stripe = max(1, batch.num_rows * stripe_size // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows_in_stripe):
@@ -195,6 +202,7 @@ def _stripe_sized(table: pa.Table | pa.RecordBatchReader, stripe_size: int) -> I
             if size >= stripe_size:
                 yield pa.Table.from_batches(pending)
                 pending, size, nothing_yet = [], 0, False
+
     if pending or nothing_yet:
         yield pa.Table.from_batches(pending, table.schema)
 
@@ -249,4 +257,5 @@ def _orc_type(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or pt.is_binary_view(kind):
         return pa.binary()
+
     return kind

@@ -81,12 +81,15 @@ class StoredHeader:
                 raise FormatError(f"field {field_id} of a page header is not a 32-bit number")
         if PageHeader.TYPE not in found or PageHeader.COMPRESSED_PAGE_SIZE not in found:
             raise FormatError("a page header has no type or no size")
+
         page_type = thrift_reader.decode_integer(data, found[PageHeader.TYPE])
         length_at, crc_at = found[PageHeader.COMPRESSED_PAGE_SIZE], found.get(PageHeader.CRC)
         length = thrift_reader.decode_integer(data, length_at)
         if page_type not in _KNOWN_TYPES or length < 0:
             raise FormatError(f"a page of type {page_type} and {length} bytes is not one that modular encryption knows")
+
         crc = None if crc_at is None else thrift_reader.decode_integer(data, crc_at)
+
         return cls(data[:end], page_type, length, crc, length_at, crc_at)
 
     def of_body(self, stored: Buffer) -> bytes:
@@ -100,6 +103,7 @@ class StoredHeader:
             number = bytearray()
             thrift.write_integer(number, value)
             out[at.start : at.end] = number
+
         return bytes(out)
 
 
@@ -170,6 +174,7 @@ class Window:
         end = begin + length
         if end <= self._piece.nbytes:
             return self._piece[begin:end]
+
         length = min(length, self.left)
         if begin + length > self._piece.nbytes:
             self._piece_start, begin = self.position, 0
@@ -190,12 +195,15 @@ def _read_plain(window: Window, chunk: Chunk, number: int) -> Page:
         is_dictionary = header.page_type == PageType.DICTIONARY
         if is_dictionary and window.position != chunk.pages.start:
             raise FormatError("a dictionary can only be the first page of a column chunk")
+
         _, header_span = window.take(len(header.encoded))
         if header.body_length > window.left:
             raise FormatError(f"its page has {header.body_length} bytes, where {window.left} are left in the column chunk")
+
     body, body_span = window.take(header.body_length)
     page = Page(header, body, is_dictionary, number, header_span, body_span)
     _check_crc(page, body, chunk)
+
     return page
 
 
@@ -219,11 +227,13 @@ def _read_encrypted(window: Window, chunk: Chunk, cipher: ModuleCipher, number: 
     framed, header_span = window.take(module_length(window.peek(LENGTH_BYTES), window.left, what, location))
     # Authenticated before Thrift's parser sees a byte of it.
     decrypted = bytes(cipher.decrypt(ordinals.suffix(header_type, number), framed, what))
+
     with described(location, what):
         header = StoredHeader.decode_at(decrypted)
         # The AAD follows from the place and readers go by the type, so the two must not differ.
         if (header.page_type == PageType.DICTIONARY) != is_dictionary:
             raise FormatError(f"it is of a page of type {header.page_type}")
+
     body_type = ModuleType.DICTIONARY_PAGE if is_dictionary else ModuleType.DATA_PAGE
     what = ordinals.describe(body_type, number)
     least = CTR_OVERHEAD if cipher.ctr else GCM_OVERHEAD
@@ -231,11 +241,13 @@ def _read_encrypted(window: Window, chunk: Chunk, cipher: ModuleCipher, number: 
     # The length before a module is in the clear. The header, which is authentic, says what it has to be.
     if length != header.body_length:
         raise TamperedFileError(location, f"{what} has {length} bytes, where its header says {header.body_length}{_hint(header)}")
+
     framed, body_span = window.take(length)
     suffix = ordinals.suffix(body_type, number)
     # Nothing authenticates the name of the algorithm: a GCM file renamed to CTR would be read without authentication. Its first page tells.
     if cipher.ctr and header_span.start == chunk.pages.start and cipher.authenticates(suffix, framed):
         raise TamperedFileError(location, f"{what} is encrypted with AES_GCM_V1, though the file says AES_GCM_CTR_V1")
+
     body = (
         cipher.decrypt_page(suffix, framed, what)
         if memory_of is None
@@ -244,6 +256,7 @@ def _read_encrypted(window: Window, chunk: Chunk, cipher: ModuleCipher, number: 
     page = Page(header, body, is_dictionary, number, header_span, body_span)
     # In AES_GCM_CTR_V1 this is all that can tell of a damaged body. It keeps no forger out.
     _check_crc(page, framed, chunk)
+
     return page
 
 
@@ -321,9 +334,11 @@ def read_index(chunk: Chunk, span: Span, module_type: ModuleType) -> bytes:
     cipher = chunk.cipher
     if cipher is None:
         return bytes(stored)
+
     what = chunk.ordinals.describe(module_type)
     if module_length(stored, span.length, what, chunk.location) != span.length:
         raise TamperedFileError(chunk.location, f"{what} is followed by bytes that do not belong to it")
+
     decrypted = cipher.decrypt(chunk.ordinals.suffix(module_type), stored, what)
     with described(chunk.location, what):
         # parquet-java encrypts its whole buffer, which may be longer than the index.
@@ -335,12 +350,14 @@ def read_bloom_filter(chunk: Chunk) -> BloomFilter | None:
     span = chunk.bloom_filter
     if span is None:
         return None
+
     cipher = chunk.cipher
     found = _read_plain_filter(chunk, span) if cipher is None else _read_encrypted_filter(chunk, cipher, span)
     if chunk.bloom_filter_has_length and found.bitset_span.end != span.end:
         raise TamperedFileError(
             chunk.location, f"the bloom filter of {chunk.ordinals} ends at byte {found.bitset_span.end}, where the footer says {span.end}"
         )
+
     return found
 
 
@@ -352,8 +369,10 @@ def bloom_filter_spans(chunk: Chunk, metadata: thrift.Struct) -> tuple[Span, Spa
     if not chunk.is_encrypted:
         found = _read_plain_filter(chunk, span)
         return found.header_span, found.bitset_span
+
     _, header = _take(chunk, span, ModuleType.BLOOM_FILTER_HEADER)
     _, bitset = _take(chunk, Span(header.end, span.length - header.length), ModuleType.BLOOM_FILTER_BITSET)
+
     return header, bitset
 
 

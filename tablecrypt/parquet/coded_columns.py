@@ -61,6 +61,7 @@ def coded_columns(
     text = {name for name in columns if named[name] == 1 and schema.field(name).type in _PLAIN}
     if not text or not fragment.row_groups or fragment.row_groups[0].num_rows < limits.least_rows:
         return frozenset()
+
     group, stored = fragment.metadata.row_group(0), fragment.metadata.schema
     paths = [stored.column(number).path for number in range(group.num_columns)]
     # A column "a.b" and a field "b" of a struct "a" have the same path.
@@ -70,6 +71,7 @@ def coded_columns(
     small = {path for number, path in asked if _has_small_dictionary(group.column(number), limits.share)}
     # An expression does not tell its columns, but its text has their names as they are.
     compared = "" if row_filter is None else str(row_filter)
+
     return frozenset(name for name in text & small if name not in compared)
 
 
@@ -87,9 +89,11 @@ def decoded(batch: pa.RecordBatch, coded: frozenset[str], limits: CodingLimits =
     if not places:
         yield batch
         return
+
     longest = max(pc.max(pc.binary_length(batch.column(at).dictionary)).as_py() or 0 for at in places)
     # At worst each row has the longest value, and Arrow counts the text of an array in 32 bits.
     step = max(1, min(batch.num_rows, limits.most_bytes // max(longest, 1)))
+
     for start in range(0, max(batch.num_rows, 1), step):
         part = batch.slice(start, step)
         for at in places:

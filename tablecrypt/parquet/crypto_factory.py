@@ -90,9 +90,11 @@ class EncryptionConfiguration:
         uniform = properties.get(UNIFORM_KEY)
         if uniform is not None and (FOOTER_KEY in properties or COLUMN_KEYS in properties):
             raise ConfigurationError(f"{UNIFORM_KEY} takes the place of {FOOTER_KEY} and {COLUMN_KEYS}: give it alone")
+
         footer_key = uniform or properties.get(FOOTER_KEY)
         if not footer_key:
             raise ConfigurationError(f"no key for the footer: give {FOOTER_KEY}, or {UNIFORM_KEY} for all of the file")
+
         return cls(
             footer_key,
             _column_keys(properties.get(COLUMN_KEYS, "")),
@@ -189,11 +191,13 @@ class PropertiesDrivenCryptoFactory:
                 return self._wrapper.unwrap(KeyMaterial.decode(key_metadata, where))
             if location is None:
                 raise ConfigurationError(f"the file's key {name} is kept beside it: give its location")
+
             # One file holds the key material of all columns: it is read once.
             if not external:
                 external.update(ExternalKeyMaterial(location).load())
             if name not in external:
                 raise KeyNotFoundError(f"{ExternalKeyMaterial(location).path}: has no key {name}, which the file names")
+
             return self._wrapper.unwrap(external[name])
 
         return FileKeys(key_retriever=retrieve, **options)
@@ -214,6 +218,7 @@ class PropertiesDrivenCryptoFactory:
                 for name, material in materials.items()
             }
             file.save(wrapped)
+
         return len(files)
 
 
@@ -246,8 +251,10 @@ def _column_keys(text: str) -> dict[str, tuple[str, ...]]:
             raise ConfigurationError(f"{COLUMN_KEYS} has {part!r}; it must be 'master key: column, column; master key: column'")
         if master.strip() in keys or seen & set(names):
             raise ConfigurationError(f"{COLUMN_KEYS} names a master key or a column twice in {part!r}")
+
         seen.update(names)
         keys[master.strip()] = names
+
     return keys
 
 

@@ -154,6 +154,7 @@ class FileKeys:
                 return EncryptingKey(
                     _writing(self.column_keys[name], _name_of(name)), _name_of(name), False, self.column_key_metadata.get(name)
                 )
+
         # A column that no argument names is encrypted: pyarrow's C++ would leave it in the clear without a word.
         return EncryptingKey(self.required_footer_key(), FOOTER_KEY_NAME, True)
 
@@ -166,6 +167,7 @@ class FileKeys:
                 f"has column {'.'.join(path)} in the clear, which nothing authenticates; in a table's file every column is encrypted. Read "
                 "the file with tablecrypt.parquet.read_table, where plaintext_columns names the column, and append the rows to the table",
             )
+
         if self.strict and not any(name in self.plaintext_columns for name in _names_of(path)):
             raise PlaintextRefusedError(location, f"column {'.'.join(path)} is in the clear, and plaintext_columns does not name it")
 
@@ -191,12 +193,14 @@ class FileKeys:
         """The key of a column that has its own, for reading. KeyNotFoundError when there is none; FormatError in a table's file."""
         if self._hidden_key is not None:
             return self._hidden_key(path, key_metadata)
+
         if self.of_a_table:
             raise FormatError(
                 f"{location}: column {'.'.join(path)} is encrypted with a key of its own, and a table keeps one key for each file. Read "
                 "the file with tablecrypt.parquet.read_table and all of its keys and append the rows to the table, or bring it under one "
                 "key with tablecrypt.parquet.reencrypt"
             )
+
         for name in _names_of(path):
             if name in self.column_keys:
                 return self.column_keys[name]
@@ -218,9 +222,11 @@ class FileKeys:
             raise ConfigurationError(f"algorithm is {' or '.join(ALGORITHMS)}, not {self.algorithm!r}")
         if self.store_aad_prefix and not self.aad_prefix:
             raise ConfigurationError("store_aad_prefix is set, and there is no aad_prefix to store")
+
         both = sorted(self.plaintext_columns & set(self.column_keys))
         if both:
             raise ConfigurationError(f"column {both[0]!r} is in column_keys and in plaintext_columns: it can be in one of them")
+
         keyless = sorted(set(self.column_key_metadata) - set(self.column_keys))
         if keyless:
             raise ConfigurationError(f"column_key_metadata names {keyless[0]!r}, which column_keys has no key for")

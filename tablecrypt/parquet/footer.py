@@ -95,6 +95,7 @@ class Algorithm:
         """FormatError unless it is one of the two algorithms, with an aad_file_unique."""
         if len(union.fields) != 1 or not {EncryptionAlgorithm.AES_GCM_V1, EncryptionAlgorithm.AES_GCM_CTR_V1} & union.fields.keys():
             raise FormatError("the encryption algorithm is neither AES_GCM_V1 nor AES_GCM_CTR_V1")
+
         ctr = EncryptionAlgorithm.AES_GCM_CTR_V1 in union
         details = union.struct(EncryptionAlgorithm.AES_GCM_CTR_V1 if ctr else EncryptionAlgorithm.AES_GCM_V1)
         _refuse_unknown(details, AesGcmV1.AAD_PREFIX, AesGcmV1.AAD_FILE_UNIQUE, AesGcmV1.SUPPLY_AAD_PREFIX)
@@ -102,7 +103,9 @@ class Algorithm:
         if unique is None or len(unique) != AAD_FILE_UNIQUE_LENGTH:
             # Of another length it could take up the end of another file's AAD prefix.
             raise FormatError(f"its aad_file_unique does not have {AAD_FILE_UNIQUE_LENGTH} bytes, so nothing binds its modules to the file")
+
         prefix = details.optional_binary(AesGcmV1.AAD_PREFIX)
+
         return cls(ctr, unique, prefix, details.flag(AesGcmV1.SUPPLY_AAD_PREFIX))
 
     def encode(self) -> Struct:
@@ -115,6 +118,7 @@ class Algorithm:
             details.set(AesGcmV1.SUPPLY_AAD_PREFIX, thrift.TRUE, True)
         union = Struct()
         union.set(EncryptionAlgorithm.AES_GCM_CTR_V1 if self.ctr else EncryptionAlgorithm.AES_GCM_V1, thrift.STRUCT, details)
+
         return union
 
     def admit(self, keys: FileKeys, location: str) -> bytes:
@@ -127,6 +131,7 @@ class Algorithm:
         # The algorithm is plaintext: whoever writes storage could rename AES_GCM_V1 to the one that authenticates no page.
         if self.ctr and not keys.accepts_ctr:
             raise TamperedFileError(location, _NOT_ACCEPTED_IN_A_TABLE if keys.of_a_table else _NOT_ASKED_FOR)
+
         supplied = keys.aad_prefix
         if self.aad_prefix is None:
             if self.supply_aad_prefix and not supplied:
@@ -135,12 +140,15 @@ class Algorithm:
                 raise ConfigurationError(f"{location}: written with an AAD prefix that is not stored in the file: supply it as aad_prefix")
             if supplied and not self.supply_aad_prefix:
                 raise TamperedFileError(location, "says it was written without an AAD prefix, where one is expected")
+
             return supplied + self.aad_file_unique
+
         if supplied and supplied != self.aad_prefix:
             raise TamperedFileError(location, "stores another AAD prefix than the one expected: this is another file")
         # A stored prefix binds a file to no place: whoever exchanges the file exchanges the prefix with it.
         if keys.strict and not supplied:
             raise TamperedFileError(location, "stores an AAD prefix, where none is expected")
+
         return self.aad_prefix + self.aad_file_unique
 
 
@@ -177,6 +185,7 @@ class StoredFooter:
             decrypted = cipher.decrypt(FOOTER_SUFFIX, memoryview(self.stored), "the footer")
             with described(self.location, "the footer"):
                 return thrift_reader.decode_padded(decrypted, FILE_META_DATA_SHAPE)
+
         if self.signature is not None and cipher is not None:
             cipher.check_signature(self.stored, self.signature)
         with described(self.location, "the footer"):
@@ -193,6 +202,7 @@ def read_footer(source: Source, *, of_a_table: bool = False) -> StoredFooter:
     location = source.location
     if source.length < MAGIC_LENGTH + TAIL_LENGTH:
         raise _no_parquet_file(source, f"has {source.length} bytes, too few for a Parquet file", of_a_table)
+
     end = source.length - TAIL_LENGTH
     guess_start = max(0, source.length - END_GUESS)
     last = source.read_at(guess_start, source.length - guess_start)
@@ -204,8 +214,10 @@ def read_footer(source: Source, *, of_a_table: bool = False) -> StoredFooter:
         raise TamperedFileError(location, f"begins with {head!r} and ends with {tail!r}: the same magic must be at both ends")
     if length > end - MAGIC_LENGTH:
         raise TamperedFileError(location, f"says its footer has {length} bytes, of {end - MAGIC_LENGTH} that there are")
+
     start = end - length
     stored = bytes(last[start - guess_start : -TAIL_LENGTH] if start >= guess_start else source.read_at(start, length))
+
     return encrypted_footer(location, start, stored) if tail == ENCRYPTED_MAGIC else _in_the_clear(location, start, stored)
 
 
@@ -217,6 +229,7 @@ def write_footer(
     if algorithm is None or cipher is None:
         sink.write(plain_end(metadata))
         return
+
     if plaintext:
         # Before it is encoded, so that the signature covers the algorithm too (section 5.5).
         metadata.set(FileMetaData.ENCRYPTION_ALGORITHM, thrift.STRUCT, algorithm.encode())
@@ -233,6 +246,7 @@ def write_footer(
         sink.write(crypto.encode())
         sink.write(cipher.encrypt(FOOTER_SUFFIX, metadata.encode()))
         magic = ENCRYPTED_MAGIC
+
     sink.write(_tail(sink.position - start, magic))
 
 
@@ -289,6 +303,7 @@ def encrypted_footer(location: str, start: int, stored: bytes) -> StoredFooter:
             f"{location}: follows the early draft of Parquet Modular Encryption, of 2018, which readers of the specification do not open: "
             "decrypt it with the program that wrote it"
         )
+
     with unauthenticated(location, "the file crypto metadata"):
         algorithm = Algorithm.decode(crypto.struct(FileCryptoMetaData.ENCRYPTION_ALGORITHM))
         _refuse_unknown(crypto, FileCryptoMetaData.ENCRYPTION_ALGORITHM, FileCryptoMetaData.KEY_METADATA)
@@ -296,9 +311,11 @@ def encrypted_footer(location: str, start: int, stored: bytes) -> StoredFooter:
         # Arrow parses these bytes once more: in their canonical form it can find no other algorithm in them.
         if crypto.encode() != stored[:length]:
             raise FormatError("it is not encoded as Thrift encodes it")
+
     module = stored[length:]
     if module_length(module, len(module), "the footer", location) != len(module):
         raise TamperedFileError(location, "has bytes after its encrypted footer that do not belong to it")
+
     return StoredFooter(location, start, start + length, start + len(stored), module, algorithm, key_metadata, None)
 
 
@@ -321,6 +338,7 @@ def _in_the_clear(location: str, start: int, stored: bytes) -> StoredFooter:
         union = crypto.optional_struct(FileMetaData.ENCRYPTION_ALGORITHM)
         algorithm = None if union is None else Algorithm.decode(union)
         key_metadata = crypto.optional_binary(FileMetaData.FOOTER_SIGNING_KEY_METADATA)
+
     signature = stored[length:]
     expected = 0 if algorithm is None else SIGNATURE_LENGTH
     if algorithm is not None and not signature:
@@ -329,7 +347,9 @@ def _in_the_clear(location: str, start: int, stored: bytes) -> StoredFooter:
         )
     if len(signature) != expected:
         raise TamperedFileError(location, f"has {len(signature)} bytes after its plaintext footer, where a signature of {expected} belongs")
+
     end = start + len(stored)
+
     return StoredFooter(location, start, start, end, stored[:length], algorithm, key_metadata, signature if algorithm else None)
 
 
@@ -349,11 +369,14 @@ def read_checked_end(file: pa.NativeFile, length: int, key_metadata: StandardKey
     footer_length, tail = _TAIL.unpack(last[-TAIL_LENGTH:])
     if tail != ENCRYPTED_MAGIC:
         raise foreign_end(_read_at(file, 0, MAGIC_LENGTH, location), tail, location)
+
     start = length - TAIL_LENGTH - footer_length
     if start < MAGIC_LENGTH:
         raise TamperedFileError(location, f"says its footer has {footer_length} bytes, of {length} in all")
+
     missing = footer_length + TAIL_LENGTH - guess
     end = last[-(footer_length + TAIL_LENGTH) :] if missing <= 0 else _read_at(file, start, missing, location) + last
+
     return end, _checked_footer(end[:-TAIL_LENGTH], start, key_metadata, location)
 
 
@@ -393,6 +416,7 @@ def _checked_footer(stored: bytes, start: int, key_metadata: StandardKeyMetadata
         footer = encrypted_footer(location, start, stored)
     except FormatError as error:
         raise TamperedFileError(location, f"no table holds such a file: {error}") from error
+
     assert footer.algorithm is not None, "an encrypted footer has an algorithm"
     # Here, as Arrow believes whatever algorithm the file names.
     footer.algorithm.admit(FileKeys.of_table_file(key_metadata), location)

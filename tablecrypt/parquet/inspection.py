@@ -133,6 +133,7 @@ def inspect(source: Any, keys: FileKeys | None = None, *, location: str | None =
         layout = FileLayout(opened, footer, ciphers) if visible else None
         groups = None if layout is None else tuple(_row_group(layout, number) for number in range(len(layout.row_groups)))
         algorithm = footer.algorithm
+
         return FileInspection(
             location=footer.location,
             length=opened.length,
@@ -169,6 +170,7 @@ def _chunk(layout: FileLayout, chunk: Chunk) -> ChunkInspection:
         modules += _pages(layout, chunk, metadata, key)
         modules += _bloom_filter(chunk, metadata, key)
     modules += _indexes(chunk, key)
+
     return ChunkInspection(chunk.ordinals.column, chunk.ordinals.path, key, chunk.key_metadata, metadata is None, tuple(modules))
 
 
@@ -192,9 +194,11 @@ def _pages(layout: FileLayout, chunk: Chunk, metadata: Struct, key: str | None) 
             yield _module(page.header_type, number, page.header_span, None, key)
             yield _module(page.body_type, number, page.body_span, None, key)
         return
+
     ctr = layout.footer.algorithm is not None and layout.footer.algorithm.ctr
     span, is_dictionary = chunk.pages_by(metadata)
     window, number = Window(layout.source, span), 0
+
     while window.left:
         header, body = (
             (ModuleType.DICTIONARY_PAGE_HEADER, ModuleType.DICTIONARY_PAGE)
@@ -206,6 +210,7 @@ def _pages(layout: FileLayout, chunk: Chunk, metadata: Struct, key: str | None) 
             length = _framed_length(window, chunk, module_type, number, by_ctr)
             _, taken = window.take(length)
             yield _module(module_type, None if is_dictionary else number, taken, "AES_CTR" if by_ctr else "AES_GCM", key)
+
         number += not is_dictionary
         is_dictionary = False
 
@@ -241,6 +246,7 @@ def _lines(file: FileInspection) -> Iterator[str]:
             locked = ", locked" if chunk.locked else ""
             yield f"    column {chunk.column} {chunk.path}: {_key(chunk.key)}{locked}"
             yield from (f"      {_line(module)}" for module in chunk.modules)
+
     yield from (f"  {_line(module)}" for module in file.footer_modules)
 
 

@@ -133,10 +133,12 @@ def _fields(content: str | bytes, where: str) -> dict[str, Any]:
         fields = ParsedJson(content).document
     except ValueError:
         fields = None
+
     if not isinstance(fields, dict) or fields.get(_TYPE) != MATERIAL_TYPE:
         raise FormatError(
             f"{where} is not key material of type {MATERIAL_TYPE}: give the keys themselves, or a key retriever that knows it"
         )
+
     return fields
 
 
@@ -190,12 +192,15 @@ class ExternalKeyMaterial:
                 content = source.readall()
         except FileNotFoundError as error:
             raise KeyNotFoundError(f"{self.location}: its keys are in {self.path}, which is not there") from error
+
         try:
             entries = ParsedJson(content).document
         except ValueError as error:
             raise FormatError(f"{self.path}: not JSON") from error
+
         if not isinstance(entries, dict) or not all(isinstance(entry, str) for entry in entries.values()):
             raise FormatError(f"{self.path}: not a file of key material")
+
         return {name: KeyMaterial.decode(entry, f"{self.path}: {name}") for name, entry in entries.items()}
 
 
@@ -275,7 +280,9 @@ class KeyWrapper:
         self.allowed.check((material.master_key_id,), "the key material of a Parquet file")
         if material.kek_id is None or material.wrapped_kek is None:
             return unwrap_key(self.kms, material.wrapped_dek, material.master_key_id)
+
         kek = self._kek_for_reading(material.master_key_id, material.kek_id, material.wrapped_kek)
+
         try:
             return Secret(AesGcm(kek.key).decrypt(material.wrapped_dek, material.kek_id))
         except AuthenticationError as error:
@@ -292,6 +299,7 @@ class KeyWrapper:
                 wrapped = wrap_key(self.kms, key, master_key_id)
                 known = _Kek(key, self.random(KEK_ID_LENGTH), wrapped, self.clock() + self.lifetime_s)
                 self._writing[master_key_id, length] = known
+
             return known
 
     def _kek_for_reading(self, master_key_id: str, kek_id: bytes, wrapped: bytes) -> _Kek:

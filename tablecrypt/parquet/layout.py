@@ -66,12 +66,15 @@ def leaf_paths(elements: list[Struct]) -> list[tuple[str, ...]]:
         if children > 0:
             groups.append((name, children))
             continue
+
         paths.append((*(group for group, _ in groups[1:]), name))
+
         while groups:
             group, left = groups.pop()
             if left > 1:
                 groups.append((group, left - 1))
                 break
+
     return paths
 
 
@@ -100,6 +103,7 @@ class FileCiphers:
     def __init__(self, footer: StoredFooter, keys: FileKeys) -> None:
         if footer.algorithm is None:
             raise PlaintextRefusedError(footer.location, "is a plaintext Parquet file, where an encrypted one is expected")
+
         self._footer = footer
         self._algorithm = footer.algorithm
         self._keys = keys
@@ -153,6 +157,7 @@ class Chunk:
         self.source = file.source
         if ColumnChunk.FILE_PATH in struct:
             raise FormatError("its data is in another file, which modular encryption does not allow")
+
         self._crypto = struct.optional_struct(ColumnChunk.CRYPTO_METADATA)
         self._own_key = None if self._crypto is None else _own_key(self._crypto)
         self.path = self._read_path()
@@ -184,6 +189,7 @@ class Chunk:
             raise FormatError(f"{self.location}: column {self.ordinals.path} says it is encrypted, in a file that says it is not")
         if ciphers is None:
             raise KeyNotFoundError(f"{self.location}: column {self.ordinals.path} is encrypted, and no keys were given")
+
         return ciphers.footer if self._own_key is None else ciphers.column(self.path, self.key_metadata)
 
     @cached_property
@@ -193,16 +199,20 @@ class Chunk:
         cipher = self.cipher
         if encrypted is None or cipher is None:
             return self._visible_metadata()
+
         what = self.ordinals.describe(ModuleType.COLUMN_METADATA)
         if module_length(encrypted, len(encrypted), what, self.location) != len(encrypted):
             raise TamperedFileError(self.location, f"{what} is followed by bytes that do not belong to it")
+
         decrypted = cipher.decrypt(self.ordinals.suffix(ModuleType.COLUMN_METADATA), memoryview(encrypted), what)
+
         with described(self.location, what):
             metadata = thrift_reader.decode_padded(decrypted, FLAT)
             path = decode_path(metadata.stored_list(ColumnMetaData.PATH_IN_SCHEMA))
             # The key was found by the path in the footer, so the metadata has to be of that column.
             if path != self.path:
                 raise FormatError(f"it is of column {'.'.join(path)}")
+
         return metadata
 
     @property
@@ -225,6 +235,7 @@ class Chunk:
             start = metadata.integer(ColumnMetaData.DATA_PAGE_OFFSET)
             dictionary = metadata.optional_integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET) or 0
             length = metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE)
+
         has_dictionary = dictionary > 0 and (dictionary < start or start == 0)
         span = Span(dictionary if has_dictionary else start, length)
         return self._file.checked(span, f"the pages of {self.ordinals}"), has_dictionary
@@ -249,6 +260,7 @@ class Chunk:
             length = metadata.optional_integer(ColumnMetaData.BLOOM_FILTER_LENGTH)
         if not start:
             return None
+
         span = Span(start, self._file.footer.start - start if length is None else length)
         return self._file.checked(span, f"the bloom filter of {self.ordinals}")
 
@@ -377,6 +389,7 @@ def encrypted_layout(source: Source, keys: FileKeys) -> FileLayout:
     layout = FileLayout(source, footer, FileCiphers(footer, keys))
     # Keys of the caller's are shown to be this file's first: otherwise their length says nothing about it.
     _check_length(source, keys)
+
     return layout
 
 

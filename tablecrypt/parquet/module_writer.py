@@ -105,6 +105,7 @@ class FileEncryption:
         self._random = random
         self._ciphers: dict[str, ModuleCipher] = {}
         self._algorithm: Algorithm | None = None
+
         if keys is not None:
             stored_prefix = keys.aad_prefix if keys.store_aad_prefix else None
             supply = bool(keys.aad_prefix) and not keys.store_aad_prefix
@@ -138,10 +139,12 @@ class FileEncryption:
         if column_key is None or self._keys is None:
             chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
             return
+
         chunk.set(ColumnChunk.CRYPTO_METADATA, thrift.STRUCT, _crypto_metadata(column_key, metadata))
         if column_key.is_footer_key and not self._keys.plaintext_footer:
             chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
             return
+
         encrypted = self._cipher(column_key).encrypt(ordinals.suffix(ModuleType.COLUMN_METADATA), metadata.encode())
         chunk.set(ColumnChunk.ENCRYPTED_COLUMN_METADATA, thrift.BINARY, bytes(encrypted))
         # Statistics in the clear would tell the least and the greatest value of an encrypted column.
@@ -173,11 +176,13 @@ def _crypto_metadata(column_key: EncryptingKey, metadata: Struct) -> Struct:
     if column_key.is_footer_key:
         crypto.set(ColumnCryptoMetaData.WITH_FOOTER_KEY, thrift.STRUCT, Struct())
         return crypto
+
     # A reader without the key knows the column by this path: the metadata, which has it too, is encrypted.
     own = Struct({EncryptionWithColumnKey.PATH_IN_SCHEMA: metadata.fields[ColumnMetaData.PATH_IN_SCHEMA]})
     if column_key.key_metadata is not None:
         own.set(EncryptionWithColumnKey.KEY_METADATA, thrift.BINARY, column_key.key_metadata)
     crypto.set(ColumnCryptoMetaData.WITH_COLUMN_KEY, thrift.STRUCT, own)
+
     return crypto
 
 
@@ -232,6 +237,7 @@ def write_pages(sink: Sink, cipher: ModuleCipher | None, placed: PlacedChunk, or
     start, header_growth = sink.position, 0
     dictionary_offset: int | None = None
     data_pages: list[Span] = []
+
     # AES-GCM has authenticated a page before it is written, so that no damage is encrypted anew and authentic from then on.
     for page in read_pages(old) if placed.pages is None else placed.pages:
         span, header_length = _write_page(sink, page, ordinals, cipher)
@@ -240,6 +246,7 @@ def write_pages(sink: Sink, cipher: ModuleCipher | None, placed: PlacedChunk, or
             dictionary_offset = span.start
         else:
             data_pages.append(span)
+
     metadata = old.metadata.copy(without=(*_OF_THE_OLD_FILE_IN_METADATA, *placed.left_out))
     if placed.path != old.path:
         names = thrift.encode_binaries([name.encode() for name in placed.path])
@@ -248,6 +255,7 @@ def write_pages(sink: Sink, cipher: ModuleCipher | None, placed: PlacedChunk, or
         if not data_pages and dictionary_offset is None:
             raise FormatError("it has no pages")
         uncompressed = metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) + header_growth
+
     # A chunk may have a dictionary and no data page: 0 stands for none.
     metadata.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, data_pages[0].start if data_pages else 0)
     metadata.set(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE, thrift.I64, uncompressed)
@@ -257,6 +265,7 @@ def write_pages(sink: Sink, cipher: ModuleCipher | None, placed: PlacedChunk, or
     struct = old.struct.copy(without=_OF_THE_OLD_FILE_IN_CHUNK)
     # parquet.thrift: deprecated, and 0 where the metadata is in the footer alone.
     struct.set(ColumnChunk.FILE_OFFSET, thrift.I64, 0)
+
     return NewChunk(old, placed.path, ordinals, struct, metadata, cipher, data_pages)
 
 
@@ -270,9 +279,11 @@ def _write_page(sink: Sink, page: Page, ordinals: ModuleOrdinals, cipher: Module
         # The body first: the header says how long it is encrypted, and its checksum.
         body = cipher.encrypt_page(ordinals.suffix(page.body_type, page.number), page.body)
         header = cipher.encrypt(ordinals.suffix(page.header_type, page.number), page.header.of_body(body))
+
     sink.write(header)
     header_length = sink.position - start
     sink.write(body)
+
     return Span(start, sink.position - start), header_length
 
 
@@ -330,11 +341,13 @@ class ModularWriter:
             self.group_starts.append(start)
             chunks = [self._write_pages(each, column) for column, each in enumerate(placed)]
             self._groups.append(self._row_group(old_group, placed, chunks, Span(start, self._sink.position - start)))
+
             for each, chunk in zip(placed, chunks, strict=True):
                 if each.has_pages_alone:
                     self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.path)
                 else:
                     every.append(chunk)
+
         for write in (self._bloom_filter, self._column_index, self._offset_index):
             for chunk in every:
                 write(chunk)
@@ -368,12 +381,14 @@ class ModularWriter:
             group.set(RowGroup.ORDINAL, thrift.I16, len(self._groups))
         else:
             group.remove(RowGroup.ORDINAL)
+
         return group
 
     def _bloom_filter(self, chunk: NewChunk) -> None:
         found = read_bloom_filter(chunk.old)
         if found is None:
             return
+
         start = self._sink.position
         self._sink.write(chunk.encrypted(ModuleType.BLOOM_FILTER_HEADER, found.header))
         self._sink.write(chunk.encrypted(ModuleType.BLOOM_FILTER_BITSET, found.bitset))
@@ -384,6 +399,7 @@ class ModularWriter:
         span = chunk.old.column_index
         if span is None:
             return
+
         index = read_index(chunk.old, span, ModuleType.COLUMN_INDEX)
         start = self._sink.position
         self._sink.write(chunk.encrypted(ModuleType.COLUMN_INDEX, index))
@@ -394,6 +410,7 @@ class ModularWriter:
         span = chunk.old.offset_index
         if span is None:
             return
+
         index = self._moved_index(chunk, read_index(chunk.old, span, ModuleType.OFFSET_INDEX))
         start = self._sink.position
         self._sink.write(chunk.encrypted(ModuleType.OFFSET_INDEX, index))
@@ -407,6 +424,7 @@ class ModularWriter:
             # An entry too many would keep a place of the old file.
             if len(locations) != len(chunk.data_pages):
                 raise FormatError(f"it has {len(locations)} pages, and the chunk {len(chunk.data_pages)}")
+
         for location, page in zip(locations, chunk.data_pages, strict=True):
             location.set(PageLocation.OFFSET, thrift.I64, page.start)
             location.set(PageLocation.COMPRESSED_PAGE_SIZE, thrift.I32, page.length)

@@ -109,6 +109,7 @@ class ModuleOrdinals:
             raise ConfigurationError(
                 f"page {page} of {self} cannot be encrypted: modular encryption has pages 0 to {MAX_ORDINAL} of a chunk"
             )
+
         return _PAGE_SUFFIX.pack(module_type, self.row_group, self.column, page)
 
     def describe(self, module_type: ModuleType, page: int = 0) -> str:
@@ -199,6 +200,7 @@ class ModuleCipher:
             self._gcm.decrypt_into(nonce, framed[CTR_OVERHEAD:], self._aad_base + suffix, plaintext)
         except InvalidTag:
             return False
+
         # A module that opens proves that the key is the file's. What fails from now on was changed.
         self.may_not_fit = False
         return True
@@ -225,10 +227,12 @@ class ModuleCipher:
         # A page in counter mode can be shorter than the overhead of GCM.
         if framed.nbytes < GCM_OVERHEAD:
             return False
+
         try:
             self.decrypt(suffix, framed, "")
         except AuthenticationError:
             return False
+
         return True
 
     def encrypt(self, suffix: bytes, plaintext: Buffer) -> bytearray:
@@ -243,11 +247,13 @@ class ModuleCipher:
         """Return the encrypted body of a page: as `encrypt` does; in AES_GCM_CTR_V1 without a tag."""
         if not self.ctr:
             return self.encrypt(suffix, body)
+
         with flat_view(body) as source:
             module, nonce = self._framed(source.nbytes + CTR_OVERHEAD, _SPARE)
             # Released before the spare bytes go: a bytearray with a view on it cannot shrink.
             with memoryview(module) as view:
                 self._count(nonce, source, view[CTR_OVERHEAD:])
+
         del module[-_SPARE:]
         return module
 
@@ -267,6 +273,7 @@ class ModuleCipher:
             self._gcm.decrypt(nonce, ciphertext + tag, aad)
         except InvalidTag:
             raise self.refusal("the signature of the plaintext footer") from None
+
         self.may_not_fit = False
 
     def refusal(self, what: str) -> TamperedFileError | KeyMismatchError:

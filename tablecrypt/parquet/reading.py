@@ -101,6 +101,7 @@ def read_table(
         needed = _needed(schema, columns, expression)
         if layout.ciphers is not None and _is_uniform(layout, needed):
             return _uniform_file(opened, layout, layout.ciphers.footer_key, keys).read(columns, expression, row_groups, use_threads)
+
         view = PlaintextView(layout, needed)
         await_release(view)
         fragment = _fragment(view, layout.location)
@@ -159,6 +160,7 @@ def _uniform_file(source: Source, layout: FileLayout, footer_key: Secret, keys: 
     # Which column is under which key was decided by the first footer: another one would be read without that check.
     if file.footer_tag != layout.footer.stored[-TAG_LENGTH:]:
         raise TamperedFileError(layout.location, "was exchanged for another file while it was read")
+
     return file
 
 
@@ -205,14 +207,17 @@ def _has_column(schema: pa.Schema, name: str) -> bool:
     """Whether that is a column, or the dotted path of a field in structs."""
     if name in schema.names:
         return True
+
     top, *path = name.split(".")
     if top not in schema.names:
         return False
+
     inner = schema.field(top).type
     for step in path:
         if not pa.types.is_struct(inner) or inner.get_field_index(step) < 0:
             return False
         inner = inner.field(step).type
+
     return True
 
 
@@ -221,9 +226,11 @@ def _needed(schema: pa.Schema, columns: list[str] | None, expression: pc.Express
     own = set(schema.names)
     if columns is None:
         return own
+
     chosen = {name if name in own else name.partition(".")[0] for name in columns}
     if expression is None:
         return chosen
+
     return chosen | {name for name in own if _refers_to(expression, name, schema)}
 
 
@@ -309,6 +316,7 @@ class PlaintextView(FileView):
         decrypted = self._last[1][skipped : skipped + length]
         if decrypted.nbytes < length:
             return bytes(decrypted) + bytes(length - decrypted.nbytes)
+
         # A reader that has all of it does not come back, and plaintext is kept no longer.
         if decrypted.nbytes == region.span.length:
             self._last = None
@@ -322,6 +330,7 @@ class PlaintextView(FileView):
             encoded[column] = self._chunk(chunks[column], num_rows).encode()
         copy = group.copy()
         copy.set(RowGroup.COLUMNS, thrift.LIST, encoded)
+
         return copy
 
     def _chunk(self, chunk: Chunk, num_rows: int) -> Struct:
@@ -335,9 +344,11 @@ class PlaintextView(FileView):
             span = Span(self._locked_end, 1)
             self._locked_end += span.length
             metadata, region = _locked_metadata(chunk, span, num_rows), _Region(span, chunk, error)
+
         self._regions.append(region)
         struct = chunk.struct.copy(without=_NOT_IN_A_CHUNK)
         struct.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
+
         return struct
 
 
@@ -352,4 +363,5 @@ def _locked_metadata(chunk: Chunk, span: Span, num_values: int) -> Struct:
     metadata.set(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE, thrift.I64, span.length)
     metadata.set(ColumnMetaData.TOTAL_COMPRESSED_SIZE, thrift.I64, span.length)
     metadata.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, span.start)
+
     return metadata

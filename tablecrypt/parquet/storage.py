@@ -64,15 +64,18 @@ class Source:
             raise TamperedFileError(
                 self.location, f"bytes {offset} to {offset + length} are outside the file, which has {self.length} bytes"
             )
+
         if isinstance(self._file, pa.NativeFile):
             self._file.seek(offset)
             data = memoryview(self._file.read_buffer(length)).cast("B")
         else:
             data = self._read_in_pieces(offset, length)
+
         if data.nbytes != length:
             raise TamperedFileError(
                 self.location, f"ends after {offset + data.nbytes} bytes, though it had {self.length} when it was opened"
             )
+
         return data
 
     def read_into(self, offset: int, memory: memoryview) -> None:
@@ -104,6 +107,7 @@ class Source:
         data: bytes = self._file.read(length)
         if len(data) == length:
             return memoryview(data)
+
         # Stores may answer with less than was asked for.
         pieces = [data]
         missing = length - len(data)
@@ -175,7 +179,9 @@ def source_of(source: Any, location: str | None = None) -> Source:
         return Source(pa.BufferReader(source), name, owned=True)
     if isinstance(source, str | os.PathLike):
         return Source(_open_for_reading(source), name, owned=True)
+
     check_file(source, "read", "seek", "tell")
+
     return Source(source, name)
 
 
@@ -196,6 +202,7 @@ def open_sink(sink: Any) -> Iterator[Sink]:
         check_file(sink, "write")
         yield Sink(sink)
         return
+
     filesystem, path = fs.FileSystem.from_uri(sink) if _is_uri(sink) else (fs.LocalFileSystem(), os.fspath(sink))
     with whole_file(filesystem, path) as file:
         yield Sink(file)

@@ -189,8 +189,10 @@ def _write_struct(out: bytearray, struct: Struct) -> None:
         else:
             out.append(field.kind)
             write_integer(out, field_id)
+
         previous = field_id
         _write_value(out, field)
+
     out.append(STOP)
 
 
@@ -199,6 +201,7 @@ def _write_value(out: bytearray, field: Field) -> None:
     # Before int, of which bool is a subclass. The kind of the field says the value.
     if isinstance(value, bool):
         return
+
     if isinstance(value, int):
         write_integer(out, value)
     elif isinstance(value, Struct):

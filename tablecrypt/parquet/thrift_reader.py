@@ -107,8 +107,10 @@ def decode_binaries(data: bytes) -> list[bytes]:
         values, end = _read_binaries(data)
     except _PAST_THE_END:
         raise _cut_short(data) from None
+
     if end > len(data):
         raise _cut_short(data)
+
     return values
 
 
@@ -152,12 +154,15 @@ def _collect_values(data: bytes, at: int, path: tuple[int, ...], values: list[by
         # Arrow's Thrift takes the last of two, which need not be the one that was checked here.
         if seen:
             raise FormatError(f"field {field_id} is there twice")
+
         seen = True
+
         if len(path) == 1:
             at = _end_of_value(data, start, header & 0x0F, depth)
             value = data[start:at]
         else:
             at = _collect_of_list(data, start, header & 0x0F, path[1:], values, depth + 1)
+
     if len(path) == 1:
         values.append(value)
     return at + 1
@@ -166,9 +171,11 @@ def _collect_values(data: bytes, at: int, path: tuple[int, ...], values: list[by
 def _collect_of_list(data: bytes, at: int, kind: int, path: tuple[int, ...], values: list[bytes], depth: int) -> int:
     if kind != LIST:
         raise FormatError(f"Thrift kind {kind} is there, where a list of structs should be")
+
     count, element, at = _read_list_header(data, at)
     if element != STRUCT:
         raise FormatError(f"a list holds Thrift kind {element} where it should hold structs")
+
     for _ in range(count):
         at = _collect_values(data, at, path, values, depth)
     return at
@@ -215,9 +222,11 @@ def _read_list_header(data: bytes, at: int) -> tuple[int, int, int]:
         count, at = read_varint(data, at)
         if count < LONG_LIST:
             raise FormatError("the length of a list is written longer than it needs to be")
+
     # No element takes less than a byte.
     if count > len(data) - at:
         raise CutShortError(f"a list of {count} elements is followed by {len(data) - at} bytes")
+
     return count, kind, at
 
 
@@ -231,6 +240,7 @@ def _locate_fields(data: bytes) -> tuple[dict[int, Located], int]:
         kind = header & 0x0F
         at = _end_of_value(data, start, kind, 0)
         found[field_id] = Located(kind, start, at)
+
     return found, at + 1
 
 
@@ -238,11 +248,13 @@ def _read_binaries(data: bytes) -> tuple[list[bytes], int]:
     count, kind, at = _read_list_header(data, 0)
     if kind != BINARY:
         raise FormatError(f"a list holds Thrift kind {kind} where it should hold binaries")
+
     values = []
     for _ in range(count):
         length, start = read_varint(data, at)
         at = start + length
         values.append(data[start:at])
+
     return values, at
 
 
@@ -250,17 +262,21 @@ def _read_struct(data: bytes, at: int, shape: Shape, depth: int) -> tuple[Struct
     _check_depth(depth)
     fields: dict[int, Field] = {}
     field_id = 0
+
     while (header := data[at]) != STOP:
         field_id, at = _read_field_id(data, at, field_id)
         # Readers differ in which of two they take, and Arrow has to see what is checked here.
         if field_id in fields:
             raise FormatError(f"field {field_id} is there twice")
+
         kind = header & 0x0F
         if field_id in shape and kind in (STRUCT, LIST):
             value, at = _open(data, at, kind, shape[field_id], depth + 1)
         else:
             value, at = _read_value(data, at, kind, depth)
+
         fields[field_id] = Field(kind, value)
+
     return Struct(fields), at + 1
 
 
@@ -268,11 +284,13 @@ def _open(data: bytes, at: int, kind: int, shape: Shape | None, depth: int) -> t
     """Read a struct or a list of structs as its shape says; a list of anything else as its bytes."""
     if kind == STRUCT:
         return _read_struct(data, at, shape or {}, depth)
+
     count, element, first = _read_list_header(data, at)
     if element != STRUCT:
         return _read_value(data, at, kind, depth)
     if count > FEW_STRUCTS and count * LEAST_STRUCT > len(data) - first:
         raise CutShortError(f"a list of {count} structs is followed by {len(data) - first} bytes")
+
     return _list_structs(data, first, count, depth) if shape is None else _read_structs(data, first, count, shape, depth)
 
 
@@ -300,13 +318,16 @@ def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Value, int
         return data[at : at + length], at + length
     if kind in (TRUE, FALSE):
         return kind == TRUE, at
+
     end = _end_of_value(data, at, kind, depth)
+
     return data[at:end], end
 
 
 def _end_of_struct(data: bytes, at: int, depth: int) -> int:
     if depth > MAX_DEPTH:
         raise _too_deep()
+
     while True:
         at = _NUMBERS(data, at).end()  # type: ignore[union-attr]  # no field at all is a match too
         header = data[at]
@@ -335,6 +356,7 @@ def _end_of_value(data: bytes, at: int, kind: int, depth: int) -> int:
         return at + 8
     if kind == BYTE:
         return at + 1
+
     raise FormatError(f"{kind} is not a Thrift type")
 
 
@@ -347,11 +369,13 @@ def _end_of_list(data: bytes, at: int, depth: int) -> int:
     # A list in a list costs a byte or two: without this bound a short footer would exhaust the stack.
     if depth > MAX_DEPTH:
         raise _too_deep()
+
     count, kind, at = _read_list_header(data, at)
     if kind == STRUCT:
         for _ in range(count):
             at = _end_of_struct(data, at, depth + 1)
         return at
+
     for _ in range(count):
         at = _end_of_element(data, at, kind, depth)
     return at
@@ -363,10 +387,12 @@ def _end_of_map(data: bytes, at: int, depth: int) -> int:
     # An empty map has no byte for its kinds.
     if count == 0:
         return at
+
     kinds = data[at]
     at += 1
     if count > len(data) - at:
         raise CutShortError(f"a map of {count} pairs is followed by {len(data) - at} bytes")
+
     for _ in range(count):
         at = _end_of_element(data, at, kinds >> 4, depth)
         at = _end_of_element(data, at, kinds & 0x0F, depth)

@@ -120,6 +120,7 @@ class UniformParquetFile:
             # A mapped file would change with the one in storage, so it is copied.
             mapped = isinstance(self._file, pa.MemoryMappedFile)
             self._file = pa.BufferReader(self._file.read() if mapped else self._file.read_buffer())
+
         self._end, footer = read_checked_end(self._file, self._length, key_metadata, location)
         self.footer_tag = self._end[-TAIL_LENGTH - TAG_LENGTH : -TAIL_LENGTH]
         self._key_metadata = key_metadata
@@ -128,12 +129,14 @@ class UniformParquetFile:
         self.masks: frozenset[int] = frozenset()
         if access is not None:
             self._open_columns(footer, access)
+
         with self._translated("the footer"):
             self._fragment = self._opened()
             stored = self._fragment.physical_schema
             self.schema: pa.Schema = without_views(stored)
             self._has_views = self.schema != stored
             metadata = self._fragment.metadata
+
         if access is not None:
             self.schema = pa.schema([field for field in self.schema if hidden_field_id(field.name) is None], self.schema.metadata)
         # Before anything asks for statistics: Arrow ends the process over those of a column whose key it lacks.
@@ -216,11 +219,13 @@ class UniformParquetFile:
         if self._is_in_memory:
             # These are the bytes that were checked, or a view whose footer was made of them.
             return file_format.make_fragment(self._file)
+
         served = EndThenFile(self._end, self._file)
         await_release(served)
         fragment = file_format.make_fragment(served.PATH, filesystem=fs.PyFileSystem(served))
         fragment.ensure_complete_metadata()
         served.serve_file()
+
         return fragment
 
     def _portions(
@@ -230,11 +235,13 @@ class UniformParquetFile:
             fragment = self._fragment if part is None else self._part(part)
             if fragment is None:
                 return []
+
             pruned = fragment if prune_by is None else fragment.subset(filter=prune_by, schema=self.schema)
             if not pruned.row_groups:
                 return []
             if read_ahead is None:
                 return [pruned]
+
             return [pruned.subset(row_group_ids=ids) for ids in _packed(pruned.row_groups, read_ahead)]
 
     def _part(self, part: Container[int]) -> ds.ParquetFileFragment | None:
@@ -255,12 +262,14 @@ class UniformParquetFile:
         if not reading.coded and self._is_read_at_once(columns, portion):
             yield from self._read_at_once(columns, portion, row_filter).to_batches()
             return
+
         with self._translated("a column's modules"):
             fragment = reading.fragment.subset(row_group_ids=[group.id for group in portion.row_groups])
             schema = with_dictionaries(self.schema, reading.coded)
             # Arrow begins to fetch here, in its own threads, so the head is read beside that and not before it.
             batches = ds.Scanner.from_fragment(fragment, schema=schema, columns=columns, filter=row_filter).to_batches()
             self._check_head()
+
         while True:
             with self._translated("a column's modules"):
                 batch = next(batches, None)
@@ -271,12 +280,14 @@ class UniformParquetFile:
     def _is_read_at_once(self, columns: list[str], portion: ds.ParquetFileFragment) -> bool:
         if not self._is_small or self._has_views or not columns:
             return False
+
         # ParquetFile takes a name with a dot for a field of a struct, and calls parts of nested columns otherwise than the schema does.
         names = self.schema.names
         if len({*names}) < len(names) or any("." in name for name in names):
             return False
         if any(pa.types.is_nested(self.schema.field(name).type) for name in columns):
             return False
+
         return bool(sum(group.num_rows for group in portion.row_groups) <= _FEW_ROWS)
 
     def _read_at_once(self, columns: list[str], portion: ds.ParquetFileFragment, row_filter: pc.Expression | None) -> pa.Table:
@@ -290,10 +301,12 @@ class UniformParquetFile:
     def _check_head(self) -> None:
         if self._head_is_right:
             return
+
         head = self._file.read_at(MAGIC_LENGTH, 0)
         if head == ENCRYPTED_MAGIC:
             self._head_is_right = True
             return
+
         shown = "the magic of a plaintext Parquet file" if head == magics.PARQUET else f"{head!r}"
         raise TamperedFileError(self.location, f"begins with {shown}, not with {ENCRYPTED_MAGIC!r}, though its footer is encrypted")
 
@@ -442,6 +455,7 @@ def _packed(row_groups: list[ds.RowGroupInfo], length: int) -> list[list[int]]:
             filled = 0
         packed[-1].append(group.id)
         filled += group.total_byte_size
+
     return packed
 
 
@@ -460,8 +474,10 @@ class _Positions:
             count -= used
             if used < rows:
                 self._spans.append((start + used, rows - used))
+
         if not parts:
             return pa.array([], pa.int64())
+
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 

@@ -93,6 +93,7 @@ def coverage_gaps(
             yield f"bytes {span.start} to {min(span.end, reached)} belong to {span.owner} and to {before}"
         if span.end > reached:
             reached, before = span.end, span.owner
+
     if reached < length:
         yield f"bytes {reached} to {length}, the end of the file, belong to nothing"
 
@@ -165,6 +166,7 @@ def verify_footer(source: Any, key_metadata: StandardKeyMetadata, location: str)
             for chunk in layout.chunks():
                 if not (chunk.has_own_key and hidden_field_id(chunk.path[0]) is not None):
                     _ = chunk.cipher
+
     return 1
 
 
@@ -206,6 +208,7 @@ class FileChecks:
         if self._is_hidden(chunk):
             self._hidden[chunk.ordinals.path] = None
             return
+
         if not chunk.is_encrypted:
             self._in_the_clear[chunk.ordinals.path] = None
         checks: tuple[Callable[[Chunk], None], ...] = (self._pages, self._column_index, self._offset_index, self._bloom_filter)
@@ -219,10 +222,12 @@ class FileChecks:
             return False
         if self._keys.skips_hidden_columns:
             return True
+
         try:
             _ = chunk.cipher
         except KeyNotFoundError:
             return True
+
         return False
 
     def result(self) -> Verification:
@@ -231,6 +236,7 @@ class FileChecks:
         self._refuse_faults()
         algorithm = layout.footer.algorithm
         assert algorithm is not None, "the layout is that of an encrypted file"
+
         return Verification(
             layout.location,
             layout.source.length,
@@ -250,6 +256,7 @@ class FileChecks:
             every += coverage_gaps(self._spans, layout.source.length, self._are_zeros)
         if not every:
             return
+
         more = f"; and {len(every) - _SHOWN_FAULTS} more" if len(every) > _SHOWN_FAULTS else ""
         what = "; ".join(every[:_SHOWN_FAULTS]) + more
         # With any other fault among them, a wrong key does not explain all of it: the file was changed.
@@ -268,6 +275,7 @@ class FileChecks:
         except FormatError as error:
             self._faults.append(_Fault(str(error).removeprefix(f"{self._layout.location}: ")))
             return False
+
         return True
 
     def _metadata(self, chunk: Chunk) -> None:
@@ -289,6 +297,7 @@ class FileChecks:
         modules, ordinals = self._modules_of.begin(chunk.pages), chunk.ordinals
         authentic = dict.fromkeys((*_DICTIONARY, *_DATA), 0)
         number = 0
+
         while modules.left:
             is_dictionary = chunk.has_dictionary and modules.left == chunk.pages.length
             for module_type in _DICTIONARY if is_dictionary else _DATA:
@@ -297,11 +306,14 @@ class FileChecks:
                     what = ordinals.describe(module_type, number)
                     # Without a length there is no next module, so the walk through this chunk ends.
                     raise impossible_length(modules.peek(LENGTH_BYTES), modules.left, what, chunk.location)
+
                 if cipher.opens(ordinals.suffix(module_type, number), framed, modules.plaintext_of(framed)):
                     authentic[module_type] += 1
                 else:
                     self._fail(chunk, cipher.refusal(ordinals.describe(module_type, number)))
+
             number += not is_dictionary
+
         for module_type, count in authentic.items():
             self._count(chunk, module_type, count)
 
@@ -375,11 +387,14 @@ class _ModuleReader:
         if begin + GCM_OVERHEAD <= end <= self._end:
             self._begin = end
             return self._memory[begin:end]
+
         length = stated_length(self.peek(LENGTH_BYTES))
         if not GCM_OVERHEAD <= length <= self.left:
             return None
+
         framed = self.peek(length)
         self._begin += length
+
         return framed
 
     def peek(self, length: int) -> memoryview:

@@ -37,6 +37,7 @@ def _plain(arrow: pa.DataType) -> pa.DataType:
         return pa.large_list(_plain_field(arrow.value_field))
     if pa.types.is_map(arrow):
         return pa.map_(_plain_field(arrow.key_field), _plain_field(arrow.item_field), arrow.keys_sorted)
+
     return arrow
 
 

@@ -161,6 +161,7 @@ class EncryptedParquetWriter:
         encryption = FileEncryption(required_keys(keys), "the new Parquet file", random)
         self._opened = open_sink(sink)
         self._sink = self._opened.__enter__()
+
         try:
             self._writer = ModularWriter(self._sink, encryption)
             # A file to which no rows are written has its schema from here.
@@ -194,11 +195,13 @@ class EncryptedParquetWriter:
         """Write the footer. It may be called twice."""
         if self._closed:
             return
+
         try:
             self._file_length = self._writer.finish()
         except BaseException as error:
             self._abandon(error)
             raise
+
         self._closed = True
         # Behind the footer: only now does the path get its file.
         self._opened.__exit__(None, None, None)

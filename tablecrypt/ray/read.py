@@ -96,4 +96,5 @@ def read_files(plan: ReadPlan) -> Iterator[pa.Table]:
         return
     except TablecryptError as error:
         failed = failure(error)
+
     raise failed

@@ -68,11 +68,13 @@ def planned_upsert(
         raise ConfigurationError("mode 'upsert' needs keys=[...], or identifier fields in the table's schema")
     if unknown := [name for name in named if name not in {field.name for field in table.schema().fields}]:
         raise ConfigurationError(f"key {unknown[0]!r} is not a column of the table")
+
     # An upsert compares all columns with what is stored: on masks every row would differ, and masks would be written.
     scan = table.scan(masked="error")
     scan = scan.use_ref(branch) if branch in table.metadata.refs else scan
     tasks = tuple(cast("list[EncryptedFileScanTask]", list(scan.tasks())))
     message = job.key.encrypt(Role.TASK, 0, FileEntryCodec(job.metadata).encode_tasks(tasks))
+
     return UpsertContent(access, named, tasks), message
 
 
@@ -106,6 +108,7 @@ def upserted(task: WritingTask, message: bytes, rows: pa.Table) -> tuple[bytes, 
     tasks = FileEntryCodec(task.metadata).decode_tasks(task.job_key.decrypt(Role.TASK, 0, message))
     if missing := [name for name in keys if name not in rows.column_names]:
         raise ConfigurationError(f"key {missing[0]!r} is missing from the Dataset")
+
     _refuse_duplicates(rows, keys)
     scan = _ScanOfTasks(table_metadata=task.metadata, io=task.io, row_filter=ALWAYS_TRUE)
     scan.planned = tuple(tasks)
@@ -113,11 +116,13 @@ def upserted(task: WritingTask, message: bytes, rows: pa.Table) -> tuple[bytes, 
         found = Upsert(rows, scan, keys, by_vectors=True, write_uuid=uuid.uuid4()).find()
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
+
     positions = {each.file.file_path: bitmap for each, bitmap in found.replaced}
     # All tasks have the same list of files, so the number of the list is 0 in each.
     marks = {(0, index): positions[each.file.file_path] for index, each in enumerate(tasks) if each.file.file_path in positions}
     added = pa.concat_tables([found.updated, found.inserted], promote_options="default")
     files = task.write(added) if added.num_rows else []
+
     return task.encrypted_result(files, marks), TaskKeys.of(rows, found.updated, keys).encrypted(task.job_key, task.number)
 
 
@@ -161,11 +166,14 @@ class TaskKeys:
             if message is None:
                 raise AuthenticationError(f"task {number} of the job sent no keys: its rows may be in the table twice")
             tables.append(pa.ipc.open_stream(job_key.decrypt(Role.KEYS, number, message)).read_all())
+
         if not tables:
             return None
+
         both = pa.concat_tables(tables, promote_options="permissive")
         names = [name for name in both.column_names if name != _UPDATED]
         updated = both.column(_UPDATED)
+
         return cls(both.filter(pa.compute.invert(updated)).select(names), both.filter(updated).select(names))
 
 
@@ -181,6 +189,7 @@ def upsert_change(
     change = RowChange(branch=branch, added=[file for result in results for file in result.files])
     if keys is None:
         return change
+
     # Each task has seen its own rows only: the same key in two tasks shows here.
     _refuse_duplicates(keys.every, list(content.keys))
     # Only the replaced rows: rows that others add under other keys are no conflict.
@@ -193,8 +202,10 @@ def upsert_change(
     if is_merge_on_read(upsert_mode(table.metadata.properties)):
         change.position_deleted = position_deleted
         return change
+
     change.dropped = [task.file for task, _ in position_deleted]
     change.rewritten = _rewritten(table, [(task, bitmap) for task, bitmap in position_deleted if len(bitmap) < task.file.record_count])
+
     return change
 
 
@@ -206,6 +217,7 @@ def _refuse_duplicates(rows: pa.Table, keys: list[str]) -> None:
 def _rewritten(table: EncryptedTable, position_deleted: list[tuple[EncryptedFileScanTask, BitMap64]]) -> list[Any]:
     if not position_deleted:
         return []
+
     job = WorkerJob.on(cast("Any", table.metadata), cast("Any", table.io), ENGINE)
     codec = FileEntryCodec(table.metadata)
     count = min(len(position_deleted), max(1, int(ray.cluster_resources().get("CPU", 1))))
@@ -216,17 +228,20 @@ def _rewritten(table: EncryptedTable, position_deleted: list[tuple[EncryptedFile
     asked = [(number, rewrite.remote(job.ticket, shared, number, message)) for number, message in enumerate(messages)]
     done: list[tuple[int, bytes]] = []
     errors: list[Exception] = []
+
     for number, reference in asked:
         try:
             # All are waited for, also after an error: what a task still writes could not be deleted.
             done.append((number, ray.get(reference)))
         except Exception as error:  # noqa: BLE001  raised below, after the files of the other tasks are deleted
             errors.append(error)
+
     files = [file for result in decrypted_results(job.key, codec, done) for file in result.files]
     if errors:
         delete_files(job.io, files)
         raise_from_worker(errors[0])
         raise errors[0]
+
     return files
 
 

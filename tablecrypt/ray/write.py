@@ -141,8 +141,10 @@ class Writing:
         if mode != "upsert":
             shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(access))
             return cls(table, mode, branch, snapshot_properties, job, WritePlan(job.ticket, shared, None))
+
         content, task = planned_upsert(table, branch, keys, job, access)
         shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(content))
+
         return cls(table, mode, branch, snapshot_properties, job, WritePlan(job.ticket, shared, task), content)
 
     def check_rows(self, schema: object) -> None:
@@ -159,6 +161,7 @@ class Writing:
         if self.content is None:
             self._commit_files(current, files)
             return
+
         with removing_on_error(io, files):
             keys = TaskKeys.opened(self.job.key, ((each.number, each.keys) for each in written))
             change = upsert_change(self.table, self.branch, self.content, results, keys)
@@ -166,6 +169,7 @@ class Writing:
         if not change.position_deleted and not change.dropped:
             self._commit_files(current, files)
             return
+
         # On the table as it was planned on, so that PyIceberg finds what others changed since.
         transaction = self.table.transaction()
         with committing(transaction, io, change.written):
@@ -182,6 +186,7 @@ def _check_options(
         raise ConfigurationError(f"mode {mode!r} is not known: use append, overwrite or upsert")
     if keys is not None and mode != "upsert":
         raise ConfigurationError(f"keys go with mode 'upsert', not {mode!r}")
+
     # A user would replace rows that the server does not let that user see.
     if mode != "append":
         refuse_restricted(table.io, f"writing in mode {mode}")
@@ -237,10 +242,12 @@ def _write(plan: WritePlan, blocks: Iterable[Block], number: int) -> Written | N
     first = next(tables, None)
     if first is None:
         return None
+
     task = WritingTask.open(plan.ticket, plan.shared, number, 0)
     rows = stored_reader(chain([first], tables), task.metadata.schema())
     if plan.upsert is not None:
         return Written(number, *upserted(task, plan.upsert, rows.read_all()))
+
     return Written(number, task.encrypted_result(task.write(rows)), None)
 
 

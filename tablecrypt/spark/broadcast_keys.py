@@ -71,4 +71,5 @@ def _unsupported_broadcast(spark: SparkSession) -> str | None:
     # Blocks of a broadcast go to disk on the driver, and on executors where memory is short.
     if str(context.getConf().get("spark.io.encryption.enabled", "false")).lower() != "true":
         return "job keys would lie on disk in the clear: set spark.io.encryption.enabled"
+
     return None

@@ -122,6 +122,7 @@ def _type_for_spark(iceberg: IcebergType, path: str) -> pa.DataType:
         return pa.decimal128(iceberg.precision, iceberg.scale)
     if type(iceberg) not in _READ_AS:
         raise ConfigurationError(f"column {path!r} is of type {iceberg}, which Spark does not have: leave it out with columns=[...]")
+
     return _READ_AS[type(iceberg)]
 
 
@@ -132,6 +133,7 @@ def _fields_for_table(spark: list[pa.Field], table: StructType, prefix: str) -> 
     # Both would be written as the one column that the table has of this name.
     if repeated:
         raise ConfigurationError(f"column {prefix + repeated[0]!r} occurs more than once in the DataFrame")
+
     for name in given:
         if name not in known:
             _refuse_unknown(prefix, name, known)
@@ -149,6 +151,7 @@ def _type_for_table(spark: pa.DataType, iceberg: IcebergType, path: str) -> pa.D
     if pa.types.is_map(spark) and isinstance(iceberg, MapType):
         key = spark.key_field.with_type(_type_for_table(spark.key_type, iceberg.key_type, f"{path}.key"))
         return pa.map_(key, spark.item_field.with_type(_type_for_table(spark.item_type, iceberg.value_type, f"{path}.value")))
+
     if not _fits(spark, iceberg):
         _refuse_type(spark, iceberg, path)
     return schema_to_pyarrow(iceberg, include_field_ids=False)
@@ -159,12 +162,14 @@ def _fits(spark: pa.DataType, iceberg: IcebergType) -> bool:
         return True
     if isinstance(iceberg, DecimalType):
         return bool(pa.types.is_decimal128(spark) and spark.scale == iceberg.scale and spark.precision <= iceberg.precision)
+
     readable = _READ_AS.get(type(iceberg))
     if readable is None or pa.types.is_null(readable):
         return False
     # Units may differ, for the cast refuses a loss; with a zone on one side alone, the moment would depend on the session.
     if pa.types.is_timestamp(readable):
         return bool(pa.types.is_timestamp(spark) and (spark.tz is None) == (readable.tz is None))
+
     return spark == _small(readable) or _small(spark) == readable or spark in _ALSO_WRITTEN_FROM.get(type(iceberg), ())
 
 
@@ -229,6 +234,7 @@ def batch_for_table(batch: pa.RecordBatch, schema: pa.Schema, table: Schema) -> 
             raise ConfigurationError(
                 f"column {field.name!r} holds a value that {table.find_type(field.name)} cannot hold: {error}"
             ) from error
+
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -273,10 +279,12 @@ def _parsed_uuids(array: pa.Array) -> pa.Array:
     # Before fromhex(), which would take digits of one value for those of the next.
     if not pc.all(pc.match_substring_regex(text, _UUID_PATTERN), min_count=0).as_py():
         raise ValueError("not the text of a uuid, 8-4-4-4-12 hexadecimal digits")
+
     filled = text.fill_null(_NO_UUID_TEXT)
     raw = bytes.fromhex("".join(filled.to_pylist()).replace("-", ""))
     values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(_UUID_LENGTH), len(array), [None, pa.py_buffer(raw)])
     present = pc.if_else(text.is_valid(), values, pa.scalar(None, pa.binary(_UUID_LENGTH)))
+
     return pa.ExtensionArray.from_storage(pa.uuid(), present)
 
 
@@ -307,6 +315,7 @@ def _with_nested_uuids(array: pa.Array, wanted: pa.DataType) -> pa.Array:
             return [(convert(key, arrow.key_type), convert(item, arrow.item_type)) for key, item in value]
         if pa.types.is_list(arrow):
             return [convert(each, arrow.value_type) for each in value]
+
         return value
 
     return pa.array([convert(value, wanted) for value in array.to_pylist()], _with_storage(wanted)).cast(wanted)
@@ -323,4 +332,5 @@ def _with_storage(arrow: pa.DataType) -> pa.DataType:
         return pa.map_(key.with_type(_with_storage(key.type)), item.with_type(_with_storage(item.type)))
     if pa.types.is_list(arrow):
         return pa.list_(arrow.value_field.with_type(_with_storage(arrow.value_type)))
+
     return arrow

@@ -103,6 +103,7 @@ class BatchMarker:
             # A later batch counts too: its query had this one committed, whose snapshot may have expired.
             if batch_id.isdecimal() and int(batch_id) >= self.batch_id:
                 return True
+
         return False
 
     def check_not_in(self, metadata: TableMetadata) -> None:

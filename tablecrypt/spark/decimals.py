@@ -41,6 +41,7 @@ def sent_whole(spark: SparkSession, schema: StructType) -> list[int]:
     alike = len({name.lower() for name in schema.names}) < len(schema.names)
     if len(places) * _SHARE < len(kinds) or not places or marked or alike or _expressions(spark) is None:
         return []
+
     return places
 
 
@@ -71,6 +72,7 @@ def unscaled(decimals: pa.Array) -> pa.Array:
     """Return the unscaled values of 128-bit decimals, which are 16 bytes little endian each. FormatError for one of more than 64 bits."""
     if not len(decimals):
         return pa.array([], pa.int64())
+
     # Read in place: a slice of an array shares the buffer, so its offset counts.
     words = np.frombuffer(decimals.buffers()[1], np.int64, _WORDS * len(decimals), decimals.offset * _WORDS * 8)
     low, high = words[::_WORDS].copy(), words[1::_WORDS]
@@ -79,6 +81,7 @@ def unscaled(decimals: pa.Array) -> pa.Array:
     fits = (low >> _SIGN) == high
     if not (fits if missing is None else fits | missing).all():
         raise FormatError(f"a value of a column of type {decimals.type} has more digits than that")
+
     return pa.array(low, mask=missing)
 
 
@@ -89,6 +92,7 @@ def with_decimals(rows: DataFrame, schema: StructType, places: list[int]) -> Dat
 
     utilities, make_decimal = _expressions(rows.sparkSession)
     columns = []
+
     for place, field in enumerate(schema.fields):
         column: Any = functions.col(quoted(field.name))
         if place in places:
@@ -96,7 +100,9 @@ def with_decimals(rows: DataFrame, schema: StructType, places: list[int]) -> Dat
             # An unscaled value that its type cannot hold is an error, and no null.
             made = make_decimal(utilities.expression(column._jc), kind.precision, kind.scale, False)
             column = ClassicColumn(utilities.column(made)).alias(field.name)
+
         columns.append(column)
+
     return rows.select(*columns)
 
 
@@ -104,9 +110,11 @@ def _expressions(spark: SparkSession) -> Any:
     """Return Spark's Java classes ExpressionUtils and MakeDecimal; None for a session that has none, or whose Spark lacks them."""
     if not hasattr(spark, "_jsparkSession"):
         return None
+
     from py4j.java_gateway import JavaClass
 
     jvm: Any = spark.sparkContext._jvm
     sql = jvm.org.apache.spark.sql
     found = sql.classic.ExpressionUtils, sql.catalyst.expressions.MakeDecimal
+
     return found if all(isinstance(each, JavaClass) for each in found) else None

@@ -57,6 +57,7 @@ def rewrite_without(
     # A job would ask the KMS and start tasks for nothing.
     if not position_deleted:
         return []
+
     by_path = {task.file.file_path: positions for task, positions in position_deleted}
     partitions = Sizing.of(spark).partitions([task for task, _ in position_deleted])
     ticket, job_key = located.issue_job(spark)
@@ -68,6 +69,7 @@ def rewrite_without(
         return rewrite_partitions(ticket, encrypted_access, encrypted_tasks, batches)
 
     rows = in_tasks(spark, len(encrypted_tasks), rewrite_encrypted_files, RESULT_SCHEMA).collect()
+
     return [file for result in decrypted_results(job_key, codec, collected(rows)) for file in result.files]
 
 
@@ -78,6 +80,7 @@ def rewrite_partitions(
     asked = list(task_numbers(numbers))
     if not asked:
         return
+
     job = open_task(ticket, encrypted_access)
     for number in asked:
         files = rewritten_files(job, number, encrypted_tasks[number])
@@ -112,11 +115,13 @@ def change_without(
     change = RowChange(branch=branch, conflicts_with=scan.row_filter, dropped=whole)
     if not rest:
         return change
+
     partitions = Sizing.of(spark).partitions(rest)
     positions = _located(spark, located, partitions, scan.row_filter)
     files = numbered(partitions)
     change.position_deleted = [(files[number], bitmap) for number, bitmap in positions.items() if len(bitmap)]
     rewrite_unless_merge_on_read(spark, located, change, mode)
+
     return change
 
 
@@ -157,6 +162,7 @@ def locate_partitions(
     asked = list(task_numbers(numbers))
     if not asked:
         return
+
     job = open_task(ticket, encrypted_content)
     reader = TaskReader(job.metadata, job.io, Schema(ROW_ID), job.shared.row_filter)
     codec = FileEntryCodec(job.metadata)

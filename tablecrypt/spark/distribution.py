@@ -57,11 +57,14 @@ def laid_out(
     check_distribution(distribute_by, spec)
     if distribute_by is None:
         return df.sortWithinPartitions(*map(quoted, order)) if order else df
+
     # Spark hashes a column itself, which spares the rows a way through Python.
     columns = _identity_columns(df, schema, spec)
     if columns:
         return df.repartition(*map(quoted, columns)).sortWithinPartitions(*map(quoted, (*columns, *order)))
+
     keyed = _with_partition_values(df, schema, spec)
+
     return keyed.repartition(_PARTITION).sortWithinPartitions(_PARTITION, *map(quoted, order)).drop(_PARTITION)
 
 

@@ -78,6 +78,7 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
             yield from _combined(waiting)
             waiting, rows, size = [], 0, 0
+
     yield from _combined(waiting)
 
 
@@ -90,6 +91,7 @@ def pieces_for_spark(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if batch.num_rows <= step:
         yield batch
         return
+
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
 
@@ -109,6 +111,7 @@ def _row_limit_alone(rows: DataFrame) -> Iterator[None]:
     if context is None or _is_limited(rows) or _may_be_long(rows.schema):
         yield
         return
+
     limits = {_BYTE_LIMIT: str(_NO_BYTE_LIMIT), _ROW_LIMIT: str(MOST_ROWS)}
     # Put back afterwards: the thread is the caller's, whose other jobs must not count rows.
     before = {name: context.getLocalProperty(name) for name in limits}
@@ -140,4 +143,5 @@ def _may_be_long(spark: DataType) -> bool:
         return _may_be_long(spark.elementType)
     if isinstance(spark, MapType):
         return _may_be_long(spark.keyType) or _may_be_long(spark.valueType)
+
     return isinstance(spark, (BinaryType, VariantType))

@@ -56,6 +56,7 @@ def skip_per_task_setup() -> None:
 
     if TaskContext.get() is None:
         return
+
     _forget_finders()
     # Only if modules were loaded: freezing also keeps what the task itself holds by now, and must not do so in every task.
     if len(sys.modules) > _frozen.modules:

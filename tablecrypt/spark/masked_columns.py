@@ -83,11 +83,13 @@ def refuses_conditions(spark: SparkSession) -> bool:
     """Make a session refuse conditions on marked columns. Return False for one that does not take Java classes."""
     if not hasattr(spark, "_jsparkSession"):
         return False
+
     try:
         # Conditions that Spark evaluates by itself reach no code of ours but in its optimizer.
         jvm_side(spark).endpoint.refuseConditionsOnMasks(spark._jsparkSession)
     except ConfigurationError:
         return False
+
     return True
 
 

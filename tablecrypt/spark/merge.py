@@ -98,7 +98,9 @@ def checked_keys(table: Schema, columns: Sequence[str], keys: Sequence[str] | No
     names = list(keys) if keys is not None else [str(table.find_column_name(each)) for each in sorted(table.identifier_field_ids)]
     if not names:
         raise ConfigurationError("merge needs keys=[...], or identifier fields in the table's schema")
+
     own = {field.name: field for field in table.fields}
+
     for name in names:
         if name not in own:
             raise ConfigurationError(f"merge key {name!r} is not a column of the table; it has {', '.join(own)}")
@@ -107,10 +109,12 @@ def checked_keys(table: Schema, columns: Sequence[str], keys: Sequence[str] | No
         # -0.0 and 0.0 are equal and two values; so are a uuid's text in capitals and in small letters.
         if not isinstance(own[name].field_type, _COMPARABLE):
             raise ConfigurationError(f"merge key {name!r} is of type {own[name].field_type}, whose values are not compared safely")
+
     # Rows travel with their identity in columns of these names.
     taken = {field.name for field in LINEAGE_FIELDS} & own.keys()
     if taken:
         raise ConfigurationError(f"the table has a column {taken.pop()!r} of its own, so merged rows cannot keep their identity")
+
     return tuple(names)
 
 
@@ -147,6 +151,7 @@ def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], b
         merge_positions(replaced, result.marks)
     numbers = numbered(partitions)
     change.position_deleted = [(numbers[number], bitmap) for number, bitmap in replaced.items()]
+
     return change
 
 
@@ -223,6 +228,7 @@ def read_keys(
     metadata = content.access.metadata()
     reader = TaskReader(metadata, content.access.io(), content.projected, ALWAYS_TRUE)
     schema = _keys_schema(content.projected)
+
     for number in task_numbers(numbers):
         tasks = FileEntryCodec(metadata).decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))
         for index, task in enumerate(tasks):
@@ -237,6 +243,7 @@ def write_merged_partition(ticket: JobTicket, encrypted_access: bytes, batches: 
     rows_of_partition = filled_batches(batches)
     if rows_of_partition is None:
         return
+
     first, filled = rows_of_partition
     job = open_task(ticket, encrypted_access)
     table, own = job.metadata.schema(), [name for name in first.schema.names if name not in _ROW_COLUMNS]
@@ -264,6 +271,7 @@ def _keys_of_table(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], 
     schema = spark_schema(_keys_schema(projected))
     if not partitions:
         return spark.createDataFrame([], schema)
+
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
     encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(KeysContent(table_access(located.table), projected)))

@@ -48,6 +48,7 @@ def check_credentials_stay_private(properties: Mapping[str, str], spark_setting:
         return
     if keeps_messages_private(spark_setting):
         return
+
     raise ConfigurationError(
         f"the catalog properties {', '.join(credentials) or names.KMS_IMPL.name} would travel to the executors in the clear: "
         "leave credentials out and give the executors their own, or set spark.authenticate and spark.network.crypto.enabled"

@@ -102,6 +102,7 @@ def read_table(
     check_session(spark)
     if path not in (None, *get_args(Path)):
         raise ConfigurationError(f"path {path!r} is not known: use jvm or python")
+
     read = PlannedRead.of(identifier, columns, row_filter, snapshot_id, catalog_properties, masked)
     if masked_ids(read.located.table, read.projected, read.readable) and not refuses_conditions(spark):
         # This session cannot refuse conditions on masks, so they are shown only to a reader who asked for masks.
@@ -109,10 +110,12 @@ def read_table(
     schema = marked_schema(read.located.table, read.projected, read.readable)
     if not read.tasks:
         return spark.createDataFrame([], schema)
+
     # Imported here: executors use this module too, and need nothing of the connector.
     from tablecrypt.spark.sql.programs.reads import jvm_rows
 
     rows = None if path == "python" else jvm_rows(spark, read, forced=path == "jvm")
+
     return python_rows(spark, ReadJob.of(spark, read), schema) if rows is None else rows
 
 

@@ -100,6 +100,7 @@ class SparkRunner:
         """
         if not works:
             return
+
         sizing = Sizing.of(self._spark)
         parts = sizing.spread(range(len(works)), lambda index: works[index].size, _PARTS_PER_CORE * sizing.cores)
         ticket, job_key = LocatedTable.of_table(table).issue_job(self._spark)
@@ -165,10 +166,12 @@ def run_parts(
     asked = [first + number for number in task_numbers(numbers)]
     if not asked:
         return
+
     skip_per_task_setup()
     job_key = ticket.redeem()
     shared: SharedWorkContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
     io = shared.io()
+
     for number in asked:
         # Of any class, since the driver made these bytes: they authenticate under the job key as a TASK.
         works = decode_items(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]), None)
@@ -188,6 +191,7 @@ def _done(io: EncryptingFileIO, function: FileFunction[Any, Any], works: Iterabl
             # Sent behind the results before it, whose files the driver has to know.
             yield WorkItem(each.index, error)
             return
+
         yield WorkItem(each.index, done.result, done.keys)
 
 
@@ -208,6 +212,7 @@ def _results(items: Iterable[WorkItem]) -> Iterator[tuple[int, FileDone[Any]]]:
             errors.append(item.value)
         else:
             yield item.index, FileDone(item.value, item.keys)
+
     for error in errors:
         raise error
 
@@ -236,6 +241,7 @@ def collected_results(
         raise AuthenticationError(
             f"of {len(encrypted_tasks)} tasks of the Spark job, {len(results)} sent a result: one of each is expected"
         )
+
     return results
 
 

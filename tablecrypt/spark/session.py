@@ -50,6 +50,7 @@ def check_java() -> None:
     java = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
     if java is None:
         raise ConfigurationError(f"Spark needs Java {OLDEST_JAVA} or newer, and there is no java in JAVA_HOME or on the PATH")
+
     # Java prints its version to stderr.
     banner = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = java_major_version(banner)

@@ -80,6 +80,7 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
         check_rows([group.live_rows for group in compaction.groups], files, tasks[0].file.file_path)
     compaction.add(compaction.groups, files)
     progress(Progress(OPERATION, len(tasks), len(tasks), "files"))
+
     return compaction.finish()
 
 
@@ -94,6 +95,7 @@ def read_rows(
     table, spec = metadata.schema(), metadata.spec()
     reader = TaskReader(metadata, access.io(), with_lineage(table), ALWAYS_TRUE, read_ahead=READ_AHEAD)
     schema = _row_schema(table, z_order)
+
     for number in task_numbers(numbers):
         for task in FileEntryCodec(metadata).decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number])):
             for rows in reader.batches(task):
@@ -109,6 +111,7 @@ def write_rows(ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.
     rows_of_partition = filled_batches(batches)
     if rows_of_partition is None:
         return
+
     first, filled = rows_of_partition
     job = open_task(ticket, encrypted_access)
     table = job.metadata.schema()
@@ -147,9 +150,11 @@ def _order_of(key: SortKey) -> list[Column]:
 
     if isinstance(key, ZOrder):
         return [functions.col(name) for name in _z_names(key.names)]
+
     column = functions.col(quoted(key.name))
     if key.descending:
         return [column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()]
+
     return [column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()]
 
 

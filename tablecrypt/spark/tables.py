@@ -97,7 +97,9 @@ class LocatedTable:
             ticket, job_key = issue_job(self._manager.kms, self._manager.table_key_id, properties)
         else:
             ticket, job_key = issue_by_broadcast(spark, self._manager.table_key_id)
+
         warn_of_open_network(spark.conf.get)
+
         return ticket, job_key
 
     def _check_place(self, spark_setting: Callable[[str, str], str | None]) -> None:
@@ -133,6 +135,7 @@ def load_encrypted_table(catalog: Catalog, name: str) -> EncryptedTable:
             f"{name} is not an encrypted table (it has no {names.KEY_ID.name}, or its catalog is not one of tablecrypt_catalog): "
             "tablecrypt.spark is for encrypted tables; use PyIceberg or Iceberg's own Spark runtime for others"
         )
+
     return table
 
 
@@ -161,6 +164,7 @@ def job_columns(
     """Return what the tasks of a job may do with a table's protected columns; arguments as those of `table_access`."""
     if not has_column_keys(table.metadata):
         return None
+
     properties = names.client_properties(table.catalog)
     # Executors without a KMS could open no column key either.
     brings_keys = brings_keys or brings_keys_by_spark(properties)
@@ -243,8 +247,10 @@ def ordered_projection(scan: EncryptedDataScan | EncryptedIncrementalAppendScan,
     projected = scan.projection()
     if columns is None:
         return projected
+
     asked = [name.partition(".")[0] for name in columns]
     order = {name: position for position, name in reversed(list(enumerate(asked)))}
     # A name may have come in another case; such columns stay behind in the table's order.
     fields = sorted(projected.fields, key=lambda field: order.get(field.name, len(order)))
+
     return Schema(*fields, schema_id=projected.schema_id)

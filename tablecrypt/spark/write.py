@@ -165,6 +165,7 @@ def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> N
     prepare(df.schema, located, options)
     # Only to look for the batch: one that the table has is not written again to be thrown away.
     begin(located.table, options.marker)
+
     if options.mode == "merge":
         merge_keys = checked_keys(located.table.schema(), df.columns, options.keys)
         change = merged_change(df, located, merge_keys, options.branch)
@@ -246,11 +247,13 @@ def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) ->
         refuse_restricted(table.io, f"writing in mode {options.mode}")
     columns = arrow_schema(schema)
     schema_for_table(columns, table.schema())
+
     for partition_field in table.spec().fields:
         path = path_of(table.schema(), partition_field.source_id)
         if path and path[0].name not in columns.names:
             name = table.schema().find_column_name(partition_field.source_id)
             raise ConfigurationError(f"column {name!r} is missing from the DataFrame, and the table is partitioned by it")
+
     # The next two calls are for their errors, which would else come from every executor.
     parquet_writer_options(table.metadata.properties)
     target_file_size(table.metadata.properties)
@@ -277,6 +280,7 @@ def write_partition(
     rows_of_partition = filled_batches(batches)
     if rows_of_partition is None:
         return
+
     first, filled = rows_of_partition
     job = open_task(ticket, encrypted_access)
     files = job.write(_as_reader(first.schema, filled, job.metadata.schema()))
@@ -296,6 +300,7 @@ def commit_written(located: LocatedTable, files: list[DataFile], options: WriteO
         # An append goes onto the table as it is now; a change stays on the snapshot that it was planned on.
         current = _unchanged(located)
         change = replaced_partitions(located, files, options.branch) if options.mode == "overwrite_partitions" else None
+
     if change is None:
         _commit(current, files, options)
     else:
@@ -310,6 +315,7 @@ def _written(df: DataFrame, located: LocatedTable, options: WriteOptions) -> lis
         planned = planned_write(df, located, options.distribute_by, options.sort_by, forced=options.path == "jvm")
         if planned is not None:
             return write_planned(planned)
+
     return _written_by_python(df, located, options)
 
 
@@ -323,6 +329,7 @@ def _written_by_python(df: DataFrame, located: LocatedTable, options: WriteOptio
         return write_partition(ticket, encrypted_access, batches)
 
     results = results_of(rows, write_encrypted_files)
+
     return [file for result in decrypted_results(job_key, FileEntryCodec(metadata), results) for file in result.files]
 
 
@@ -341,12 +348,14 @@ def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions)
     # No rows, no snapshot; but columns that the write adds are added all the same.
     if not files and options.mode == "append" and options.stage_first is None:
         return
+
     with _committing(table, files, options) as transaction:
         if options.mode == "overwrite":
             stage_overwrite(transaction, files, options.summary, options.branch)
             return
         if not files:
             return
+
         copied = options.copied.fingerprints if options.copied is not None else frozenset[bytes]()
         with transaction.append_producer(options.summary, options.branch, copied) as producer:
             for file in files:
@@ -390,6 +399,7 @@ def _committing(table: EncryptedTable, files: Sequence[DataFile], options: Write
         if options.copied is not None:
             # On each base: another call may have copied the same files while this one wrote.
             transaction.check_each_base(partial(options.copied.check, table.io, branch=options.branch))
+
     with committing(transaction, io, files):
         if options.stage_first is not None:
             # In the same commit, so that no reader sees the columns without the rows.

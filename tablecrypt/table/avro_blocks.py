@@ -64,6 +64,7 @@ class AvroBlocks:
         header = self._read(_HEADER)
         if header["magic"] != _MAGIC:
             raise FormatError(f"it does not begin with {_MAGIC!r}")
+
         self._sync = header["sync"]
         self.schema = header["metadata"]["avro.schema"].decode()
         self._codec = header["metadata"].get("avro.codec", b"null").decode()
@@ -80,6 +81,7 @@ class AvroBlocks:
     def _decompressed(self, stored: bytes) -> bytes:
         if self._codec == "null":
             return stored
+
         try:
             return decompress_block(self._codec, stored, max(LARGE_BLOCK, _RATIO * len(stored)))
         except FormatError:

@@ -109,12 +109,14 @@ class ObjectOf(Form):
             if item is None and key.when is not When.EVEN_IF_NULL:
                 raise FormatError(f"not readable as table metadata: {key.name} is missing")
             parts.append(f'"{key.name}":{"null" if item is None else key.write(item)}')
+
         return "{" + ",".join(parts) + "}"
 
     def stray_keys(self, value: Any, path: str) -> Iterator[str]:
         """Yield the path of each key that is none of these."""
         if not isinstance(value, dict):
             return
+
         for name in sorted(value.keys() - self._names):
             yield path + name
         for name, form in self._nested:
@@ -299,6 +301,7 @@ def _default(type_name: Any, value: Any) -> str:
         return integer(value)
     if not isinstance(value, str):
         raise _UncertainFormError
+
     return string(_text_default(_primitive_name(type_name), value))
 
 
@@ -309,7 +312,9 @@ def _text_default(type_name: str, text: str) -> str:
         return _matching(_DECIMAL_DEFAULT, text)
     if type_name not in _TEXT_DEFAULTS:
         raise _UncertainFormError
+
     found = _matching(_TEXT_DEFAULTS[type_name], text)
+
     return _FRACTION.sub(_without_last_zeros, found) if type_name.startswith("time") else found
 
 
@@ -456,6 +461,7 @@ def _with_what_java_fills_in(document: Any) -> dict[str, Any]:
     version = metadata.get("format-version")
     if version not in (2, 3):
         raise FormatError(f"not readable as table metadata of version 2 or 3: format-version is {str(version)[:80]}")
+
     current = metadata.get("current-snapshot-id")
     has_snapshot = current not in (None, -1)
     metadata["current-snapshot-id"] = current if has_snapshot else (None if version == 3 else -1)

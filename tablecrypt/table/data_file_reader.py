@@ -213,6 +213,7 @@ class AvroDataFile:
             if portion and held >= _BATCH_BYTES:
                 yield portion
                 portion, held = [], 0
+
         if portion:
             yield portion
 
@@ -350,10 +351,12 @@ class _Types:
     def column(self, name: str, field_id: int, avro: Any, depth: int) -> AvroColumn:
         if depth > _MAX_DEPTH:
             raise FormatError("its Avro schema is nested too deeply")
+
         # Depth alone is no limit: each record with two fields of the record before it doubles the columns.
         self._left -= 1
         if self._left < 0:
             raise FormatError("its Avro schema names types too often: it would have more columns than its text can spell out")
+
         avro, nullable = self._without_null(avro)
         if isinstance(avro, str) and avro in self._named:
             avro = self._named[avro]
@@ -361,6 +364,7 @@ class _Types:
             avro = {"type": avro}
         if isinstance(avro.get("type"), dict):
             return self.column(name, field_id, ["null", avro["type"]] if nullable else avro["type"], depth + 1)
+
         # A record may name itself inside: the limit on depth ends that.
         if "name" in avro:
             self._named[avro["name"]] = avro
@@ -422,8 +426,10 @@ def _primitive(avro: dict[str, Any]) -> pa.DataType:
             return pa.timestamp("ns", tz)
         case "long", "timestamp-millis":
             return pa.timestamp("ms", tz)
+
     if avro["type"] not in _PRIMITIVES:
         raise FormatError(f"its Avro schema has the type {avro['type']!r}, which Iceberg does not store")
+
     return _PRIMITIVES[avro["type"]]
 
 

@@ -212,6 +212,7 @@ class UnfinishedDataFile:
                 if self._protected
                 else UniformParquetWriter(self._sink, table.schema, self._key_metadata, **options)
             )
+
         groups = max(1, round(table.nbytes / self._writer.row_group_bytes))
         if self._protected:
             # Alike in size, so that no few rows are left over for a last group: its length would tell of each.

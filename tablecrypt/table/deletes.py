@@ -85,12 +85,14 @@ class DeleteReader:
                 positions = read_deletion_vector(self._io, EncryptedDataFile.of(file), task.file.record_count)
             elif file.content == DataFileContent.POSITION_DELETES:
                 parts.extend(self._once(file, self._read_position_deletes).get(task.file.file_path, ()))
+
         # The writer of a vector took over what position deletes said (table spec, "Deletion Vectors"), so these do not count beside it.
         if positions is None and parts:
             positions = DeletedPositions.of_arrow(parts)
         # Such deletes were made for another file: what else they name would take the wrong rows.
         if positions is not None and positions.last() >= task.file.record_count:
             raise FormatError(f"{task.file.file_path}: has {task.file.record_count} rows, but its deletes name position {positions.last()}")
+
         return positions
 
     def equality_fields_of(self, task: FileScanTask) -> Schema:
@@ -114,11 +116,14 @@ class DeleteReader:
             batches = list(opened.batches([path, position]))
         if not batches:
             return {}
+
         rows = pa.Table.from_batches(batches).rename_columns(["path", "position"])
         paths = pc.unique(rows.column("path"))
         if len(paths) == 1:
             return {paths[0].as_py(): [rows.column("position")]}
+
         by_path = rows.group_by("path").aggregate([("position", "list")])
+
         return {
             each.as_py(): [pa.chunked_array([positions.values])]
             for each, positions in zip(by_path.column("path"), by_path.column("position_list"), strict=True)
@@ -133,10 +138,12 @@ class DeleteReader:
             # Compared by fewer columns, the file would delete rows that it does not mean.
             if missing:
                 raise FormatError(f"{file.file_path}: this equality delete file lacks the columns with field ids {sorted(missing)}")
+
             batches = [
                 to_requested_schema(wanted, read, batch, allow_timestamp_tz_mismatch=True)
                 for batch in opened.batches([column.name for column in read.columns])
             ]
+
         names = tuple(field.name for field in wanted.fields)
         return EqualityDelete(names, _concatenated(batches, names))
 
@@ -164,6 +171,7 @@ def write_row_delta(
     replaced: list[EncryptedDataFile] = []
     vectors: list[DeletionVector] = []
     before = DeleteReader(io, metadata)
+
     for task, positions in _by_file(deleted):
         every = positions | BitMap64(before.positions_of(task) or ())
         if len(every) == task.file.record_count:
@@ -172,7 +180,9 @@ def write_row_delta(
         vectors.append(DeletionVector(task.file, every))
         # Vectors alone: a position delete file may be about other data files too.
         replaced.extend(EncryptedDataFile.of(file) for file in task.delete_files if is_deletion_vector(file))
+
     added = write_deletion_vectors(io, puffin_location(metadata, write_uuid), vectors) if vectors else ()
+
     return RowDelta(gone, replaced, added)
 
 
@@ -248,6 +258,7 @@ def row_numbers(of: pa.Table, rows: pa.RecordBatch, names: Sequence[str]) -> pa.
         numbers, found = _numbered(
             pc.add(pc.multiply(numbers, width), next_numbers), pc.add(pc.multiply(found, width), next_found), match_null=False
         )
+
     return found
 
 
@@ -265,6 +276,7 @@ def equality_fields(file: DataFile, schema: Schema) -> Schema:
             f"{file.file_path}: an equality delete file on the field ids {sorted(ids)}; "
             "each must be a primitive top-level column of the table"
         )
+
     return Schema(*fields)
 
 
@@ -287,4 +299,5 @@ def comparable(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array
         return values.cast(values.type.storage_type)
     if pa.types.is_string(values.type):
         return values.cast(pa.large_string())
+
     return values.cast(pa.large_binary()) if pa.types.is_binary(values.type) else values

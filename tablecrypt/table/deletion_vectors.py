@@ -121,11 +121,14 @@ class DeletedPositions:
         """Return a mask of the rows that are not deleted, for ascending positions of rows. None: none of them is deleted."""
         if not len(positions) or not self._positions:
             return None
+
         begin = bisect_left(self._positions, positions[0].as_py())
         end = bisect_left(self._positions, positions[-1].as_py() + 1)
         if begin == end:
             return None
+
         deleted = pa.Array.from_buffers(pa.int64(), end - begin, [None, pa.py_buffer(self._positions[begin:end])])
+
         return pc.invert(pc.is_in(positions, value_set=deleted))
 
 
@@ -140,12 +143,14 @@ def read_deletion_vector(io: EncryptingFileIO, file: EncryptedDataFile, rows: in
     offset, size = file.content_offset, file.content_size_in_bytes
     if offset is None or size is None or offset < 0 or size < _FRAME_LENGTH:
         raise FormatError(f"{file.file_path}: a deletion vector with an impossible content_offset or content_size_in_bytes")
+
     with io.decrypting_input(file.file_path, key_metadata_of(file)).open() as puffin:
         puffin.seek(offset)
         blob = bytes(puffin.read(size))
     # The stream is authentic, and so are offset and size: a short read means that they do not belong together.
     if len(blob) != size:
         raise FormatError(f"{file.file_path}: ends inside the deletion vector at {offset}, of {size} bytes")
+
     return parse_deletion_vector(blob, file.file_path, file.record_count, rows)
 
 
@@ -161,27 +166,32 @@ def parse_deletion_vector(blob: bytes, location: str, cardinality: int | None = 
     length = _LENGTH.unpack_from(blob)[0] if len(blob) >= _FRAME_LENGTH else -1
     if length + 2 * _LENGTH.size != len(blob):
         raise FormatError(f"{location}: a deletion vector of {len(blob)} bytes says that it is {length} bytes long")
+
     framed = blob[_LENGTH.size : -_LENGTH.size]
     if not framed.startswith(MAGIC):
         raise FormatError(f"{location}: a deletion vector begins with {framed[: len(MAGIC)]!r}, not with {MAGIC!r}")
     # AGS1 has authenticated the bytes: what a wrong CRC-32 shows is a fault of the writer.
     if zlib.crc32(framed) != _LENGTH.unpack(blob[-_LENGTH.size :])[0]:
         raise FormatError(f"{location}: a deletion vector's CRC-32 is not that of its bytes")
+
     return DeletedPositions(_positions(framed[len(MAGIC) :], location, cardinality, rows))
 
 
 def _positions(bitmap: bytes, location: str, cardinality: int | None, rows: int | None) -> array[int]:
     if len(bitmap) < _BITMAP_COUNT_LENGTH:
         raise FormatError(f"{location}: a deletion vector ends inside its bitmap")
+
     try:
         compressed = BitMap64.deserialize(bitmap)
     except (ValueError, IndexError) as error:
         raise FormatError(f"{location}: a deletion vector's bitmap is not a 64-bit Roaring bitmap") from error
+
     # A run of 65,536 positions has four bytes: what a vector says is compared before it is expanded.
     if cardinality is not None and len(compressed) != cardinality:
         raise FormatError(f"{location}: a deletion vector of {len(compressed)} positions; its manifest says {cardinality}")
     if rows is not None and compressed and compressed.max() >= rows:
         raise FormatError(f"{location}: a deletion vector names position {compressed.max()} of a data file of {rows} rows")
+
     try:
         return array("q", compressed.to_array())
     except OverflowError as error:
@@ -207,6 +217,7 @@ def write_deletion_vectors(io: TableFileIO, location: str, vectors: Sequence[Del
         blob = encode_deletion_vector(vector.positions)
         places.append((len(content), len(blob)))
         content += blob
+
     content += _footer_of(vectors, places)
 
     output = io.new_encrypted_output(location)
@@ -259,10 +270,12 @@ def _parsed_footer(puffin: bytes, location: str) -> tuple[int, Any]:
     end = len(puffin) - len(magics.PUFFIN) - _FOOTER_END.size
     if end < 2 * len(magics.PUFFIN) or not puffin.startswith(magics.PUFFIN) or not puffin.endswith(magics.PUFFIN):
         raise FormatError(f"{location}: not a Puffin file")
+
     size, flags = _FOOTER_END.unpack_from(puffin, end)
     start = end - size - len(magics.PUFFIN)
     if flags or start < len(magics.PUFFIN) or not puffin.startswith(magics.PUFFIN, start):
         raise FormatError(f"{location}: a Puffin footer that is compressed or malformed, so the data files that it names cannot be changed")
+
     try:
         return start, json.loads(puffin[end - size : end])
     except (ValueError, RecursionError) as error:

@@ -102,6 +102,7 @@ class FileEntryCodec:
             # A wrong count must not go on making entries from the zeros behind the bytes.
             if decoder.tell() > length:
                 break
+
         return entries
 
     def _writer(self, spec_id: int) -> Writer:
@@ -117,6 +118,7 @@ class FileEntryCodec:
                 {ROOT_STRUCT: ManifestEntry, DATA_FILE_FIELD_ID: EncryptedDataFile},
                 {STATUS_FIELD_ID: ManifestEntryStatus, FILE_FORMAT_FIELD_ID: FileFormat, FILE_CONTENT_FIELD_ID: DataFileContent},
             )
+
         return self._readers[spec_id]
 
     def _entry_schema(self, spec_id: int) -> Schema:
@@ -133,6 +135,7 @@ def _decoding(content: bytes) -> Iterator[BinaryDecoder]:
         yield decoder
     except (ArithmeticError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise FormatError(f"file entries cannot be decoded: {type(error).__name__}") from error
+
     if decoder.tell() != len(content):
         raise FormatError(f"{len(content)} bytes of file entries end at byte {decoder.tell()}")
 
@@ -146,6 +149,7 @@ def _tasks_of(entries: Iterable[ManifestEntry]) -> list[EncryptedFileScanTask]:
             tasks[-1].delete_files.add(entry.data_file)
         else:
             raise FormatError("a scan task begins with a delete file")
+
     return tasks
 
 

@@ -106,12 +106,15 @@ def _rewritten(expression: BooleanExpression, columns: dict[str, IcebergType], c
         return (NestedIsNull if isinstance(expression, IsNull) else NestedNotNull)(expression.term)  # type: ignore[call-arg]
     if not isinstance(expression, (LiteralPredicate, SetPredicate)) or not isinstance(expression.term, Reference):
         return expression
+
     column = columns.get(expression.term.name if case_sensitive else expression.term.name.lower())
     if column is None:
         return expression
+
     predicate: Any = type(expression)
     if isinstance(expression, SetPredicate):
         return predicate(expression.term, {_nanoseconds(literal, column) for literal in expression.literals})  # type: ignore[no-any-return]
+
     return predicate(expression.term, _nanoseconds(expression.literal, column))  # type: ignore[no-any-return]
 
 
@@ -123,8 +126,10 @@ def _nanoseconds(literal: Any, column: IcebergType) -> Any:
         nanoseconds = literal.value
     else:
         raise TypeError(f"{literal} cannot be compared with a column of type {column}: write it as text or as whole nanoseconds")
+
     if not -_END <= nanoseconds < _END:
         raise ValueError(f"{literal} is beyond what a column of type {column} holds: 64 bits of nanoseconds end in 1677 and in 2262")
+
     return NanosecondLiteral(nanoseconds)
 
 
@@ -206,6 +211,7 @@ def _with_conditions(expression: BooleanExpression, schema: Schema, case_sensiti
         return type(expression)(left, right)
     if not isinstance(expression, UnboundPredicate) or not isinstance(expression.term, Reference):
         return expression
+
     column, conditions = expression.term, list[BooleanExpression]()
     field = schema.find_field(column.name, case_sensitive)
     if isinstance(expression, (NotEqualTo, NotIn, NotStartsWith, NotNaN)):

@@ -89,10 +89,12 @@ def _is_for_an_engine(called: FrameType | None) -> bool:
         caller = caller.f_back
     if caller is None:
         return False
+
     package = _module(caller).partition(".")[0]
     # These go on to the table's FileIO, which refuses plaintext by itself.
     if package in _USES_THE_FILE_IO:
         return False
+
     # A library that is not known here is taken for an engine: what it would write cannot be taken back, and a person asks again.
     return package in _ENGINES or not _INSTALLED.isdisjoint(Path(caller.f_code.co_filename).parts)
 

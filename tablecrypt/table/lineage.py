@@ -52,6 +52,7 @@ def with_lineage(schema: Schema, fields: tuple[NestedField, ...] = LINEAGE_FIELD
                 f"the table has a column {field.name}, a name that row lineage takes: rename it with "
                 f'table.update_schema().rename_column("{field.name}", …).commit()'
             )
+
     return Schema(*schema.fields, *fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 

@@ -159,6 +159,7 @@ class EncryptedSnapshot(Snapshot):
             raise PlaintextRefusedError(
                 self.manifest_list, f"snapshot {self.snapshot_id} has no key-id: its manifest list is not encrypted"
             )
+
         key_metadata = io.manager.decrypt_manifest_list_key_metadata(self._ring.chain(self.key_id))
         with refusing_made_up(self.manifest_list, io.own_folders):
             manifest_list = read(io, self.manifest_list, key_metadata)
@@ -166,6 +167,7 @@ class EncryptedSnapshot(Snapshot):
         self._check_table_state(manifest_list)
         # Kept only after both checks: `known_header` returns it without checking again.
         self._header = manifest_list.header
+
         return manifest_list
 
     def _check_header(self, header: ManifestListHeader) -> None:
@@ -184,6 +186,7 @@ class EncryptedSnapshot(Snapshot):
         state = manifest_list.header.table_state
         if state is None or self._layout is None or self._layout.table is None:
             return
+
         self._layout.table.check(state, {row.partition_spec_id for row in manifest_list.manifests}, self.manifest_list)
         # Time travel reads by this schema. A server may leave the id out, which the specification lets it.
         if self.schema_id not in (None, state.schema.id):
@@ -313,16 +316,19 @@ class MetadataFile:
         """
         if (known := PARSED.get(self.digest)) is not None:
             return known
+
         try:
             parsed = ParsedJson(self.content)
             metadata = _validated(parsed.document)
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError, ValidationError) as error:
             # PyIceberg's models use some values before they have checked what they are.
             raise FormatError(f"{self.location}: not readable as table metadata: {error}") from error
+
         if is_encrypted_tables(metadata):
             check_keys(self.location, parsed, parsed.document)
             # Kept only after the check, which a kept copy does not go through again.
             PARSED.put(self.digest, metadata, len(self.content))
+
         return metadata
 
 
@@ -360,10 +366,12 @@ def read_named_metadata_file(io: FileIO, location: str, own_folders: DeletionSco
     """
     if not location.endswith(TABLE_METADATA_SUFFIXES):
         raise FormatError(f"{location}: not named as a metadata file is")
+
     try:
         ParsedLocation.of(location)
     except ConfigurationError as error:
         raise FormatError(f"{location}: {error}") from error
+
     with refusing_made_up(location, own_folders):
         return read_metadata_file(io.new_input(location))
 
@@ -383,8 +391,10 @@ def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> byte
     """
     if not location.endswith(_GZIP_SUFFIXES):
         return stored
+
     limit = max(_SMALL, _RATIO * len(stored))
     found, rest = bytearray(), stored
+
     try:
         while rest:
             stream = zlib.decompressobj(_GZIP)
@@ -393,12 +403,14 @@ def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> byte
                 raise FormatError(f"{location}: {len(stored)} bytes of gzip decompress to more than {limit}, which no metadata file does")
             if not stream.eof:
                 raise EOFError("the stream ends before its end")
+
             # gzip allows several members, with zeros behind them: other readers take them all, and the hash has to cover the same JSON.
             rest = stream.unused_data.lstrip(b"\0")
     except (zlib.error, EOFError) as error:
         if may_be_cut:
             return bytes(found) or stored
         raise FormatError(f"{location}: not readable as gzip: {error}") from error
+
     return bytes(found)
 
 
@@ -410,6 +422,7 @@ def write_metadata_file(metadata: TableMetadata, io: FileIO, location: str) -> M
         raise FormatError(
             f"{location}: a property or a comment holds text that UTF-8 cannot, so no metadata is written: {error}"
         ) from error
+
     with io.new_output(location).create() as stream:
         stream.write(Compressor.get_compressor(location).bytes_compressor()(content))
     return MetadataFile(location, content)
@@ -441,6 +454,7 @@ def check_keys(where: str, parsed: ParsedJson, document: Any) -> None:
             f"{where}: the key {key[:_SHOWN]!r} occurs twice in one object, and readers disagree on which of the two counts. "
             "No writer of Iceberg does that: somebody edited it. Restore it from a copy"
         )
+
     for path in unknown_keys(document):
         name = path.rpartition(".")[2]
         spelled = f" (Iceberg spells it {name.replace('_', '-')!r})" if "_" in name else ""
@@ -464,6 +478,7 @@ def check_whole(location: str, metadata: EncryptedTableMetadata) -> None:
         if len(snapshot.manifest_list) > _LONGEST_LOCATION or not _FILE_LOCATION.fullmatch(snapshot.manifest_list):
             named = snapshot.manifest_list[:_SHOWN]
             raise TamperedFileError(location, f"snapshot {snapshot.snapshot_id} names the manifest list {named!r}, which is no file's name")
+
     _check_ids(location, metadata)
     _check_ancestors(location, metadata)
     _check_current_snapshot(location, metadata)
@@ -500,6 +515,7 @@ def _check_ancestors(location: str, metadata: EncryptedTableMetadata) -> None:
                 raise TamperedFileError(location, f"snapshot {step} is an ancestor of itself: no writer of Iceberg does that")
             way[step] = None
             step = parents[step]
+
         ended.update(way)
 
 
@@ -511,6 +527,7 @@ def _check_current_snapshot(location: str, metadata: EncryptedTableMetadata) -> 
         raise TamperedFileError(
             location, f"current-snapshot-id is {current}, but main points to snapshot {None if main is None else main.snapshot_id}"
         )
+
     log = metadata.snapshot_log
     if current is not None and log and log[-1].snapshot_id != current:
         raise TamperedFileError(location, f"current-snapshot-id is {current}, but the snapshot log ends with {log[-1].snapshot_id}")

@@ -192,11 +192,14 @@ def _is_worth_it(values: pa.Array) -> bool:
     count = _count(values)
     if count == 0 or isinstance(values, pa.DictionaryArray):
         return True
+
     present = values.drop_null() if values.null_count else values
     if _are_distinct_where_picked(present):
         return False
+
     distinct = present.unique()
     index_bits = max(len(distinct) - 1, 1).bit_length()
+
     return _plain_bytes(distinct) + count * index_bits // 8 < _plain_bytes(values)
 
 
@@ -243,6 +246,7 @@ def data_file_statistics(footer: pq.FileMetaData, file_schema: Schema, propertie
         layout = "<i" if isinstance(plan[field_id].iceberg_type, DateType) else "<q"
         statistics["lower_bounds"][field_id] = struct.pack(layout, lower)
         statistics["upper_bounds"][field_id] = struct.pack(layout, upper)
+
     return statistics
 
 
@@ -286,6 +290,7 @@ def _integer_bounds(footer: pq.FileMetaData, columns: dict[int, StatisticsCollec
         elif statistics.has_min_max:
             lower, upper = bounds.get(field_id, (statistics.min_raw, statistics.max_raw))
             bounds[field_id] = min(lower, statistics.min_raw), max(upper, statistics.max_raw)
+
     return {field_id: each for field_id, each in bounds.items() if field_id not in unknown}
 
 

@@ -65,6 +65,7 @@ def rows_by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> It
     # Arrow takes rows of one chunk several times as fast as rows of many.
     rows = rows.combine_chunks()
     start = 0
+
     for length in lengths:
         positions = order.slice(start, length)
         start += length
@@ -118,11 +119,13 @@ def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> 
             f"the partition field {field.name} is made of column {field.source_id}, which schema {schema.schema_id} does not have: no row "
             "can be written. Make current a schema that has the column, or a partition spec without the field"
         )
+
     source_type = schema.find_type(field.source_id)
     source = _as_typed(_source(rows, name, schema.find_field(field.source_id)), source_type)
     if is_nano(source_type) and not isinstance(field.transform, (IdentityTransform, VoidTransform)):
         source, source_type = _microseconds(source), TimestampType()
     values = field.transform.pyarrow_transform(source_type)(source)
+
     return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
 
 

@@ -74,12 +74,15 @@ class _Lanes(Generic[T]):
                 self._following = next(self._sources, None)
             if not self._running:
                 return
+
             first = self._running[0]
+
             with self._changed:
                 self._changed.wait_for(partial(self._may_go_on, first))
                 taken = [first.items.popleft()] if first.items else []
                 ended = first.finished and not taken
                 self._changed.notify_all()
+
             # Outside the lock: the consumer may take its time with a batch while the threads go on.
             yield from taken
             if ended:
@@ -94,6 +97,7 @@ class _Lanes(Generic[T]):
                 lane.stopped = True
                 lane.items.clear()
             self._changed.notify_all()
+
         for lane in self._running:
             lane.join()
 

@@ -112,6 +112,7 @@ class TaskReader:
         self._case_sensitive = case_sensitive
         restrictions = restrictions_of(io)
         self._restricted: RestrictedRows | None = None
+
         if restrictions is not None:
             self._restricted = RestrictedRows(restrictions, table_metadata.schema(), projected, self._bound_filter)
             # The server's filter is for true values: of a protected column, the reader has to have them.
@@ -119,6 +120,7 @@ class TaskReader:
             # Filters and masks are for plain columns; and a filter on masked values is not for stored ones.
             dictionary_columns = ()
             self._bound_filter = ALWAYS_TRUE if self._restricted.filters_masks else self._bound_filter
+
         self._visible = visible_columns(table_metadata, io, seen, filtered, masked)
         self._dictionary_columns = dictionary_columns
         self._read_ahead = read_ahead
@@ -145,6 +147,7 @@ class TaskReader:
                 return False
             if named[field.name] != 1 or not _is_read_as(stored.field(field.name).type, expected.type):
                 return False
+
         return True
 
     def opened(self, task: FileScanTask) -> AbstractContextManager[OpenedFile]:
@@ -176,6 +179,7 @@ class TaskReader:
                 run, length = [], 0
             run.append(task)
             length += size
+
         if run:
             yield self._source(run)
 
@@ -214,6 +218,7 @@ class TaskReader:
             if positions is not None:
                 at = pa.table([positions, *rows.columns], names=[_POSITION, *rows.schema.names])
                 matching += delete.deleted(at).column(_POSITION).chunks
+
         return pa.chunked_array(matching, pa.int64())
 
     @cached_property
@@ -233,12 +238,14 @@ class TaskReader:
             projected = restricted.columns
         projected = self._projected if projected is None else projected
         wanted = self._with_equality_columns(task, projected)
+
         with self.opened(task) as opened:
             projection = self._projection(opened, task.file, wanted)
             part = task.part if isinstance(task, EncryptedFileScanTask) else None
             for stored_positions, batch in self._rows(opened, projection, deletes, part):
                 if not batch.num_rows:
                     continue
+
                 rows = self._projected_rows(task, wanted, projection, stored_positions, batch)
                 positions, rows = _without_equal(stored_positions, rows, deletes)
                 # Columns that only the equality deletes compare are not part of the result.
@@ -257,6 +264,7 @@ class TaskReader:
             for batch in opened.batches(projection.columns, projection.row_filter, self._read_ahead, part):
                 yield None, batch
             return
+
         prune_by = projection.row_filter if self._may_prune else None
         for positioned in opened.positioned_batches(projection.columns, prune_by, self._read_ahead, part):
             yield _filtered(positioned, deletes, projection.row_filter)
@@ -282,13 +290,16 @@ class TaskReader:
                 column = inherit_sequence_numbers(rows.column(at), number)
             else:
                 continue
+
             rows = rows.set_column(at, rows.schema.field(at), column)
+
         return rows
 
     def _with_equality_columns(self, task: FileScanTask, projected: Schema) -> Schema:
         compared = self._deletes.equality_fields_of(task).fields
         if not compared:
             return projected
+
         known = {field.field_id for field in projected.fields}
         if self._visible is not None:
             # Compared by its mask, a protected column would let the delete take other rows than it means.
@@ -303,6 +314,7 @@ class TaskReader:
         # Values of partitions differ from file to file, so such a projection is not shared.
         if missing:
             return self._made_projection(stored, wanted, missing)
+
         # What a scan's files have in common is worked out once.
         # The reader keeps its stored schemas, so no other object can get this id.
         key = (id(stored), tuple(column.field_id for column in wanted.fields))
@@ -347,9 +359,11 @@ def may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> boo
         return may_prune_row_groups(bound.child, not negated)
     if not isinstance(bound, BoundPredicate):
         return True
+
     field_type = bound.term.ref().field.field_type
     if isinstance(field_type, (FloatType, DoubleType)):
         return not negated and not isinstance(bound, (BoundIsNaN, BoundNotEqualTo, BoundNotIn))
+
     return not isinstance(field_type, UUIDType)
 
 
@@ -359,6 +373,7 @@ def _in_columns(wanted: Schema, projection: _Projection, batch: pa.RecordBatch) 
     if known is not None:
         places, schema = known
         return pa.RecordBatch.from_arrays([batch.column(at) for at in places], schema=schema)
+
     rows = to_requested_schema(
         wanted,
         projection.read,
@@ -381,10 +396,13 @@ def _unchanged(wanted: Schema, read: Schema, before: pa.Schema, after: pa.Schema
         found = stored.get(column.field_id)
         if found is None or found.field_type != column.field_type or not column.field_type.is_primitive:
             return None
+
         at = before.get_field_index(found.name)
         if at < 0 or before.field(at).type != made.type:
             return None
+
         places.append(at)
+
     return places
 
 
@@ -408,10 +426,12 @@ def _filtered(positioned: PositionedBatch, deletes: TaskDeletes, row_filter: pc.
         positions, batch = positions.filter(live), batch.filter(live)
     if row_filter is None or not batch.num_rows:
         return positions, batch
+
     name = "position"
     while name in batch.schema.names:
         name += "_"
     kept = batch.append_column(name, positions).filter(row_filter)
+
     return kept.column(name), kept.drop_columns([name])
 
 

@@ -121,6 +121,7 @@ class EncryptedRewrite(EncryptedOverwrite):
     def _check_nothing_was_lost(self) -> None:
         if self.parent_snapshot_id == self._rewritten.snapshot_id:
             return
+
         planned = {task.file.file_path: task for task in self._rewritten.replaced}
         head = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
         manifests = head.manifests(self.io) if head is not None else []
@@ -128,6 +129,7 @@ class EncryptedRewrite(EncryptedOverwrite):
         gone = planned.keys() - {task.file.file_path for task in live}
         if gone:
             raise ValidationException(f"data files were removed while they were rewritten: {', '.join(sorted(gone))}")
+
         for task in live:
             if task.file.file_path not in planned:
                 # Deletes that applied to no file at the plan apply again, where the branch was moved to another snapshot.
@@ -228,6 +230,7 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
             for entry in manifest.entries:
                 index.add(entry)
         vectors: list[DeletionVector] = []
+
         for entry in (entry for manifest in data for entry in manifest.entries if entry.data_file.file_path in self._swaps):
             by_position = {
                 file
@@ -237,17 +240,20 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
             positions = BitMap64(self.deleted_positions(entry.data_file, by_position)) if by_position else None
             if positions:
                 vectors.append(DeletionVector(self._swaps[entry.data_file.file_path], positions))
+
         return vectors
 
     def _data_manifest(self, manifest: BaseManifest) -> ManifestFile:
         if not any(entry.data_file.file_path in self._swaps for entry in manifest.entries):
             return manifest.file
+
         with self._manifest_writer(self.spec(manifest.file.partition_spec_id), ManifestContent.DATA) as writer:
             for entry in manifest.entries:
                 new = self._swaps.get(entry.data_file.file_path)
                 if new is None:
                     writer.existing(entry)
                     continue
+
                 # The rows only changed their key, so they keep their ids.
                 new[FIRST_ROW_ID] = EncryptedDataFile.of(entry.data_file).first_row_id
                 if self.records_dropped:
@@ -256,6 +262,7 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
                 self.swapped.add(entry.data_file.file_path)
                 self.deleted_data_files.add(entry.data_file)
                 self.added_data_files.append(new)
+
         return writer.to_manifest_file()
 
     def _delete_manifests(self, manifest: BaseManifest, obsolete: _Obsolete) -> list[ManifestFile]:
@@ -267,10 +274,12 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
             (dropped if entry.data_file in obsolete else swapped if is_swapped else existing).append(entry)
         if len(existing) == len(manifest.entries):
             return [manifest.file]
+
         self._dropped_delete_files.extend(entry.data_file for entry in (*dropped, *swapped))
         removed = [*dropped, *swapped] if self.records_dropped else []
         if not (existing or removed or swapped):
             return []
+
         with self._manifest_writer(self.spec(manifest.file.partition_spec_id), ManifestContent.DELETES) as writer:
             for entry in existing:
                 writer.existing(entry)
@@ -281,22 +290,26 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
                 writer.add(self._added(entry, new))
                 self.swapped.add(entry.data_file.file_path)
                 self._new_deletes.append(new)
+
         return [writer.to_manifest_file()]
 
     def _vector_manifests(self, vectors: list[DeletionVector]) -> list[ManifestFile]:
         if not vectors:
             return []
+
         location = puffin_location(self.table_metadata, self.commit_uuid)
         self.written(location)
         files = write_deletion_vectors(self.table_io, location, vectors)
         self._new_deletes.extend(files)
         manifests: list[ManifestFile] = []
+
         for spec_id in sorted({file.spec_id for file in files}):
             with self._manifest_writer(self.spec(spec_id), ManifestContent.DELETES) as writer:
                 for file in files:
                     if file.spec_id == spec_id:
                         writer.add(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=self.snapshot_id, data_file=file))
             manifests.append(writer.to_manifest_file())
+
         return manifests
 
     def _added(self, entry: ManifestEntry, new: EncryptedDataFile) -> ManifestEntry:
@@ -343,6 +356,7 @@ class EncryptedManifestRewrite(EncryptedProducer, WholeSnapshotAdapter):
         entries.sort(key=sorting)
         length = sum(manifest.manifest_length for manifest in group)
         per_manifest = max(1, len(entries) * self._target_size // max(length, 1))
+
         return [self._manifest_of(group[0], entries[at : at + per_manifest]) for at in range(0, len(entries), per_manifest)]
 
     def _manifest_of(self, like: ManifestFile, entries: Sequence[ManifestEntry]) -> ManifestFile:
@@ -367,6 +381,7 @@ class EncryptedManifestCleaning(EncryptedProducer, WholeSnapshotAdapter):
             return manifest
         if not live:
             return None
+
         with self._manifest_writer(self.spec(manifest.partition_spec_id), manifest.content) as writer:
             for entry in live:
                 writer.existing(entry)

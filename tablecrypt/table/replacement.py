@@ -117,6 +117,7 @@ def _type_with_ids(wanted: IcebergType, known: IcebergType | None, fresh: Iterat
     if isinstance(wanted, MapType):
         key, value = _with_ids(StructType(wanted.key_field, wanted.value_field), _inner(known), fresh).fields
         return MapType(key.field_id, key.field_type, value.field_id, value.field_type, value_required=wanted.value_required)
+
     return wanted
 
 
@@ -137,14 +138,17 @@ def _spec_for(spec: PartitionSpec, schema: Schema, replaced: Schema, metadata: T
     earlier = [field for each in metadata.partition_specs for field in each.fields]
     fresh = itertools.count((metadata.last_partition_id or PARTITION_FIELD_ID_START - 1) + 1)
     fields = []
+
     for field in spec.fields:
         source = replaced.find_field(str(schema.find_column_name(field.source_id))).field_id
         same = (each for each in earlier if (each.source_id, each.transform, each.name) == (source, field.transform, field.name))
         known = next(same, None)
         fields.append(known or PartitionField(source, next(fresh), field.transform, field.name))
+
     specs = metadata.specs()
     wanted = PartitionSpec(*fields)
     spec_id = next((each.spec_id for each in specs.values() if each.fields == wanted.fields), max(specs) + 1)
+
     return PartitionSpec(*fields, spec_id=spec_id)
 
 

@@ -104,6 +104,7 @@ def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Repl
     delete = DeleteFilter(metadata.schema(), scan.row_filter, scan.case_sensitive)
     counter = itertools.count(0)
     replaced: list[Replaced] = []
+
     for task in scan.plan_files():
         rows = scan.rows_with_lineage(task)
         kept = delete.remaining(rows)
@@ -112,6 +113,7 @@ def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Repl
             continue
         new = write_data_files(metadata, kept, io, io.manager, write_uuid, counter) if kept.num_rows else []
         replaced.append((task.file, new))
+
     return replaced
 
 
@@ -154,6 +156,7 @@ def identifier_columns(schema: Schema) -> list[str]:
         if name is None:
             raise ValueError(f"Field-ID could not be found: {field_id}")
         columns.append(name)
+
     return columns
 
 
@@ -188,6 +191,7 @@ def _data_file(metadata: EncryptedTableMetadata, io: EncryptingFileIO, path: str
     source = io.raw_input(path)
     length = len(source)
     schema = metadata.schema()
+
     with source.open() as stream:
         file = UniformParquetFile(stream, key_metadata, path)
         check_pyarrow_schema_compatible(schema, file.schema, format_version=3)
@@ -196,6 +200,7 @@ def _data_file(metadata: EncryptedTableMetadata, io: EncryptingFileIO, path: str
             stats_columns=statistics_plan(schema, metadata.properties),
             parquet_column_mapping=parquet_path_to_id_mapping(schema),
         )
+
     data_file = DataFile.from_args(
         _table_format_version=3,
         content=DataFileContent.DATA,
@@ -209,4 +214,5 @@ def _data_file(metadata: EncryptedTableMetadata, io: EncryptingFileIO, path: str
         **statistics.to_serialized_dict(),
     )
     data_file.spec_id = metadata.default_spec_id
+
     return data_file

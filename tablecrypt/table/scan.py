@@ -125,13 +125,16 @@ class _ReadByEngines(ScanForOthers, BaseScan):
         """
         if not cast("DatasetScan", self).projection().fields:
             raise ConfigurationError("DuckDB reads at least one column, and this scan has none: add one to the table")
+
         try:
             import duckdb
         except ImportError as error:
             raise MissingExtraError.named("to_duckdb() needs DuckDB", "duckdb") from error
+
         # DuckDB would write what memory does not hold to files in the clear.
         connected = duckdb.connect(config={"temp_directory": ""}) if connection is None else connection
         connected.register(table_name, self.to_arrow_dataset())
+
         return connected
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -216,8 +219,10 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
                 known += task.file.record_count
             else:
                 rest.append(task)
+
         reader = _reader(self, Schema(), (), None)
         counts = ExecutorFactory.get_or_create().map(lambda task: sum(len(batch) for batch in reader.batches(task)), rest)
+
         return known + sum(counts)
 
 
@@ -246,6 +251,7 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapte
         manifests = {
             manifest for snapshot in snapshots.values() for manifest in listed_manifests(snapshot, self.io) if added_here(manifest)
         }
+
         return _planner(self).plan_files(manifests, added_entry)
 
     def to_arrow(self) -> pa.Table:
@@ -276,6 +282,7 @@ def read_table(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tu
         listed = list(tasks)
         sources = _reader(scan, projected, dictionary_columns, None).sources(listed)
         batches = prefetched(sources, ExecutorFactory.max_workers() or _workers_for(listed), None)
+
     return _table(batches, projected)
 
 
@@ -330,6 +337,7 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Recor
     left = limit
     if left <= 0:
         return
+
     for batch in batches:
         yield batch.slice(0, left)
         left -= len(batch)

@@ -124,6 +124,7 @@ class EncryptedProducer(ProducerAdapter):
         sequence_number = metadata.next_sequence_number()
 
         output = self.table_io.new_encrypted_output(self.next_manifest_list_location())
+
         with ManifestListWriterV3(
             output_file=output,
             snapshot_id=self.snapshot_id,
@@ -136,6 +137,7 @@ class EncryptedProducer(ProducerAdapter):
             ),
         ) as writer:
             writer.add_manifests(manifests)
+
         parent_key_id = metadata.key_id_of(self.parent_snapshot_id) or metadata.key_id_of(metadata.current_snapshot_id)
         # Under the KEK of the snapshot that is followed: a retired one that an edit put back among the keys wraps nothing.
         new_key = self.table_io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, metadata.key_ring, parent_key_id)
@@ -152,6 +154,7 @@ class EncryptedProducer(ProducerAdapter):
             added_rows=writer.next_row_id - first_row_id,
             key_id=new_key.key_id,
         )
+
         return self._updates(snapshot, new_key, columns)
 
     def _check_protection(self, metadata: EncryptedTableMetadata) -> None:
@@ -197,6 +200,7 @@ class EncryptedProducer(ProducerAdapter):
         obsolete = self.obsolete_deletes()
         if not obsolete:
             return manifests
+
         kept: list[ManifestFile] = []
         for manifest in manifests:
             kept.extend([manifest] if manifest.content == ManifestContent.DATA else self._without_obsolete(manifest, obsolete))
@@ -267,6 +271,7 @@ class EncryptedProducer(ProducerAdapter):
             fingerprints = copied_files_of(self.io, [manifest])
             for location in self._heirs(self._live_paths(manifest), live):
                 wanted[location] |= fingerprints
+
         return [self._remembering(manifest, wanted.get(manifest.manifest_path, frozenset())) for manifest in manifests]
 
     def _heirs(self, files: set[str], live: Mapping[str, set[str]]) -> set[str]:
@@ -315,6 +320,7 @@ class EncryptedProducer(ProducerAdapter):
                     data_file=EncryptedDataFile.of(file),
                 )
                 writer.add(entry)
+
         return writer.to_manifest_file()
 
     def _without_obsolete(self, manifest: ManifestFile, obsolete: ObsoleteDeletes) -> list[ManifestFile]:
@@ -322,13 +328,16 @@ class EncryptedProducer(ProducerAdapter):
         dropped = [entry for entry in entries if EncryptedDataFile.of(entry.data_file) in obsolete]
         if not dropped:
             return [manifest]
+
         self._dropped_delete_files.extend(entry.data_file for entry in dropped)
+
         with self._manifest_writer(self.spec(manifest.partition_spec_id), ManifestContent.DELETES) as writer:
             for entry in entries:
                 if EncryptedDataFile.of(entry.data_file) in obsolete:
                     writer.delete(entry)
                 else:
                     writer.existing(entry)
+
         return [writer.to_manifest_file()]
 
     def _encrypted_summary(self, metadata: EncryptedTableMetadata) -> Summary:
@@ -350,6 +359,7 @@ class EncryptedProducer(ProducerAdapter):
         parent = metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
         # PyIceberg adds up totals for every operation but REPLACE, whose totals are those of an overwrite.
         counted_as = Operation.OVERWRITE if self.operation == Operation.REPLACE else self.operation
+
         try:
             summary = update_snapshot_summaries(
                 summary=Summary(operation=counted_as, **counts, **self.snapshot_properties),
@@ -358,6 +368,7 @@ class EncryptedProducer(ProducerAdapter):
         except (ValueError, TypeError) as error:
             before = parent.snapshot_id if parent is not None else None
             raise FormatError(f"the summary of snapshot {before} has counts to which the new one cannot add: {error}") from error
+
         return Summary(self.operation, **summary.additional_properties)
 
     def _updates(self, snapshot: EncryptedSnapshot, new_key: NewManifestListKey, columns: Iterable[EncryptedKey]) -> UpdatesAndRequirements:
@@ -367,11 +378,13 @@ class EncryptedProducer(ProducerAdapter):
         )
         if self.target_branch is None:
             return updates, ()
+
         moved = self._moved_refs[self.target_branch]
         limits = {name: getattr(moved, name) for name in RETENTION}
         set_branch = SetSnapshotRefUpdate(snapshot_id=moved.snapshot_id, ref_name=self.target_branch, type=SnapshotRefType.BRANCH, **limits)
         head = self.table_metadata.refs.get(self.target_branch)
         unchanged = AssertHead(snapshot_id=head.snapshot_id if head is not None else None, ref=self.target_branch)
+
         return (*updates, set_branch), (unchanged,)
 
 

@@ -179,6 +179,7 @@ class EncryptedTable(TableAdapter):
             except StaleWriteError:
                 if isinstance(rows, pa.RecordBatchReader) or self.refresh().schema() != schema:
                     raise
+
         return write()
 
     def scan(
@@ -417,6 +418,7 @@ class EncryptedExpireSnapshots(ExpireSnapshotsAdapter):
         expired = {each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids}
         if not expired:
             return (), ()
+
         remaining = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in expired]
         # Tags and other branches count too: their snapshots are among the remaining ones.
         needed = metadata.key_ring.needed_by(snapshot.key_id for snapshot in remaining if snapshot.key_id is not None)
@@ -424,6 +426,7 @@ class EncryptedExpireSnapshots(ExpireSnapshotsAdapter):
         removals = tuple(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in unneeded)
         head = metadata.refs.get(MAIN_BRANCH)
         unmoved = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head.snapshot_id if head is not None else None)
+
         return removals, (unmoved,)
 
 

@@ -181,12 +181,14 @@ def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
         raise ConfigurationError(
             f"{'.'.join(table.name())}: {location} {reason}, so nothing there is deleted or overwritten: copy it with tablecrypt relocate"
         )
+
     if not io.deletable.contains(location):
         raise ConfigurationError(
             f"{'.'.join(table.name())}: only its metadata says that the table is in {location}, and no pin of this client, so nothing "
             f"there is deleted or overwritten. If it is there, and no other table is, name the folder: delete_below=[{location!r}], "
             f"--delete-below '{location}', or in SQL delete_below => array('{location}')"
         )
+
     return io
 
 

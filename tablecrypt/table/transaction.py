@@ -161,20 +161,24 @@ class EncryptedTransaction(TransactionAdapter):
         """Replace the partitions that occur in `df` by its rows. Every partition field must be an identity transform."""
         if not isinstance(df, pa.Table):
             raise ValueError(f"Expected PyArrow table, got: {df}")
+
         refuse_restricted(self.table.io, "dynamic_partition_overwrite")
         spec = self.table_metadata.spec()
         if spec.is_unpartitioned():
             raise ValueError("Cannot apply dynamic overwrite on an unpartitioned table.")
+
         for field in spec.fields:
             if not isinstance(field.transform, IdentityTransform):
                 raise ValueError(
                     "For now dynamic overwrite does not support a table with non-identity-transform field "
                     f"in the latest partition spec: {field}"
                 )
+
         self._check_rows(df)
         _check_summary(snapshot_properties, branch)
         if df.num_rows == 0:
             return
+
         commit_uuid = uuid.uuid4()
         data_files = self._write(df, commit_uuid, branch)
         fields = [self.table_metadata.schema().find_field(field.source_id).name for field in spec.fields]
@@ -220,6 +224,7 @@ class EncryptedTransaction(TransactionAdapter):
         """
         if not when_matched_update_all and not when_not_matched_insert_all:
             raise ValueError("no upsert options selected...exiting")
+
         refuse_restricted(self.table.io, "upsert")
         _check_summary(snapshot_properties, branch)
         keys = key_columns(df, self.table_metadata.schema(), join_cols)
@@ -231,6 +236,7 @@ class EncryptedTransaction(TransactionAdapter):
         commit_uuid = uuid.uuid4()
         by_vectors = upsert_mode(self.table_metadata.properties) == TableProperties.DELETE_MODE_MERGE_ON_READ
         plan = Upsert(df, scan, keys, by_vectors, commit_uuid).plan(when_matched_update_all, when_not_matched_insert_all)
+
         if plan.updated.num_rows:
             update = self.update_snapshot(snapshot_properties, branch)
             operation = Operation.OVERWRITE if any(files for _, files in plan.replaced) else Operation.DELETE
@@ -242,6 +248,7 @@ class EncryptedTransaction(TransactionAdapter):
             with producer:
                 producer.delete_by_predicate(plan.updated_filter, case_sensitive)
             self._append_rows(plan.updated, snapshot_properties, branch, copied - self._copied_files(branch))
+
         if plan.inserted.num_rows:
             self._append_rows(plan.inserted, snapshot_properties, branch)
         return UpsertResult(rows_updated=plan.updated.num_rows, rows_inserted=plan.inserted.num_rows)
@@ -269,6 +276,7 @@ class EncryptedTransaction(TransactionAdapter):
         refuse_protected(self.table_metadata, "add_files")
         if len(file_paths) != len(set(file_paths)):
             raise ValueError("File paths must be unique")
+
         if check_duplicate_files:
             # Checked on each base of the commit: another process may add the same file while this one retries.
             self.check_each_base(lambda metadata: self._check_not_referenced(metadata, file_paths, branch))
@@ -399,6 +407,7 @@ class EncryptedTransaction(TransactionAdapter):
         producer = self._row_producer(delete, scan, snapshot_properties, commit_uuid)
         if producer is None:
             return
+
         if isolation is not None:
             producer.isolate_as(isolation)
         producer.continue_from(whole_files)
@@ -417,6 +426,7 @@ class EncryptedTransaction(TransactionAdapter):
     def _check_rows(self, df: pa.Table | pa.RecordBatchReader) -> None:
         if not isinstance(df, (pa.Table, pa.RecordBatchReader)):
             raise ValueError(f"Expected pa.Table or pa.RecordBatchReader, got: {df}")
+
         check_pyarrow_schema_compatible(
             self.table_metadata.schema(),
             provided_schema=df.schema,

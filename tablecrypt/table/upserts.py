@@ -135,6 +135,7 @@ class Upsert:
         numbers = _combined([each.found for each in matched], _FOUND).column("number")
         changes = self._changes(matched, numbers) if update_matched and matched else []
         updated = self._with_lineage(_combined([each.differing for each in changes], _DIFFERING))
+
         return UpsertPlan(
             updated=updated,
             updated_filter=keys_filter(updated.select(self.keys), self._schema),
@@ -203,6 +204,7 @@ class Upsert:
         stored: list[tuple[pa.Array, pa.RecordBatch]] = []
         parts: list[pa.RecordBatch] = []
         known, numbers = (matched.found.column(name).combine_chunks() for name in _FOUND.names)
+
         for positions, rows in self.scan.reader_of(with_lineage(self._schema)).positioned_batches(matched.task):
             at = pc.index_in(positions, value_set=known)
             hit = at.is_valid()
@@ -212,6 +214,7 @@ class Upsert:
             parts.append(pa.record_batch(columns, schema=_DIFFERING).filter(self._differ(here, existing)))
             if not self.by_vectors:
                 stored.append((positions, rows))
+
         differing = pa.Table.from_batches(parts, _DIFFERING)
         if differing.num_rows:
             yield _Change(matched.task, differing, self._rewritten(stored, differing.column("position").combine_chunks()))
@@ -264,12 +267,14 @@ def _ranges(name: str, values: pa.ChunkedArray) -> BooleanExpression:
         gaps = pc.pairwise_diff(ordered)
         widest = pc.sort_indices(gaps, sort_keys=[("", "descending")])[: _RANGES - 1]
         ends = sorted({*(at - 1 for at in widest.to_pylist() if at), *ends})
+
     starts = [0, *(end + 1 for end in ends[:-1])]
     column = Reference(name)
     each: list[BooleanExpression] = [
         And(GreaterThanOrEqual(column, ordered[start].as_py()), LessThanOrEqual(column, ordered[end].as_py()))  # type: ignore[call-arg]
         for start, end in zip(starts, ends, strict=True)
     ]
+
     return reduce(_either, each)
 
 

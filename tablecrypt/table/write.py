@@ -79,6 +79,7 @@ def write_data_files(
     arrow = rows_without_views(arrow)
     size = target_file_size(table_metadata.properties)
     writer = DataFileWriter.of(table_metadata, arrow.schema, io, keys, write_uuid or uuid.uuid4(), counter or itertools.count())
+
     try:
         if isinstance(arrow, pa.RecordBatchReader):
             return write_stream(writer, arrow, size)
@@ -109,15 +110,18 @@ def _run_all(writes: Iterable[Callable[[], DataFile]]) -> list[DataFile]:
     executor = ExecutorFactory.get_or_create()
     futures: list[Future[DataFile]] = []
     running: set[Future[DataFile]] = set()
+
     try:
         for write in writes:
             if len(running) >= _IN_FLIGHT:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
+
             future = executor.submit(write)
             futures.append(future)
             running.add(future)
+
         return [future.result() for future in futures]
     finally:
         for future in futures:
@@ -165,6 +169,7 @@ def write_stream(
     limit = RowGroupLimit.of(writer, target_size)
     files = _RollingFiles(writer, target_size, open_files)
     waiting = _Waiting(limit, writer.row_group_bytes)
+
     with ThreadPoolExecutor(1, thread_name_prefix="tablecrypt-write") as thread:
         encoder = _OneAtATime(thread)
         try:
@@ -212,6 +217,7 @@ def _parts(writer: DataFileWriter, rows: pa.RecordBatchReader, limit: RowGroupLi
         if limit.is_reached(chunk):
             yield from _by_partition(writer, chunk)
             chunk = PendingRowGroup()
+
     if chunk.count:
         yield from _by_partition(writer, chunk)
 
@@ -230,7 +236,9 @@ def _by_partition(writer: DataFileWriter, chunk: PendingRowGroup) -> Iterator[Pe
     if spec.is_unpartitioned():
         yield chunk
         return
+
     table = pa.Table.from_batches(chunk.batches)
+
     for partition_key, rows in rows_by_partition(spec, writer.table_metadata.schema(), table):
         part = PendingRowGroup(partition_key)
         for batch in rows.to_batches():
@@ -289,6 +297,7 @@ class _RollingFiles:
                 # Files are kept in the order of their last use: the one that has waited longest ends.
                 self._finish(next(iter(self._open)))
             file = self._writer.begin(next(self._writer.counter), rows.partition_key)
+
         self._open[key] = file
         file.write(rows.take_combined())
         if file.length >= self._target_size:

@@ -208,6 +208,7 @@ class EncryptedCatalogContract:
             transaction.append(ROWS)
             transaction.delete("id = 2")
             transaction.set_properties({"owner": "tests"})
+
         loaded = new_catalog().load_table(name)
         assert ids_of(loaded) == ids_of(table) == [1, 1, 3, 3]
         assert loaded.properties["owner"] == "tests"
@@ -218,6 +219,7 @@ class EncryptedCatalogContract:
             transaction.set_properties({"owner": "tests"})
             with transaction.update_schema() as update:
                 update.add_column("note", StringType())
+
         table = catalog.load_table(name)
         assert is_encrypted(table)
         assert table.metadata.metadata_log == []

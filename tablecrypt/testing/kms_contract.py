@@ -128,6 +128,7 @@ class KeyManagementClientContract:
                 unwrapped = client.unwrap_key(bytes(changed), wrapping_key_id)
             except REFUSED:
                 continue
+
             # A textual blob may have several spellings of the same bytes. A different key would be a break.
             assert unwrapped == key
 
@@ -153,6 +154,7 @@ class KeyManagementClientContract:
             client.unwrap_key(wrapped, wrapping_key_id)
             with pytest.raises(TablecryptError) as refusal:
                 client.wrap_key(key, missing_key_id)
+
         shown = [repr(client), repr(generated), "".join(traceback.format_exception(refusal.value))]
         shown += [f"{record.getMessage()} {record.__dict__}" for record in caplog.records]
         for secret in (key, generated.key):

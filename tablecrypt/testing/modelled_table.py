@@ -146,20 +146,24 @@ class ModelledTable(RuleBasedStateMachine):
         new = added_snapshots(self.table, self.model)
         head = self.table.metadata.refs[branch].snapshot_id if branch in self.table.metadata.refs else None
         parent = self.model.branches.get(branch)
+
         for each in new:
             made = self.table.snapshot_by_id(each)
             assert made is not None and made.schema_id is not None, f"a snapshot names its schema: {each} of {self.name} does not"
             content = rows if each == head else self._found(each, self.schemas[made.schema_id])
             self.model.snapshots[each] = Snapshot(content, self.schemas[made.schema_id], parent)
             parent = each
+
         if head is None:
             assert rows == [], f"rows that were committed are kept: branch {branch} of {self.name} has no snapshot"
             return
+
         assert head in new or head == self.model.branches.get(branch), f"a commit makes the head of its branch: {branch} has {head}"
         if not new:
             # Only which rows there are is compared: without a new snapshot their values may read otherwise, by a changed schema.
             found, wanted = (Counter((each.born,) for each in some) for some in (self.model.rows(branch), rows))
             assert found == wanted, f"a change of rows makes a snapshot on branch {branch}: {difference(found, wanted)}"
+
         self.model.branches[branch] = head
 
     def _found(self, snapshot_id: int, columns: Columns) -> list[Row]:
@@ -180,7 +184,9 @@ class ModelledTable(RuleBasedStateMachine):
         if client == 0:
             change(table.refresh())
             return True
+
         renamed = self._columns(table) != self.model.columns
+
         try:
             change(table)
         except REFUSED:
@@ -198,6 +204,7 @@ class ModelledTable(RuleBasedStateMachine):
                 raise
             table.refresh()
             return False
+
         return True
 
     def _step(self, name: str) -> None:

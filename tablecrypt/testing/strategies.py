@@ -196,6 +196,7 @@ def values(kind: IcebergType, allow_nan: bool = True) -> st.SearchStrategy[Any]:
     if isinstance(kind, MapType):
         entries = st.dictionaries(_present(kind.key_type, allow_nan), values(kind.value_type, allow_nan), max_size=3)
         return st.none() | entries.map(lambda drawn: list(drawn.items()))
+
     return st.none() | _present(kind, allow_nan)
 
 
@@ -266,6 +267,7 @@ def _present(kind: IcebergType, allow_nan: bool) -> st.SearchStrategy[Any]:
         return st.binary(min_size=len(kind), max_size=len(kind))
     if isinstance(kind, FloatType | DoubleType):
         return st.floats(width=32 if isinstance(kind, FloatType) else 64, allow_nan=allow_nan)
+
     return _VALUES[type(kind)]
 
 
@@ -283,6 +285,7 @@ def _numbered(columns: list[tuple[str, IcebergType]]) -> Schema:
                 ids = next(following), next(following)
                 value = renumbered(kind.value_type)
                 return MapType(key_id=ids[0], key_type=kind.key_type, value_id=ids[1], value_type=value, value_required=False)
+
         return kind
 
     return Schema(*(_field(next(following), name, renumbered(kind)) for name, kind in columns))

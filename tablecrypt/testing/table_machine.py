@@ -77,6 +77,7 @@ class TableStateMachine(ModelledTable):
         columns = self._columns(self.clients[client] if client else self.table.refresh())
         rows = self._rows(values, columns)
         data = self._arrow(rows, columns)
+
         if self._change(client, lambda table: table.append(data.to_reader() if as_stream else data, branch=branch)):
             self._take(branch, [*self.model.rows(branch), *rows])
         else:
@@ -88,6 +89,7 @@ class TableStateMachine(ModelledTable):
         branch = self._there(branch)
         self._step("delete")
         names = names_of(self._columns(self.clients[client] if client else self.table.refresh()))
+
         if self._change(client, lambda table: table.delete(condition.expression(names), branch=branch)):
             self._take(branch, [row for row in self.model.rows(branch) if not condition.takes(row)])
         else:
@@ -124,6 +126,7 @@ class TableStateMachine(ModelledTable):
         source = list({each[ID]: each for each in values if present[each[ID]] < 2}.values())
         if not source or not (update or insert):
             return
+
         self._step("upsert")
         rows = self._rows(source, self.model.columns)
         key = self.model.column(ID).name
@@ -136,6 +139,7 @@ class TableStateMachine(ModelledTable):
             if row.values[ID] in updated:
                 # An updated row keeps the id of the row that it replaces.
                 self.row_ids[row.born] = self._row_id(updated[row.values[ID]], branch)
+
         self._take(branch, [*kept, *written])
 
     @rule(values=MANY, condition=CONDITIONS, branch=BRANCH)
@@ -217,6 +221,7 @@ class TableStateMachine(ModelledTable):
         snapshot_id = sorted(self.model.snapshots)[number % len(self.model.snapshots)]
         manage = self.table.refresh().manage_snapshots()
         is_branch = name == "side"
+
         if name in known:
             (manage.remove_branch(name) if is_branch else manage.remove_tag(name)).commit()
             (self.model.branches if is_branch else self.model.tags).pop(name)

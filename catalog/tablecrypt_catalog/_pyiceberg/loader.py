@@ -42,6 +42,7 @@ def teach(catalogs: ModuleType) -> None:
         # Taught before: a second change would wrap each loader once more.
         if any(kind.value == _OURS for kind in loaders):
             return
+
         ours = _new_member(catalogs.CatalogType)
         loaders.update({kind: _refusing_encrypting_classes(kind.value, load) for kind, load in loaders.items()})
         # After the others are wrapped, for ours is to take encrypting classes.
@@ -60,14 +61,17 @@ def names_encrypting_class(configured: Mapping[str, Any]) -> bool:
     class_path = configured.get(PY_CATALOG_IMPL)
     if not class_path:
         return False
+
     module, _, name = str(class_path).rpartition(".")
     if module.partition(".")[0] == _OWN_PACKAGE:
         return True
+
     try:
         found = getattr(import_module(module), name)
     except Exception as error:  # noqa: BLE001  what a module of anybody's raises when it is imported
         logger.debug("%s %s cannot be imported: %s", PY_CATALOG_IMPL, class_path, error)
         return any(name.startswith(_OWN_SETTINGS) for name in configured)
+
     return encrypts(found)
 
 
@@ -81,7 +85,9 @@ def warn_of_plain_catalogs() -> None:
     made = [each for each in gc.get_objects() if Catalog in type(each).__mro__ and not encrypts(type(each))]
     if not made:
         return
+
     config = Config()
+
     for name, kind in dict.fromkeys((each.name, type(each).__name__) for each in made if isinstance(getattr(each, "name", None), str)):
         if _is_to_encrypt(config.get_catalog_config(name) or {}):
             logger.warning(
@@ -110,6 +116,7 @@ def _refuse_plain(catalog_class: Any) -> None:
                 f"catalog {name!r} is configured to encrypt, and the program makes a {type(self).__name__} of that name, which does not: "
                 "set PYICEBERG_HOME to the folder of .pyiceberg.yaml, where programs look for it, or name the plain catalog otherwise"
             )
+
         init(self, name, **properties)
 
     catalog_class.__init__ = init_unless_plain
@@ -156,6 +163,7 @@ def _refusing_encrypting_classes(kind: str, load: Callable[..., Catalog]) -> Cal
                 f"catalog {name!r} has 'type: {kind}', which does not encrypt, and {PY_CATALOG_IMPL} {conf[PY_CATALOG_IMPL]!r}, which "
                 f"does: write 'type: {_OURS}', or remove {PY_CATALOG_IMPL}"
             )
+
         return load(name, conf)
 
     return load_unless_contradicted

@@ -126,6 +126,7 @@ class RestCatalogAdapter(RestCatalog):
             raise CommitStateUnknownException(
                 f"{'.'.join(table.name())}: no answer came from the catalog, so the commit may have landed: {error}"
             ) from error
+
         return _text(response, COMMIT_ERRORS)
 
     @property
@@ -223,6 +224,7 @@ class RestCatalogAdapter(RestCatalog):
             super()._fetch_config()
         except (AttributeError, TypeError, ValidationError) as error:
             raise FormatError(f"catalog {self.name}: the server's configuration cannot be read: {type(error).__name__}") from None
+
         # PyIceberg has merged the server's answer into the client's properties: what is not the client's came from there.
         said = {name: value for name, value in self.properties.items() if not _is_same(self.client_properties, name, value)}
         taken = taken_from_server(f"the server of catalog {self.name}", said, self.client_properties)
@@ -258,6 +260,7 @@ def _refuse_restricted_creation(response: Response, **_: Any) -> None:
     creates = response.request.method == "POST" and (response.request.url or "").partition("?")[0].endswith("/tables")
     if not creates or not response.ok or b"read-restrictions" not in response.content:
         return
+
     try:
         if parse_restrictions(response.json().get("read-restrictions")) is None:
             return
@@ -266,6 +269,7 @@ def _refuse_restricted_creation(response: Response, **_: Any) -> None:
         )
     except ReadRestrictionError as unknown:
         reason = str(unknown)
+
     raise RestrictedCreationError(reason, TableResponse.model_validate_json(response.text))
 
 

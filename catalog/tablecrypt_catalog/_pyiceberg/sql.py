@@ -106,6 +106,7 @@ class SqlCatalogAdapter(SqlCatalog):
         if KEY_ID.name in properties:
             location = location_of_new_table(location)
         metadata_location = load_location_provider(location, properties).new_table_metadata_file_location()
+
         return StagedTable(
             identifier=Catalog.identifier_to_tuple(identifier),
             metadata=new_table_metadata(
@@ -131,5 +132,7 @@ class SqlCatalogAdapter(SqlCatalog):
         # A database that does not count changed rows: the lock makes the look and the change one step.
         if session.execute(select(IcebergTables.table_name).where(condition).with_for_update()).first() is None:
             return False
+
         session.execute(changing)
+
         return True

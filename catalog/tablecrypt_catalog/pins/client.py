@@ -123,15 +123,18 @@ class PinCheck:
         """
         if self._file is None:
             return None
+
         # Two catalogs with one table lose each other's commits, which no rule on a single pin shows.
         refuse_conflict(self._pins, self._place, seen)
         if not moved and _moves_nothing(self._place, self._before, seen):
             return self._before
+
         trusted = TrustedTable(name_of(self._place), self._before).verify_update(
             seen, _pinned_elsewhere(self._pins, self._place, seen), moved
         )
         # Outside the lock of the pin file: it reads the table's storage.
         proven = proof(self._before, seen)
+
         return trusted if proven is None else self._file.remember(self._place, self._before, proven, moved)
 
     def accept_rollback(self, seen: TableVersion) -> TableVersion | None:
@@ -179,6 +182,7 @@ class PinCheck:
         """
         if self._file is None or (self._before is not None and self._before.metadata_location == metadata_location):
             return
+
         is_pinned = properties.KEY_ID.name in metadata.properties
         digest = metadata_hash or (hashlib.sha256(metadata.model_dump_json().encode()).hexdigest() if is_pinned else None)
         try:
@@ -302,12 +306,14 @@ class PinFile:
         if not moved and _moves_nothing(place, before, seen):
             # Most answers move nothing, and need no lock.
             return before
+
         with self._locked():
             pins = self._read()
             now = pins.get(place)
             # The pin was forgotten on purpose meanwhile: to write it again would undo that.
             if now != before and now is None:
                 return None
+
             try:
                 pin = TrustedTable(name_of(place), now).verify_update(seen, _pinned_elsewhere(pins, place, seen), moved)
             except MetadataRollbackError:
@@ -315,6 +321,7 @@ class PinFile:
                 if now == before:
                     raise
                 return now
+
             moved_along = _with_moved_heads(pins, seen, moved)
             if pin is not None:
                 moved_along[place] = pin
@@ -360,10 +367,12 @@ class PinFile:
             return {}
         except OSError as error:
             raise ConfigurationError(f"the pin file {self.path} cannot be read: {error.strerror}") from error
+
         # By itself, since validation of another format would complain about a field and not name the release to use.
         told = _FORMAT.match(content)
         if told is not None and int(told[1]) not in (4, 5):
             raise FormatError(f"{self.path}: {_NEWER if int(told[1]) > 5 else _OLDER}")
+
         try:
             entries = _Content.model_validate_json(content).pins
         except ValidationError as error:
@@ -371,6 +380,7 @@ class PinFile:
                 f"{self.path}: not a readable pin file. Without its pins an older or edited table would be trusted: restore the file, "
                 f"or remove it to trust every table again. {_first_of(error)}"
             ) from error
+
         return {entry.place: entry.pin for entry in entries}
 
     def _write(self, pins: Mapping[Place, TableVersion]) -> None:
@@ -392,6 +402,7 @@ class PinFile:
             raise TablecryptError(f"{self.path}.lock was held by another process for {self._lock_timeout_s:g} seconds") from error
         except OSError as error:
             raise ConfigurationError(f"{self.path}.lock, beside the pin file, cannot be made: {error.strerror}") from error
+
         with held:
             yield
 
@@ -410,6 +421,7 @@ def refuse_conflict(pins: Mapping[Place, TableVersion], place: Place, seen: Tabl
     places = list(pins)
     earlier = places[: places.index(place)] if place in pins else places
     refuse_overtaken(name_of(place), seen, {name_of(other): pins[other] for other in earlier})
+
     for other in places[len(earlier) + 1 :]:
         if is_ahead(pins[other], seen):
             logger.warning(

@@ -75,10 +75,12 @@ def pinning_parameters(metadata: TableMetadata, file: MetadataFile, pinned: Mapp
     """
     if names.KEY_ID.name not in metadata.properties:
         return {}
+
     kept = (names.KEY_ID.name, names.DATA_KEY_LENGTH.name)
     said = {name: str(metadata.properties[name]) for name in kept if name in metadata.properties}
     columns = columns_as_text(merged_columns(pinned, columns_of(metadata)))
     hashes = {METADATA_HASH: metadata_hash(file.content) or "", DOCUMENT_HASH: f"{file.digest} {file.location}"}
+
     return {**said, **hashes, PROTECTED_COLUMNS: columns}
 
 
@@ -144,6 +146,7 @@ def check_against_entry(name: str, metadata: TableMetadata, file: MetadataFile, 
         )
     if pinned != table_key_id:
         raise KeyIdChangedError(f"{name}: {names.KEY_ID.name} is {pinned} in the metastore, but {table_key_id} in {file.location}")
+
     _check_length(name, metadata, file, parameters)
     # By the bytes before Java's form, which leaves parts of the metadata out.
     _check_document_hash(name, file, parameters)

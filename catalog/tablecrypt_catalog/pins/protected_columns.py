@@ -84,12 +84,15 @@ def columns_of(metadata: TableMetadata) -> Mapping[int, PinnedColumn]:
         policy, names = ColumnPolicy.from_properties(metadata.properties), names_of_protected(metadata)
     except ConfigurationError:
         return {}
+
     if not policy:
         return {}
+
     # A schema that was accepted on purpose, or at first sight, can be loaded: else nobody could rename what took the name. Whoever reads
     # or writes the table is told.
     lost = {(each.owner, each.owned) for each in taken_names(names, policy, keys_of_leaves(policy, metadata.schema()))}
     names = {field_id: frozenset(name for name in known if (field_id, name) not in lost) for field_id, known in names.items()}
+
     return {
         field_id: _pinned(each, policy.former.get(field_id), names.get(field_id, frozenset())) for field_id, each in policy.columns.items()
     }
@@ -161,6 +164,7 @@ def _read(row: StoredColumn) -> PinnedColumn:
     if len(row) == 6:
         field_id, key_id, mask, since, names, former = row
         return PinnedColumn(field_id, key_id, Mask.parse(mask), since, frozenset(names), former)
+
     field_id, key_id, mask, since, names, former, until = row
     return PinnedColumn(field_id, key_id, Mask.parse(mask), since, frozenset(names), former, until)
 
@@ -221,6 +225,7 @@ def _weaker(before: PinnedColumn, now: PinnedColumn | None) -> str | None:
     if before.former_until is not None and now.former_until is not None and before.former_until < now.former_until:
         numbers = f"{now.former_until} now, which was {before.former_until} before"
         return f"may be under {now.former_key_id!r} in files up to sequence number {numbers}"
+
     return None
 
 

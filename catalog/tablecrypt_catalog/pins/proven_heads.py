@@ -53,6 +53,7 @@ class ProvenHeads:
         """Return what may be pinned of the version that was seen: see `Proof`."""
         if not isinstance(self._metadata, EncryptedTableMetadata) or seen.table_key_id is None:
             return seen
+
         # Heads that were seen of another table prove nothing of this one.
         is_same = before is not None and before.table_uuid == seen.table_uuid
         known = set(before.heads.values()) if before is not None and is_same else set[Head]()
@@ -60,6 +61,7 @@ class ProvenHeads:
         # All or nothing, so that a pin is always of one version that was seen whole.
         if new and not self._open(new):
             return None
+
         proven = max((head.sequence_number for head in known | set(seen.heads.values())), default=0)
         proven = max(proven, before.last_sequence_number if before is not None and is_same else 0)
         if proven < seen.last_sequence_number:
@@ -85,4 +87,5 @@ class ProvenHeads:
                 "%s is not pinned as it is now: the manifest list of a branch or tag does not open: %s", self._metadata.location, error
             )
             return False
+
         return True

@@ -125,11 +125,13 @@ def table_version(metadata: TableMetadata, metadata_location: str, metadata_hash
     )
     if not isinstance(metadata, EncryptedTableMetadata):
         return seen
+
     keks = [key for key in metadata.encryption_keys if key.is_kek]
     # A KEK that no snapshot needs wraps nothing here, whatever date somebody gave it.
     needed = metadata.key_ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
     own = [kek for kek in keks if kek.encrypted_by_id == seen.table_key_id and kek.key_id in needed]
     newest = max((kek.created_at_ms for kek in own), default=0)
+
     return replace(
         seen,
         kek_hashes=frozenset(_hash(kek) for kek in keks),
@@ -240,12 +242,14 @@ class TrustedTable:
         pin = self._pin_of_the_same_table(seen, pinned_as)
         if pin is None:
             return None if seen.table_key_id is None else replace(seen, folders=_first_folders(seen, moved))
+
         self._check_hash(pin, seen)
         self._check_location(pin, seen, moved)
         self._check_is_not_older(pin, seen)
         self._check_heads(pin, seen, moved)
         self._check_keks(pin, seen)
         self._check_columns(pin, seen, moved)
+
         return _merged(pin, seen, moved)
 
     def accept_rollback(self, seen: TableVersion, pinned_as: str | None = None) -> TableVersion | None:
@@ -267,13 +271,16 @@ class TrustedTable:
         pin = self.pin
         if pin is None:
             return None
+
         if seen.table_key_id is None:
             self.refuse_plaintext()
         self._check_key_id(pin, seen)
         if seen.table_uuid != pin.table_uuid:
             self._check_is_new_table(pin, seen, pinned_as)
             return None
+
         self._check_data_key_length(pin, seen)
+
         return pin
 
     def refuse_plaintext(self, found: str = "a plaintext table") -> None:
@@ -302,6 +309,7 @@ class TrustedTable:
                 f"the catalog answered with it for {self.name}, but it is the metadata of {pinned_as}. "
                 "If the tables were renamed on purpose, forget their pins: catalog.forget_pin(identifier)",
             )
+
         if seen.kek_hashes & pin.kek_hashes:
             raise TamperedFileError(
                 seen.metadata_location,
@@ -337,6 +345,7 @@ class TrustedTable:
                 f"{self.name}: last-sequence-number is {seen.last_sequence_number} in {seen.metadata_location}, "
                 f"but {pin.last_sequence_number} was seen before. {_TO_ACCEPT}"
             )
+
         is_other_file = seen.metadata_location != pin.metadata_location
         if is_other_file and seen.version is not None and pin.version is not None and seen.version <= pin.version:
             raise MetadataRollbackError(
@@ -362,8 +371,10 @@ class TrustedTable:
                 seen.metadata_location,
                 f"{self.name}: the KEK that would wrap new keys ({retired[-1]}) is one that a newer KEK had replaced before. {_TO_ACCEPT}",
             )
+
         # The pin knows the key-id too of those that it has seen beside a newer one.
         taken_out = {kek for kek in seen.uses if kek in pin.retired_keks and f"id:{seen.uses[kek][0]}" not in pin.retired_keks}
+
         for key_id, number in (seen.uses[kek] for kek in sorted(taken_out)):
             if number > pin.last_sequence_number:
                 raise TamperedFileError(

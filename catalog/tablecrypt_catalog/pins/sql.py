@@ -93,6 +93,7 @@ def create_pins_table(engine: Engine, allowed: bool = True) -> None:
         except DBAPIError as error:
             # Another client may have been faster: what is still missing is looked up below.
             problem = error
+
     # Asked again, since another client may have created it: without the columns a pin lacks what its rules compare.
     lacking = _missing(engine)
     if lacking:
@@ -107,6 +108,7 @@ def _missing(engine: Engine) -> list[str]:
     found = inspect(engine)
     if not found.has_table(PINS.name):
         return [" ".join(str(CreateTable(PINS).compile(engine)).split())]
+
     present = {column["name"] for column in found.get_columns(PINS.name)}
     return [
         f"ALTER TABLE {PINS.name} ADD COLUMN {column.name} {column.type.compile(engine.dialect)}"
@@ -129,6 +131,7 @@ def pin_of_row(row: RowMapping) -> TableVersion | None:
     """Return the pin in a row of a query for `PINS.c`; None where an outer join found none."""
     if row["key_id"] is None:
         return None
+
     return TableVersion(
         table_uuid=row["table_uuid"],
         table_key_id=row["key_id"],

@@ -30,9 +30,11 @@ def state_findings(metadata: EncryptedTableMetadata, io: FileIO) -> Iterator[Fin
         except (TablecryptError, OSError):
             # It is among what could not be opened.
             continue
+
         if state is not None:
             yield from _differences(metadata, snapshot, state, silent)
             return
+
         silent += 1
 
 
@@ -48,6 +50,7 @@ def _differences(metadata: EncryptedTableMetadata, snapshot: EncryptedSnapshot, 
         differing += [f"{kind} {printable(name)}" for name in sorted(_changed(before, after))]
     if not differing:
         return
+
     shown = ", ".join(differing[:_SHOWN]) + (f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else "")
     others = f"; the manifest lists of {counted(silent, 'newer snapshot', 'newer snapshots')} say nothing of it" if silent else ""
     message = f"metadata.json alone says since snapshot {snapshot.snapshot_id}: {shown}{others}"

@@ -161,14 +161,17 @@ def changes_since(found: Audit, earlier: str) -> AuditChanges:
     # Compared backwards, what was resolved since would look new.
     if kept.moment > found.moment:
         raise ConfigurationError(f"the earlier audit is of {kept.moment.isoformat()}, which is after this one, {found.moment.isoformat()}")
+
     before, now = {each.table: each for each in kept.tables}, {each.table: each for each in found.tables}
     changes = [_of_table(name, before.get(name), now.get(name)) for name in sorted({*before, *now}) if _is_compared(name, kept, found)]
+
     return AuditChanges(kept.moment, tuple(each for each in changes if not each.is_empty))
 
 
 def _read(earlier: str) -> _KeptAudit:
     if not earlier.strip():
         raise ConfigurationError("the earlier audit is empty; if the new one is printed into the same file, choose another")
+
     try:
         return _KeptAudit.model_validate_json(earlier)
     except ValidationError as wrong:
@@ -231,6 +234,7 @@ def _key_changes(before: _KeptTable, now: TableAudit) -> Iterator[str]:
         elif kek.encrypted_by_id != earlier[key_id].encrypted_by_id:
             was, now_by = earlier[key_id].encrypted_by_id or "nothing", kek.encrypted_by_id or "nothing"
             yield f"KEK {key_id} was wrapped by {was}, and is now wrapped by {now_by}."
+
     removed = [key_id for key_id in earlier if key_id not in later]
     if removed and now.location:
         yield f"{counted(len(removed), 'KEK is', 'KEKs are')} gone: {', '.join(removed)}."

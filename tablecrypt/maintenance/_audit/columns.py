@@ -98,6 +98,7 @@ def _columns_in(io: FileIO, location: str, key_metadata: StandardKeyMetadata) ->
             field_id = leaves[chunk.ordinals.column].hidden_field_id
             if field_id is not None and chunk.key_metadata is not None:
                 hidden_columns[field_id].add(key_id_in(chunk.key_metadata))
+
     present = frozenset(field_id for leaf in leaves if leaf.hidden_field_id is None for field_id in leaf.field_ids)
     return ColumnsInFile(present, {field_id: frozenset(ids) for field_id, ids in hidden_columns.items()})
 
@@ -141,6 +142,7 @@ def column_findings(
         # Which columns are protected is not known now: whatever else could be said of them would be a guess.
         yield Finding(FindingKind.COLUMN_POLICY_CHANGED, "table properties", str(error))
         return
+
     for field_id, refusal in undeclared.items():
         yield Finding(FindingKind.COLUMN_POLICY_CHANGED, metadata.schema().find_column_name(field_id) or str(field_id), str(refusal))
     yield from _key_findings(metadata, table_key_id, whole)
@@ -163,8 +165,10 @@ def audited_column_keks(metadata: TableMetadata, created_at: Callable[[Encrypted
     """
     if not isinstance(metadata, EncryptedTableMetadata):
         return ()
+
     ring, schema = metadata.key_ring, metadata.schema()
     below: dict[str, list[str]] = {}
+
     for entry in ring.column_keys:
         try:
             name = schema.find_column_name(entry.field_id) or str(entry.field_id)
@@ -172,6 +176,7 @@ def audited_column_keks(metadata: TableMetadata, created_at: Callable[[Encrypted
             # Another finding reports the broken entry. Here it must not hide the other keys.
             name = "unreadable entry"
         below.setdefault(entry.encrypted_by_id or "", []).append(name)
+
     return tuple(
         AuditedColumnKek(kek.key_id, kek.encrypted_by_id, created_at(kek), tuple(dict.fromkeys(below.get(kek.key_id, ()))))
         for kek in ring.column_keks
@@ -185,12 +190,14 @@ def _key_findings(metadata: EncryptedTableMetadata, table_key_id: str, policy: C
             # Every reader of the table may unwrap under its master key, so the column key would keep the column from none of them.
             message = f"wraps column keys and is wrapped by {table_key_id}, the table's own master key"
             yield Finding(FindingKind.COLUMN_KEY_DIFFERS, kek.key_id, message)
+
     for entry in ring.column_keys:
         try:
             field_id, kek = entry.field_id, ring.entry(entry.encrypted_by_id or "")
         except (FormatError, KeyNotFoundError) as error:
             yield Finding(FindingKind.COLUMN_KEY_DIFFERS, entry.key_id, str(error))
             continue
+
         named = policy.master_keys(field_id)
         # A column that the properties do not name has nothing to compare with: that is a finding already.
         if not kek.is_column_kek or (named and kek.encrypted_by_id not in named):
@@ -234,17 +241,21 @@ def _hidden_column_findings(
     missing: defaultdict[int, list[str]] = defaultdict(list)
     unnamed: defaultdict[int, list[str]] = defaultdict(list)
     former: defaultdict[int, list[str]] = defaultdict(list)
+
     for location, found in columns.items():
         for field_id, ids in found.hidden_columns.items():
             if schema.find_column_name(field_id) is None:
                 # Files keep the hidden column of a column that was dropped: no reader of the table asks for it any more.
                 continue
+
             if not policy.master_keys(field_id):
                 unnamed[field_id].append(location)
             elif field_id not in policy.columns:
                 former[field_id].append(location)
+
             if any(key_id not in ring for key_id in ids):
                 missing[field_id].append(location)
+
     for kind, by_column, what in (
         (FindingKind.COLUMN_POLICY_CHANGED, unnamed, "it under a key of its own, and the table's properties do not name the column"),
         (FindingKind.COLUMN_KEY_MISSING, missing, "it under a column key that encryption-keys lacks"),

@@ -79,6 +79,7 @@ def file_start(data: bytes) -> FileStart:
         return FileStart(Signature.PARQUET, "begins like an encrypted Parquet file")
     if data.startswith(_CHECKSUMS):
         return FileStart(Signature.CHECKSUMS, "begins like a file of checksums")
+
     for magic, name in _PLAINTEXT.items():
         if data.startswith(magic):
             return FileStart(Signature.PLAINTEXT, f"begins like plaintext {name}")
@@ -135,6 +136,7 @@ def wrong_ends(io: FileIO, files: Iterable[tuple[str, StandardKeyMetadata]]) -> 
         except (FileNotFoundError, PermissionError):
             # The look at the beginnings of files reports these already.
             return location, None
+
         return location, None
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-ends") as pool:

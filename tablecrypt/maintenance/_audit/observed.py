@@ -162,6 +162,7 @@ def observe(table: Table, counted: Counted) -> Observed:
     only_older = tuple(_only_older(metadata, older, folder, {*reachable.files, *statistics}))
     wanted = [*reachable.files, *statistics, *(file.location for file in orphans), *only_older]
     starts = read_file_starts(store, wanted, folders_of(metadata), counted)
+
     return Observed(
         name=".".join(table.name()),
         metadata=metadata,
@@ -286,6 +287,7 @@ def list_folders(metadata: TableMetadata, io: FileIO) -> Folder:
     except (ConfigurationError, OSError) as error:
         # The audit goes on with what manifests name, and a finding says that the folder was not searched.
         folder.problem = str(error)
+
     return folder
 
 
@@ -305,6 +307,7 @@ def unfinished_operation(file: StoredFile, io: FileIO) -> str | None:
     # Any file could be named like a journal. So its content has to be wrapped keys and nothing else, and no long file is read whole.
     if match is None or file.size > _LONGEST_JOURNAL:
         return None
+
     try:
         with io.new_input(file.location).open() as stream:
             content = ParsedJson(bytes(stream.read())).document
@@ -315,6 +318,7 @@ def unfinished_operation(file: StoredFile, io: FileIO) -> str | None:
     except (ValueError, TypeError, KeyError, AttributeError, FormatError, FileNotFoundError):
         # Anyone may have written a file of this name: whatever is odd about it makes it an orphan, and no error.
         return None
+
     return match["operation"] if holds_keys_alone else None
 
 
@@ -332,6 +336,7 @@ def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], f
         start = starts[file.location]
         if start.signature == Signature.CHECKSUMS and are_checksums(file, folder):
             continue
+
         if start.signature.is_ciphertext:
             ciphertext.append(file)
         elif start.signature == Signature.PLAINTEXT:
@@ -339,6 +344,7 @@ def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], f
         elif start.signature in (Signature.UNKNOWN, Signature.UNREADABLE, Signature.CHECKSUMS):
             # Rows could hide behind the magic of checksums, or where reading is refused: unless shown harmless, a file is reported.
             yield Finding(FindingKind.UNKNOWN_CONTENT, file.location, f"{start.shown}, {file.size} bytes")
+
     if ciphertext and knows_all:
         shown = ", ".join(file.location for file in ciphertext[:_SHOWN])
         message = f"{len(ciphertext)} with {sum(file.size for file in ciphertext)} bytes, such as {shown}"
@@ -378,19 +384,24 @@ def look_at_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO,
         message = f"{len(wanted)} older metadata files, of which the oldest and the newest were read, {limit} in all"
         findings.append(Finding(FindingKind.NOT_READ, "older metadata", message))
         wanted = [*wanted[: limit // 2], *wanted[limit // 2 - limit :]]
+
     plaintext: dict[str, str] = {}
     stale_keys: dict[str, int] = {}
+
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="tablecrypt-metadata") as pool:
         for location, content in pool.map(lambda each: (each, _read(io, each, own_folders)), wanted):
             if content is None:
                 continue
+
             older = _Older(location, content)
             findings += older.findings(metadata)
             if older.is_newer_than(metadata):
                 # Its keys and files belong to a state that this audit has not seen: they are neither stale nor left over.
                 continue
+
             plaintext.update((each, location) for each in older.plaintext_locations())
             stale_keys[location] = older.keys_beside(metadata)
+
     having = [location for location, count in stale_keys.items() if count]
     if having:
         message = f"{len(having)} of them hold up to {max(stale_keys.values())} such keys, first {having[0]}"
@@ -420,12 +431,15 @@ class _Older:
         if self._problem is not None:
             yield Finding(FindingKind.UNOPENED, self._location, f"is no table metadata: {self._problem}")
             return
+
         current, uuid = metadata.properties.get(names.KEY_ID.name), self._content.get("table-uuid")
         if uuid != str(metadata.table_uuid):
             # Keys and snapshots of another table say nothing of this one.
             yield Finding(FindingKind.FOREIGN_METADATA, self._location, f"is the metadata of table {uuid}, not of this one")
             return
+
         key_id = self._dict("properties").get(names.KEY_ID.name)
+
         # Without a key id it is a state from before encryption. Under another key id, it was edited.
         if key_id is None and current is not None:
             version = self._content.get("format-version")

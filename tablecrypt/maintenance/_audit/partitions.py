@@ -32,13 +32,16 @@ def partition_findings(metadata: TableMetadata, files: Iterable[ReachableFile]) 
     shown, policy = ShownPartitions.of(metadata), ColumnPolicy.from_properties(metadata.properties)
     by_column: defaultdict[str, list[ReachableFile]] = defaultdict(list)
     by_value: defaultdict[str, list[ReachableFile]] = defaultdict(list)
+
     for file in files:
         if (column := shown.column(file.spec_id, file.location)) is not None:
             by_column[column].append(file)
         if (column := deleted_by(policy, metadata.schemas, file.equality_ids)) is not None:
             by_value[column].append(file)
+
     for column, showing in sorted(by_column.items()):
         yield Finding(FindingKind.COLUMN_IN_PARTITIONS, column, _message(metadata, showing))
+
     for column, deletes in sorted(by_value.items()):
         held = counted(len(deletes), "equality delete file holds", "equality delete files hold")
         message = (
@@ -55,6 +58,7 @@ def _message(metadata: TableMetadata, showing: Iterable[ReachableFile]) -> str:
     refs = sorted(f"{ref.snapshot_ref_type.value} {name}" for name, ref in metadata.refs.items() if ref.snapshot_id in snapshots)
     others = len(snapshots - {ref.snapshot_id for ref in metadata.refs.values()})
     kept_by = [*refs, *([counted(others, "snapshot without a name", "snapshots without a name")] if others else [])]
+
     return (
         f"{counted(len(files), 'data or delete file', 'data and delete files')} and {counted(len(manifests), 'manifest', 'manifests')} "
         f"of partition specs from before show it; they belong to {', '.join(kept_by) or 'current specs'}"

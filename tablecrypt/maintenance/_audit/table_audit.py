@@ -126,12 +126,14 @@ def audit(
         if include or exclude:
             raise ConfigurationError(f"include and exclude choose among the tables of a catalog, but {name_of(target)} is one table")
         return Audit(target.catalog.name, False, moment, (_audited(target, moment, progress),))
+
     mismatches: list[MasterKeyMismatchError] = []
     found = [_of_catalog(target, identifier, moment, progress, mismatches) for identifier in identifiers_of(target, include, exclude)]
     tables = tuple(table for table in found if table is not None)
     if mismatches and len(mismatches) == len(tables):
         # One wrong key file, said once. It hides no other finding.
         raise mismatches[0]
+
     return Audit(target.name, not (include or exclude), moment, tables)
 
 
@@ -157,6 +159,7 @@ def _of_catalog(
     except (TablecryptError, FileNotFoundError) as error:
         # A metadata file that is gone or refused is a finding: the other tables are audited all the same.
         return _unseen(identifier, FindingKind.REFUSED_TABLE, error)
+
     try:
         return _audited(table, moment, progress)
     except (KmsAccessDeniedError, KeyNotFoundError) as error:
@@ -175,12 +178,14 @@ def _unseen(identifier: Identifier, kind: FindingKind, error: Exception) -> Tabl
 def _pins_findings(table: Table) -> tuple[Finding, ...]:
     if names.KEY_ID.name not in table.metadata.properties:
         return ()
+
     catalog, message = table.catalog, None
     if isinstance(catalog, PinsEntries):
         # An entry of Hive or Glue may lack the hash of the current metadata: then no edit of that is noticed.
         message = catalog.unpinned_metadata(table.name())
     elif not (isinstance(catalog, PinsTables) and catalog.pin_places):
         message = f"neither the catalog nor a file of this client ({names.PINS.name}) records what was seen of it"
+
     return () if message is None else (Finding(FindingKind.PINS_MISSING, ".".join(table.name()), message),)
 
 
@@ -215,6 +220,7 @@ def _findings(seen: Observed, now: dt.datetime) -> Iterator[Finding]:
         message = f"{has_key_id} {names.KEY_ID.name}, and none of its files ({len(seen.reachable.files):,}) is encrypted"
         yield Finding(FindingKind.PLAIN_TABLE, seen.name, message)
         return
+
     if isinstance(seen.metadata, EncryptedTableMetadata):
         yield from _key_findings(seen, seen.metadata, seen.manager, now)
     if (head := cut_off_head(seen.metadata)) is not None:
@@ -345,10 +351,12 @@ def _keks(seen: Observed, now: dt.datetime) -> Iterator[AuditedKek]:
     metadata, manager = seen.metadata, seen.manager
     if not isinstance(metadata, EncryptedTableMetadata) or manager is None:
         return
+
     counts: Counter[tuple[str, str]] = Counter()
     for file in seen.files:
         counts.update((kek, _level(file.kind)) for kek in file.keks)
     current = current_kek(metadata, manager.table_key_id, dt.timedelta(milliseconds=manager.kek_lifespan_ms), now)
+
     for kek in metadata.key_ring.keks:
         yield AuditedKek(
             key_id=kek.key_id,
@@ -394,11 +402,13 @@ def kek_findings(metadata: EncryptedTableMetadata, table_key_id: str, lifespan: 
     ring = metadata.key_ring
     current = current_kek(metadata, table_key_id, lifespan, now)
     needed = ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
+
     for kek in ring.keks:
         if kek.encrypted_by_id != table_key_id:
             # Every user of that master key opens this KEK and all that it wraps.
             message = f"is wrapped by master key {kek.encrypted_by_id}, but the table's is {table_key_id}"
             yield Finding(FindingKind.KEY_ID_DIFFERS, kek.key_id, message)
+
         created = created_at(kek)
         if created is None:
             yield Finding(FindingKind.UNOPENED, kek.key_id, "its KEY_TIMESTAMP is not a number of milliseconds")
@@ -447,10 +457,12 @@ def entry_findings(metadata: EncryptedTableMetadata) -> Iterator[Finding]:
             message = f"has no key-id: its manifest list {snapshot.manifest_list} is not encrypted"
             yield Finding(FindingKind.PLAINTEXT_SNAPSHOT, f"snapshot {snapshot.snapshot_id}", message)
             continue
+
         named.append(snapshot.key_id)
         missing = _missing_entry(metadata, snapshot.key_id)
         if missing is not None:
             yield Finding(FindingKind.MISSING_KEY, f"snapshot {snapshot.snapshot_id}", f"needs {missing}, which encryption-keys lacks")
+
     needed = ring.needed_by(named)
     unused = [key.key_id for key in metadata.encryption_keys if key.key_id not in needed]
     if unused:
@@ -473,9 +485,11 @@ def file_key_findings(
     old: list[str] = []
     without_length: list[str] = []
     first_with: dict[bytes, str] = {}
+
     for file in files:
         if file.key is None:
             continue
+
         # Comparing DEKs takes their bytes. They stay in this dict, and no finding repeats them.
         other = first_with.setdefault(file.key.encryption_key.reveal(), file.location)
         if other != file.location:
@@ -487,6 +501,7 @@ def file_key_findings(
             without_length.append(file.location)
         if file.location in written and now - written[file.location] > DEK_LIFE:
             old.append(file.location)
+
     if short:
         message = f"{counted(len(short), 'file has', 'files have')} a key of under {wanted_length} bytes: {_some(short)}"
         yield Finding(FindingKind.SHORT_KEY, "data keys", message)

@@ -100,11 +100,13 @@ def list_tables(catalog: Catalog, namespace: str | None = None, *, quick: bool =
     start: Identifier = () if namespace is None else catalog.identifier_to_tuple(namespace)
     if namespace is not None and not catalog.namespace_exists(start):
         raise NoSuchNamespaceError(f"there is no namespace {namespace} in catalog {catalog.name}")
+
     found = _Found(catalog)
     found.look_into(start)
     tables = [ListedTable(".".join(each)) for each in found.tables] if quick else _loaded(catalog, found.tables)
     views = [ListedTable(".".join(each), kind="view") for each in found.views]
     in_order = sorted((*tables, *views), key=lambda each: (each.name.rpartition(".")[0], each.name))
+
     return Listing(catalog.name, tuple(sorted(found.namespaces)), tuple(in_order), found.unlisted)
 
 
@@ -124,8 +126,10 @@ class _Found:
             for below in self._catalog.list_namespaces():
                 self.look_into(below)
             return
+
         name = ".".join(namespace)
         self.namespaces.append(name)
+
         try:
             self.tables += self._catalog.list_tables(namespace)
             self.views += _views(self._catalog, namespace)
@@ -134,6 +138,7 @@ class _Found:
             logger.debug("%s cannot be listed", name, exc_info=True)
             self.unlisted[name] = _problem(error)
             return
+
         for below in nested:
             self.look_into(below)
 
@@ -152,6 +157,7 @@ def _listed(catalog: Catalog, identifier: Identifier) -> ListedTable:
     except Exception as error:  # a broken table does not end the listing
         logger.debug("%s cannot be loaded", name, exc_info=True)
         return ListedTable(name, problem=_problem(error))
+
     return ListedTable(name, encrypted=is_encrypted(table), table_key_id=table.metadata.properties.get(names.KEY_ID.name))
 
 

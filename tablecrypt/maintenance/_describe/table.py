@@ -210,11 +210,13 @@ def describe(table: Table, snapshots: int = 10) -> TableDescription:
     """
     if snapshots < 0:
         raise ConfigurationError(f"snapshots is {snapshots}; it must be 0 or more")
+
     metadata = table.metadata
     unread: dict[str, str] = {}
     schema = metadata.schema()
     # By sequence number first, since the clocks of writers differ.
     newest = sorted(metadata.snapshots, key=lambda each: (each.sequence_number or 0, each.timestamp_ms), reverse=True)[:snapshots]
+
     return TableDescription(
         table=name_of(table),
         encrypted=is_encrypted(table),
@@ -336,13 +338,16 @@ def _size(table: Table, unread: dict[str, str]) -> TableSize | None:
     snapshot = table.metadata.current_snapshot()
     if snapshot is None:
         return TableSize()
+
     try:
         files, unopened = files_of_snapshot(table.metadata, table.io, snapshot)
     except TablecryptError as error:
         # A reader without the table's key still gets the rest.
         unread[snapshot.manifest_list] = str(error)
         return None
+
     unread.update({each.location: str(each.error) for each in unopened})
+
     # A sum over the manifests that opened would look like the whole table.
     return None if unopened else _sum(files)
 
@@ -352,6 +357,7 @@ def _sum(files: list[DataFile]) -> TableSize:
     deletes = [each for each in files if each.content != DataFileContent.DATA]
     by_value = any(kind_of(each) == FileKind.EQUALITY_DELETES for each in deletes)
     stored_deletes = {each.file_path: each.file_size_in_bytes for each in deletes}
+
     return TableSize(
         data_files=len(data),
         data_bytes=sum(each.file_size_in_bytes for each in data),

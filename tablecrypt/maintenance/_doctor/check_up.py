@@ -84,11 +84,13 @@ def _checks(catalog: Catalog, name: str | None, key_ids: tuple[str, ...], read_o
     yield _plaintext(catalog, name, defaults)
     yield from _configuration_checks(catalog)
     loaded: list[Table] = []
+
     if name is None:
         yield _any_table(catalog)
     else:
         yield _loading(catalog, name, loaded)
         yield from (_plain(each) for each in loaded if not isinstance(each, EncryptedTable))
+
     others = (*key_ids, *defaults, *AllowedKeys.of(properties).key_ids)
     yield from key_checks(properties, loaded[0] if loaded else None, others, read_only)
     for table in loaded:
@@ -124,11 +126,14 @@ def _plaintext(catalog: Catalog, table: str | None, defaults: list[str]) -> Chec
         default = catalog.default_key_id(namespace) if isinstance(catalog, _NamesDefaultKeys) else None
     except Exception as error:  # noqa: BLE001  what a catalog raises is what a check-up is to tell
         return failed(_CONFIGURATION, name, error, f"correct {names.DEFAULT_KEY_ID.name} of namespace {namespace}, or of the catalog")
+
     defaults += filter(None, (default,))
     if names.REQUIRED.is_true(names.client_properties(catalog)):
         return Check(_CONFIGURATION, name, CheckState.WORKS, f"yes: {names.REQUIRED.name}=true, so no plain table is made or opened")
+
     new = f"gets {default} by {names.DEFAULT_KEY_ID.name}, and plain tables are opened" if default else "is a plain one"
     found = f"no: {names.REQUIRED.name} is not true; a new table without {names.KEY_ID.name} {new}"
+
     return Check(_CONFIGURATION, name, CheckState.NOTED, found, f"set {names.REQUIRED.name}=true")
 
 
@@ -142,6 +147,7 @@ def _any_table(catalog: Catalog) -> Check:
     check = tried(_TABLE, "the catalog has tables", look, "give this client the right to list namespaces and tables")
     if check.state == CheckState.FAILS or found:
         return check
+
     return replace(check, state=CheckState.NOTED, found="there is no table in it", advice="check that it is the catalog that you mean")
 
 
@@ -171,6 +177,7 @@ def _storage_checks(table: Table, read_only: bool) -> Iterator[Check]:
     if read_only:
         yield Check(_STORAGE, "write and delete", CheckState.UNTRIED, "not tried: the check is read-only")
         return
+
     for place in (folder, data):
         yield from try_to_write(io, place)
 
@@ -182,6 +189,7 @@ def _pin_checks(catalog: Catalog, properties: Mapping[str, str]) -> Iterator[Che
         advice = f"set {names.PINS.name} to a file of this client"
         yield Check(_PINS, "tables are pinned", CheckState.NOTED, found, advice)
         return
+
     yield Check(_PINS, "tables are pinned", CheckState.WORKS, "; ".join(places))
     if names.PINS.name in properties:
         yield tried(_PINS, "write the pin file", lambda: _writable(Path(properties[names.PINS.name])), "let its owner write it")

@@ -47,10 +47,12 @@ def _package(package: str, bounds: str) -> Check:
         if package in _OPTIONAL:
             return Check(_VERSIONS, package, CheckState.NOTED, "not installed: only Spark needs it")
         return Check(_VERSIONS, package, CheckState.FAILS, "not installed", f'pip install "{package}{bounds}"')
+
     if not fits(installed, bounds):
         return Check(
             _VERSIONS, package, CheckState.FAILS, f"{installed}, but tablecrypt needs {bounds}", f'pip install "{package}{bounds}"'
         )
+
     return Check(_VERSIONS, package, CheckState.WORKS, installed)
 
 
@@ -61,6 +63,7 @@ def _required() -> dict[str, str]:
     except PackageNotFoundError:
         # A checkout that is not installed has no metadata to compare with.
         return {}
+
     found = (re.match(r"([\w.-]+)(?:\[[^]]*\])?([^;]*)", each) for each in stated)
     return {each[1]: each[2].strip() for each in found if each is not None and each[2].strip()}
 

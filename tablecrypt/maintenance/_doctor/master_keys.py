@@ -73,11 +73,13 @@ def _client_checks(client: KeyManagementClient, table: Table | None, others: tup
         yield policy
     own = () if table is None else (table.metadata.properties.get(names.KEY_ID.name),)
     key_ids = [key_id for key_id in dict.fromkeys((*own, *columns, *others)) if key_id]
+
     for key_id in key_ids:
         if read_only:
             yield Check(_KEYS, f"wrap and unwrap with {key_id}", CheckState.UNTRIED, "not tried: the check is read-only")
         else:
             yield from _probe(client, key_id, columns.get(key_id, ""), "name a table, whose KEK shows it" if table is None else "")
+
     if not key_ids:
         advice = "name a table, or a key with --key-id"
         yield Check(_KEYS, "wrap and unwrap", CheckState.UNTRIED, "not tried: no master key is known", advice)
@@ -90,6 +92,7 @@ def _columns_by_key(table: Table | None) -> dict[str, str]:
     """Return the protected columns below each master key, for people to read. Of columns that are gone, only the key is left."""
     if table is None or not isinstance(table.metadata, EncryptedTableMetadata):
         return {}
+
     metadata = table.metadata
     policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
     named = [(each.column_key_id, each.field_id) for each in policy.columns.values()]
@@ -129,7 +132,9 @@ def _kek_check(client: KeyManagementClient, table: EncryptedTable) -> Check:
     name = f"open the table's KEK with {key_id}"
     if keyed is None:
         return Check(_KEYS, name, CheckState.UNTRIED, "not tried: the table has no snapshot yet")
+
     manager = EncryptionManager(client, key_id)
+
     return _opens(name, lambda: manager.decrypt_manifest_list_key_metadata(metadata.key_ring.chain(keyed)), "")
 
 

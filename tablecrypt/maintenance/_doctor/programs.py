@@ -25,18 +25,22 @@ def plain_program_checks(area: str, name: str) -> Iterator[Check]:
     if not configured:
         # Nothing by that name is in PyIceberg's own configuration, so such a program does not find the catalog at all.
         return
+
     kind = str(configured.get(TYPE) or "").lower()
     if kind == _OURS:
         yield Check(area, "programs written for PyIceberg", CheckState.WORKS, f"'type: {_OURS}': PyIceberg's own loader {_what_it_does()}")
         return
+
     said = f"'type: {kind}'" if kind else f"{PY_CATALOG_IMPL} alone" if configured.get(PY_CATALOG_IMPL) else f"no 'type: {_OURS}'"
     ignores = "ignores it and " if not kind and configured.get(PY_CATALOG_IMPL) else ""
     plain = kind or _inferred(name, configured)
+
     if plain:
         # This is the silent case: the program opens the tables' catalog, and writes plaintext there.
         found, state = f"{said}: PyIceberg's loader {ignores}opens a plain catalog ({plain})", CheckState.FAILS
     else:
         found, state = f"{said}: PyIceberg's loader {ignores}finds no catalog without it", CheckState.NOTED
+
     yield Check(area, "programs written for PyIceberg", state, found, _ADVICE)
 
 

@@ -77,6 +77,7 @@ class Migration:
             self._metadata = _beginning_at(self._metadata, location, self.uuid_beside(plain, location))
             self.table = _with_metadata(table, self._metadata)
             self._io = table_io(self.table)
+
         self._manifests = [BaseManifest(*each) for each in self._plain_manifests()]
         self.files = self._live_files()
 
@@ -107,6 +108,7 @@ class Migration:
         others = {location: file for location, file in self.files.items() if location not in orc}
         rewrite.write(others, migrate_file, copied, replacement_entry)
         rewrite.write(orc, rewrite_orc_file, rewritten, partial(rewritten_entry, self._metadata), phase=": ORC")
+
         return len(earlier), rewrite.done
 
     def commit_in_place(self, encrypted: Mapping[str, EncryptedDataFile]) -> int | None:
@@ -128,6 +130,7 @@ class Migration:
             *((RemoveSnapshotsUpdate(snapshot_ids=removed),) if removed else ()),
         )
         self._plain.catalog.commit_table(self._plain, (AssertTableUUID(uuid=before.table_uuid), *required), updates)
+
         return snapshot_id
 
     def register_as(self, identifier: str, encrypted: Mapping[str, EncryptedDataFile]) -> int | None:
@@ -144,6 +147,7 @@ class Migration:
     ) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...], int | None]:
         if self._plain.metadata.current_snapshot() is None:
             return (), (), None
+
         producer = (
             self.table.transaction()
             .update_snapshot({}, MAIN_BRANCH)

@@ -82,6 +82,7 @@ class Migrated(OperationResult):
             return f"{self._did('Encrypted', 'Would encrypt')} {files}{f', and {deleted}' if self.deleted else ''}."
         if self.deleted:
             return f"No file of {self.table} {self._did('had', 'has')} to be encrypted; {self._did('', 'would ')}{deleted}."
+
         return f"No file of {self.table} {self._did('had', 'has')} to be encrypted."
 
 
@@ -131,11 +132,13 @@ def migrate(
     catalog = table.catalog
     if not isinstance(catalog, EncryptingCatalog):
         raise ConfigurationError(f"{name_of(table)}: open it with a catalog of tablecrypt_catalog: no other can hold an encrypted table")
+
     encrypting = {**(properties or {}), names.KEY_ID.name: key_id}
     runner = runner_or_threads(runner, workers)
     if into is not None:
         beside = location or f"{table.location().rstrip('/').rpartition('/')[0]}/{into.rpartition('.')[2]}"
         return _Beside(catalog, encrypting, dry_run, progress, runner, into, beside).run(table)
+
     with plain_tables_opened():
         return _InPlace(catalog, encrypting, dry_run, progress, runner, drop_refs, not keep_plaintext, delete_below).run(table)
 
@@ -190,9 +193,11 @@ class _InPlace(_Run):
                     raise
             else:
                 return replace(self._planned(plain, migration), resumed=resumed, snapshot_id=snapshot_id)
+
             plain = _load(plain)
             if isinstance(plain, EncryptedTable):
                 break
+
         return self._nothing(plain)
 
     def _migration(self, plain: Table) -> Migration:
@@ -212,8 +217,10 @@ class _InPlace(_Run):
         before = plaintext_before(table, scope) if self.delete_plaintext else PlaintextOf()
         if self.dry_run:
             return replace(migrated, deleted=before.stored(io.inner), refused=before.refused)
+
         migration_journal(table).remove()
         deleted = before.delete(TableFileIO(io.inner, io.manager, io.own_folders, scope))
+
         return replace(migrated, deleted=deleted, refused=before.refused, left=tuple(plaintext_left(table, before.refused)))
 
     def _scope(self, table: Table) -> DeletionScope:
@@ -236,12 +243,15 @@ class _Beside(_Run):
         current = _load(table)
         if table.catalog.table_exists(self.identifier):
             return self._finish(current, table.catalog.load_table(self.identifier))
+
         migration = Migration(current, self._as_encrypted(current), self.location)
         if self.dry_run:
             return self._planned(table, migration)
+
         resumed, encrypted = migration.encrypt(self.runner, self.progress)
         snapshot_id = migration.register_as(self.identifier, encrypted)
         migration_journal(migration.table).remove()
+
         return replace(self._planned(table, migration), resumed=resumed, snapshot_id=snapshot_id)
 
     def _finish(self, plain: Table, made: Table) -> Migrated:
@@ -250,6 +260,7 @@ class _Beside(_Run):
         has_key = made.properties.get(names.KEY_ID.name) == self.properties[names.KEY_ID.name]
         if not (isinstance(made, EncryptedTable) and is_of_this and has_key):
             raise TableAlreadyExistsError(f"{name_of(made)} exists already: a migration makes a new table")
+
         if not self.dry_run:
             migration_journal(made).remove()
         return self._nothing(plain)
@@ -276,6 +287,7 @@ def _deletable(table: Table, delete_below: Sequence[str], must_delete: bool) -> 
             f"{name_of(table)}: only its metadata says that its plaintext files are in {table.location()}. If they are, name the folder: "
             f"delete_below=[{table.location()!r}] (--delete-below); or {_KEEP}"
         )
+
     return scope
 
 

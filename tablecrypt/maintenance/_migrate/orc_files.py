@@ -60,6 +60,7 @@ def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[Sta
     if [file.record_count for file in files] != [old.record_count]:
         delete_written(io, [file.file_path for file in files])
         raise FormatError(f"{old.file_path}: holds {sum(file.record_count for file in files)} rows, its manifest says {old.record_count}")
+
     return done_files(FileEntryCodec(one_file), files)
 
 

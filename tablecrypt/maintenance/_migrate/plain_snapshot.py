@@ -41,6 +41,7 @@ def plain_manifests(metadata: TableMetadata, snapshot: Snapshot, io: FileIO) -> 
         for manifest in snapshot.manifests(io):
             yield manifest, manifest.fetch_manifest_entry(io, discard_deleted=True)
         return
+
     for row in parse_manifest_list(_stored(io, snapshot.manifest_list), snapshot.manifest_list).manifests:
         entries = parse_manifest(_stored(io, row.manifest_path), row.manifest_path, row.content).entries
         inherit(entries, row, row.first_row_id, encrypted=False)
@@ -80,14 +81,17 @@ class MigrationSnapshot(EncryptedFileSwap):
             if file.file_path not in self._read_deletes:
                 self._read_deletes[file.file_path] = self._positions_by_path(file)
             positions.update(self._read_deletes[file.file_path].get(data_file.file_path, ()))
+
         return sorted(positions)
 
     def _positions_by_path(self, file: DataFile) -> dict[str, list[int]]:
         if file.file_format != FileFormat.AVRO:
             return {path: positions.to_pylist() for path, positions in read_plain_deletes(self._plain_io, file).items()}
+
         by_path: dict[str, list[int]] = defaultdict(list)
         with self._plain_io.new_input(file.file_path).open() as stored:
             records = cast("Iterator[dict[str, Any]]", fastavro.reader(BytesIO(stored.read())))
             for record in records:
                 by_path[record["file_path"]].append(record["pos"])
+
         return by_path

@@ -103,8 +103,10 @@ def plaintext_before(table: EncryptedTable, scope: DeletionScope) -> PlaintextOf
     metadata = next((metadata for _, metadata in _metadata_log(table) if _is_plain(metadata)), None)
     if metadata is None:
         return PlaintextOf()
+
     found = plaintext_of(metadata, table_io(table).inner, scope)
     kept = {canonical(location) for location in known_locations(table)}
+
     return PlaintextOf(
         tuple(location for location in found.deletable if canonical(location) not in kept),
         {location: reason for location, reason in found.refused.items() if canonical(location) not in kept},
@@ -126,16 +128,19 @@ def plaintext_left(table: EncryptedTable, refused: Mapping[str, str]) -> Iterato
     plain_metadata = {canonical(each) for each in _plain_metadata_locations(table)}
     known = {canonical(each) for each in known_locations(table)} - plain_metadata
     unknown = []
+
     for file in stored_files(io, location):
         if canonical(file.location) in plain_metadata:
             yield PlaintextLeft(file.location, file.size, "metadata from before it was encrypted")
         elif canonical(file.location) not in known:
             unknown.append(file)
+
     starts = read_file_starts(io, (file.location for file in unknown), folders_of(table.metadata))
     for file in unknown:
         signature = starts[file.location].signature
         if not signature.is_ciphertext and signature != Signature.EMPTY:
             yield PlaintextLeft(file.location, file.size, "a file that the table does not name")
+
     try:
         for version in object_versions(io, location):
             yield PlaintextLeft(version.location, version.size, f"version {version.version_id} of an object that was deleted or replaced")
@@ -181,6 +186,7 @@ def _metadata_log(table: EncryptedTable) -> Iterator[tuple[str, TableMetadata]]:
         found = read_older(table, entry.metadata_file)
         if found is None:
             continue
+
         if found.error is not None:
             logger.warning("the metadata log of %s names a file that is no metadata: %s", name_of(table), found.error)
         if found.parsed is not None:

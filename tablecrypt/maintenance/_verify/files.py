@@ -73,8 +73,10 @@ def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: s
     problems = [*_length_problems(stored, key_metadata), *_header_problems(_read(raw, 0, min(stored, ags1.HEADER_LENGTH)), location)]
     if not full:
         return FileLook(stored, 0, tuple(problems))
+
     blocks = _blocks(stored)
     bad = list(_bad_blocks(raw, key_metadata, blocks))
+
     return FileLook(stored, len(blocks) - len(bad), (*problems, *bad))
 
 
@@ -156,12 +158,14 @@ def verify_parquet(
     raw.seek(0, os.SEEK_END)
     stored = raw.tell()
     raw.seek(0)
+
     try:
         parts = _all_modules(raw, key_metadata, location, hidden_columns or {}) if full else verify_footer(raw, key_metadata, location)
     except (TamperedFileError, PlaintextRefusedError) as refused:
         return FileLook(stored, 0, (Problem("modules" if full else "footer", refused.what),))
     except FormatError as refused:
         return FileLook(stored, 0, (Problem("format", str(refused)),))
+
     return FileLook(stored, parts)
 
 
@@ -176,6 +180,7 @@ def _all_modules(
         if stored is None or (field_id, stored) not in hidden_columns:
             # `parquet.verify` passes over a hidden column whose key is not there.
             raise KeyNotFoundError(f"{location}: the key of the protected column with field id {field_id} is not there")
+
         return hidden_columns[field_id, stored]
 
     verified = parquet.verify(raw, parquet.FileKeys.of_table_file(key_metadata, hidden_key if hidden_columns else None), location=location)
@@ -183,6 +188,7 @@ def _all_modules(
         # Pages in AES-CTR decrypt without being authenticated: a file that has some is not called good.
         clear = ", ".join(verified.columns_in_the_clear) or f"{verified.unauthenticated_pages} pages"
         raise TamperedFileError(location, f"is encrypted by {verified.algorithm} in parts only: {clear} cannot be authenticated")
+
     return sum(verified.modules.values())
 
 
@@ -208,8 +214,10 @@ def look_at_file(io: EncryptingFileIO, work: LookAt, keys: tuple[StandardKeyMeta
             "format", "an ORC file: encrypted Iceberg tables hold Parquet and Avro data files, and tablecrypt does not read this one"
         )
         return FileDone(FileLook(0, 0, (problem,)))
+
     is_parquet = work.is_content and work.file_format == FileFormat.PARQUET.value
     hidden_columns = {hidden: key.encryption_key for hidden, key in zip(work.hidden_columns, keys[1:], strict=True)}
+
     try:
         with io.raw_input(work.location).open() as raw:
             if is_parquet:

@@ -64,6 +64,7 @@ class VerifyState:
         self._lines: dict[str, tuple[_Line, bytes]] = {}
         if not path.absolute().parent.is_dir():
             raise ConfigurationError(f"{path}: there is no folder {path.parent}")
+
         if path.exists():
             self._read()
         else:
@@ -75,15 +76,18 @@ class VerifyState:
         if remembered is None or stored.modified is None:
             # Without the time of writing, a file that was replaced by one of the same length would pass.
             return None
+
         line, mac = remembered
         # A line of a quick look does not count for a full one.
         if line != _Line(stored.location, stored.size, stored.modified.isoformat(), line.parts, full):
             return None
+
         try:
             line.mac(self._uuid, key).verify(mac)
         except InvalidSignature:
             # The line is forged, or the file has another key since.
             return None
+
         return line.parts
 
     def remember(self, stored: StoredFile, key: StandardKeyMetadata, full: bool, parts: int) -> None:
@@ -105,6 +109,7 @@ class VerifyState:
             raise ConfigurationError(f"{self._path} is not a state file of verify: name a file that does not exist yet")
         if header.get("table-uuid") != self._uuid:
             raise ConfigurationError(f"{self._path} is the state of verifying another table: name a file that does not exist yet")
+
         for fields in lines[1:]:
             self._take(fields)
         # A run that was killed may have left half a line: the next one must not be joined to it.

@@ -82,14 +82,18 @@ class Verification:
         """The result in one sentence, which claims no more than was checked."""
         if self.is_empty:
             return "nothing was verified: the table has no files"
+
         unchecked = ""
         if self.unchecked_columns:
             columns = counted(len(self.unchecked_columns), "column", "columns")
             verb = "was" if len(self.unchecked_columns) == 1 else "were"
             unchecked = f"{columns} in {counted(self.unchecked_files, 'file', 'files')} {verb} not authenticated"
+
         if self.bad:
             return "; ".join(filter(None, (counted(len(self.bad), "file is bad", "files are bad"), unchecked)))
+
         what = "every file" if self.full else "every head, length and footer"
+
         return f"{unchecked}; all else is intact" if unchecked else f"{what} is intact"
 
     @property
@@ -179,7 +183,9 @@ class _Run:
             # A file whose key metadata does not decode is among the unopened: only one without any key is called plaintext.
             if file.key is None and file.location not in unopened:
                 self._note(file.location, Problem("key", "the file that names it has no key for it: it is plaintext"))
+
         keyed = [(file, file.key) for file in files if file.key is not None]
+
         if self._full:
             # A quick look reads no pages, so it needs no column's key.
             content = {
@@ -187,6 +193,7 @@ class _Run:
             }
             numbers = {file.location: file.sequence_number for file in files}
             self._hidden_columns = hidden_columns_to_verify(self._table, content, numbers, runner)
+
         works = [self._work(file, key) for file, key in keyed]
         for index, looked in run_counted(runner, self._table, look_at_file, works, "verify", self._progress):
             file, key = keyed[index]
@@ -219,11 +226,14 @@ class _Run:
         stamp = self._stamps.get(canonical(file.location))
         if self._state is None or stamp is None or file.key is None:
             return False
+
         parts = self._state.parts_of(stamp, file.key, self._full)
         if parts is None:
             return False
+
         self._resumed += 1
         self._parts += parts
+
         return True
 
     def _take(self, file: ReachableFile, key: StandardKeyMetadata, look: FileLook) -> None:

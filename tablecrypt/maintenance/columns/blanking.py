@@ -47,6 +47,7 @@ def blanked_file(table: EncryptedTable, file: DataFile, positions: Iterable[int]
     # With the old AAD prefix: the protected columns are copied as ciphertext, which is bound to it.
     new = StandardKeyMetadata(io.manager.new_key_metadata().encryption_key, old.aad_prefix)
     location = table.location_provider().new_data_location(f"00000-0-{uuid.uuid4()}{BLANKED}")
+
     with deleting_on_error(io, [location]):
         with io.raw_input(file.file_path).open() as source, io.raw_output(location, RawContent.SELF_ENCRYPTED).create() as out:
             footer, length = blank_rows_beside_hidden_columns(source, out, old, new, positions, file.file_path)
@@ -62,4 +63,5 @@ def blanked_file(table: EncryptedTable, file: DataFile, positions: Iterable[int]
             entry[DATA_FILE_POSITIONS[name]] = value
         # Blanked rows are nulls now, so the rows are in no order any more.
         entry[_SORT_ORDER] = None
+
     return entry

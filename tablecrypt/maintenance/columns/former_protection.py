@@ -73,6 +73,7 @@ def _forgotten(table: EncryptedTable, runner: Runner) -> _Forgotten:
     footers = _footers_of_all(table, runner)
     if footers is None:
         return _Forgotten()
+
     current = policy_of(metadata)
     since = {field_id for field_id, column in current.columns.items() if column.since is not None}
     since = since.intersection(*(found.protected for found in footers))
@@ -83,6 +84,7 @@ def _forgotten(table: EncryptedTable, runner: Runner) -> _Forgotten:
     )
     properties = tuple(name for name in (f"{COLUMN_PREFIX}{each}" for each in names) if name in metadata.properties)
     column_keys = [entry for entries in former.values() for entry in entries]
+
     return _Forgotten(properties, _with_keks(metadata.key_ring, column_keys))
 
 
@@ -103,6 +105,7 @@ def _unused_keys(
     policy, ring = ColumnPolicy.from_properties(metadata.properties), metadata.key_ring
     used = {key_id_in(stored) for found in footers for _, stored in found.keys if stored}
     with_hidden_columns = frozenset[int]().union(*(found.protected for found in footers)) | _named_by_lists(table, metadata)
+
     for field_id, former in sorted(policy.former.items()):
         entries = [entry for entry in ring.column_keys if entry.field_id == field_id and _master_key(ring, entry) == former.key_id]
         is_needed = any(entry.key_id in used for entry in entries) or (field_id not in policy.columns and field_id in with_hidden_columns)

@@ -79,10 +79,12 @@ class LostColumnKeys:
             # A key under another master key is not the column's, whoever can open it.
             if kek.encrypted_by_id not in masters or not self._opens(kek, entry, field_id):
                 continue
+
             if kek.key_id not in self._ring:
                 self.found[kek.key_id] = kek
             self.found[entry.key_id] = entry
             self.left.pop(entry.key_id, None)
+
             return
 
     def _opens(self, kek: EncryptedKey, entry: EncryptedKey, field_id: int) -> bool:
@@ -100,6 +102,7 @@ class LostColumnKeys:
             return False
         except _CANNOT_TELL:
             return False
+
         return True
 
 
@@ -108,6 +111,7 @@ def _named(table: EncryptedTable, metadata: EncryptedTableMetadata) -> Iterator[
     for snapshot in metadata.snapshots:
         if not isinstance(snapshot, EncryptedSnapshot) or snapshot.key_id is None:
             continue
+
         try:
             yield from snapshot.known_header(table.io).column_keys
         except (*_CANNOT_TELL, KmsError):

@@ -104,6 +104,7 @@ def refuse_masks(
     held = sorted((field_id, location) for location, field_ids in found.items() for field_id in field_ids)
     if not held:
         return
+
     field_id = held[0][0]
     places = [location for each, location in held if each == field_id]
     shown = ", ".join(places[:_SHOWN]) + (", …" if len(places) > _SHOWN else "")

@@ -69,13 +69,16 @@ class ShownFiles:
         """
         if not self.shown or self.branch not in self.table.metadata.refs:
             return None
+
         compaction = self._planned(data_key_length)
         if compaction.groups:
             compaction.run(runner, progress)
         else:
             # Delete files of such a spec may be left, although no data file is.
             compaction.finish()
+
         self.table.refresh()
+
         return self._clean() or next(iter(compaction.result(dry_run=False).snapshot_ids), None)
 
     def _planned(self, data_key_length: int | None) -> Compaction:
@@ -91,6 +94,7 @@ class ShownFiles:
         groups = plan_groups(selected, rules, self.shown.columns)
         planned = Compaction(table, self.branch, snapshot, tasks, selected, groups, frozenset(unused))
         planned.data_key_length = data_key_length
+
         return planned
 
     def _vectors_that_name(self, tasks: Iterable[EncryptedFileScanTask]) -> set[str]:
@@ -104,6 +108,7 @@ class ShownFiles:
                 named = data_files_named_in(puffin.read(), location)
             if any(self.shown.column(None, each) is not None for each in named):
                 found.add(location)
+
         return found
 
     def _clean(self) -> int | None:
@@ -112,9 +117,11 @@ class ShownFiles:
         manifests = [] if head is None else head.manifests(self.table.io)
         if head is None or not any(self._names_deleted(manifest.partition_spec_id, manifest.deleted_files_count) for manifest in manifests):
             return None
+
         replace_head(self.table, self.branch, head.snapshot_id)
         self.table.refresh()
         replaced = self.table.metadata.snapshot_by_name(self.branch)
+
         return None if replaced is None else replaced.snapshot_id
 
     def _names_deleted(self, spec_id: int, deleted: int | None) -> bool:

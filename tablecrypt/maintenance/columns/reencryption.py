@@ -185,7 +185,9 @@ class ProtectedFiles(FilesToReencrypt):
         chosen = [location for location in locations if location in self._looks]
         if not chosen:
             return
+
         schema, known = self._metadata.schema(), {entry.key_id for entry in self._metadata.key_ring.column_keys}
+
         for location in chosen:
             for field_id, stored in self._looks[location].keys:
                 # Its partitions show values of a column that nobody can read any more: they go with the column.
@@ -194,6 +196,7 @@ class ProtectedFiles(FilesToReencrypt):
                         f"{location}: the keys of column {name!r} were shredded, and the file's rows have to be written again, since its "
                         "partition shows a protected column. Drop the column, then reencrypt"
                     )
+
         hidden_columns = frozenset[int]().union(*(self._looks[location].protected for location in chosen))
         wanted = hidden_columns | self.policy.columns.keys()
         self._keys.check_readable(field_id for field_id in sorted(wanted) if schema.find_column_name(field_id) is not None)
@@ -204,12 +207,14 @@ class ProtectedFiles(FilesToReencrypt):
             found = self._looks.get(location)
             if found is None:
                 continue
+
             prefix = key_metadata_of(file).aad_prefix
             self._opened[location] = opened = self._open(found, prefix, sequence_numbers.get(location))
             if opened.deks is not None:
                 wanted |= self._wanted(found)
             else:
                 self._maker.bring_nothing_with(prefix)
+
         self._keys.generate(sorted(wanted), secrets.token_bytes(16))
         for field_id in sorted(wanted):
             if self._written[field_id].mask.needs_key:
@@ -236,6 +241,7 @@ class ProtectedFiles(FilesToReencrypt):
         opened = self._opened[location]
         if opened.deks is None:
             return FileWork(ReencryptWork(plain.work, CarriedOverColumns()), plain.keys, plain.size)
+
         prefix = FreshKeys(plain.work.data_key_length).new_key_metadata().aad_prefix
         made = self._keys.generate(sorted(self._wanted(found)), prefix)
         hashed = tuple(each for each in made if self._written[each].mask.needs_key)
@@ -250,6 +256,7 @@ class ProtectedFiles(FilesToReencrypt):
         )
         column_deks = (*opened.deks, *(Secret(key.secret) for key in made.values()), *(self._keys.mask_key(each) for each in hashed))
         keys = (*plain.keys, *(StandardKeyMetadata(key, prefix) for key in column_deks))
+
         return FileWork(ReencryptWork(plain.work, work), keys, plain.size)
 
     def entry(self, file: DataFile, done: FileDone[NewFile]) -> EncryptedDataFile:
@@ -259,6 +266,7 @@ class ProtectedFiles(FilesToReencrypt):
             values = new[DATA_FILE_POSITIONS[name]]
             if isinstance(values, Mapping):
                 new[DATA_FILE_POSITIONS[name]] = {each: value for each, value in values.items() if each not in left_out} or None
+
         if done.result.group_starts is not None:
             new[DATA_FILE_POSITIONS["split_offsets"]] = list(done.result.group_starts) or None
         return new
@@ -289,6 +297,7 @@ class ProtectedFiles(FilesToReencrypt):
                 f"a file has the protected column with field id {unknown[0]}, which was dropped and which no property names any more, and "
                 "other columns of it are to be protected otherwise: compact the table, which leaves dropped columns out"
             )
+
         try:
             opened = (
                 self._keys.unwrap(field_id, stored, aad_prefix, found.schemas[field_id], sequence_number)
@@ -375,6 +384,7 @@ def write_protected(
     old, *column_keys = keys
     dek = FreshKeys(work.data_key_length).new_key_metadata().encryption_key
     location = work.new_location()
+
     with deleting_on_error(io, [location]), io.raw_input(work.location).open() as stored:
         with io.raw_output(location, RawContent.SELF_ENCRYPTED).create() as sink:
             if isinstance(hidden_columns, CarriedOverColumns):
@@ -385,6 +395,7 @@ def write_protected(
                 deks = [each.encryption_key for each in column_keys]
                 rewritten = _write_fresh(stored, sink, old, new, hidden_columns, deks, work.location)
                 length, starts = rewritten.length, rewritten.group_starts
+
         return FileDone(NewFile(location, starts), (new.with_file_length(length),))
 
 
@@ -412,6 +423,7 @@ def _write_fresh(
     replacements = {
         column.field_id: replacement_of(column, hidden_columns.schema, of_hashes.__getitem__) for column in hidden_columns.columns
     }
+
     return rewrite_protected(stored, sink, old, keys, replacements, lambda field_id, held: opened[field_id, held], location)
 
 

@@ -78,6 +78,7 @@ def hidden_columns_to_verify(
     metadata = encrypted_metadata_of(table)
     if not has_column_keys(metadata):
         return {}
+
     check_names(metadata)
     # An edited property would make a protected column count as an ordinary one, whose values need no check.
     check_declared(metadata, table_io(table), writing=True)
@@ -88,6 +89,7 @@ def hidden_columns_to_verify(
         location = works[index].work.location
         found[location] = _opened(keys, done.result, files[location].aad_prefix, sequence_numbers.get(location))
     _raise_if_no_key_opens(table, list(found.values()))
+
     return found
 
 
@@ -124,6 +126,7 @@ def hidden_column_keys(
     metadata = encrypted_metadata_of(table)
     if not has_column_keys(metadata):
         return None
+
     keys = column_keys(metadata, table_io(table))
     work = FooterWork(location, frozenset())
     schemas: dict[int, BoundSchema] = {}
@@ -149,10 +152,12 @@ def unchecked_columns(table: EncryptedTable, files: Iterable[HiddenColumnKeys]) 
 def _opened(keys: ColumnKeys, look: StoredHiddenColumns | str, aad_prefix: bytes, sequence_number: int | None) -> HiddenColumnKeys:
     if isinstance(look, str):
         return HiddenColumnKeys({}, problems=(look,))
+
     opened: dict[tuple[int, bytes], Secret] = {}
     denied: set[int] = set()
     problems: list[str] = []
     mismatches: dict[int, MasterKeyMismatchError] = {}
+
     for field_id, stored in look.keys:
         try:
             if stored:
@@ -167,4 +172,5 @@ def _opened(keys: ColumnKeys, look: StoredHiddenColumns | str, aad_prefix: bytes
             denied.add(field_id)
             if isinstance(error, MasterKeyMismatchError):
                 mismatches[field_id] = error
+
     return HiddenColumnKeys(opened, frozenset(denied), tuple(problems), mismatches)

@@ -45,6 +45,7 @@ def has_hidden_columns(table: EncryptedTable) -> bool:
     keys = column_keys(metadata, table_io(table))
     if not unreadable(keys, policy.columns):
         return False
+
     if row_mode(metadata.properties, "write.delete.mode") != _MERGE_ON_READ:
         # Copy-on-write deletes decode whole rows to write them again, and without its key a column's values cannot be decoded.
         keys.check_readable(tuple(policy.columns))
@@ -68,12 +69,14 @@ def blank_rows(table: EncryptedTable, work: RefWork, row_filter: ErasureFilter, 
     tasks = [task for task in work.rewrite if task.file.file_path in held]
     if not tasks:
         return
+
     written: list[EncryptedDataFile] = []
     # A generator: by the time that something fails, it lists what was written until then.
     with deleting_on_error(table_io(table), (new.file_path for new in written)):
         for task in tasks:
             written.append(_blanked(table, work.name, task, row_filter))
     swaps = {task.file.file_path: new for task, new in zip(tasks, written, strict=True)}
+
     try:
         commit_replacement(table, work.name, EncryptedFileSwap, swaps=swaps)
     except (CommitFailedException, ValidationException):

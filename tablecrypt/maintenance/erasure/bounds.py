@@ -44,7 +44,9 @@ class UnaccountedBounds:
             column = _Column(prune_columns(schema, {field_id}, select_full_types=False))
             if isinstance(column.field.field_type, UUIDType):
                 continue
+
             partial = row_filter.on_part(column.schema)
+
             for bounds in (file.lower_bounds, file.upper_bounds):
                 stored = (bounds or {}).get(field_id)
                 if partial is not None and stored is not None:

@@ -83,11 +83,13 @@ def erase(
     # Past a server's row filter the rows to erase may not show: a search that finds none would be no proof.
     refuse_restricted(fresh.io, "erase")
     rows = ErasureFilter(fresh.schema(), checked_filter(fresh, row_filter, "row_filter"))
+
     if not dry_run:
         # Refused before anything is rewritten: otherwise the rows would leave the heads and stay in the history, which may not be deleted.
         deleting_io(fresh, delete_below)
         # Properties that the Parquet writer refuses would stop the run after some branches have changed.
         parquet_writer_options(fresh.metadata.properties)
+
     is_blind = has_hidden_columns(fresh)
     before = state_of(fresh)
     searching = Searching.of(fresh, rows, is_blind, Counted("erase: files searched", "files", progress))
@@ -95,12 +97,14 @@ def erase(
     planned = works(searching, rows)
     if dry_run:
         return _foretell(searching, planned, rows, before, now, delete_below)
+
     refs = _rewrite(searching, planned, Rewriting(rows, rewriter, progress, is_blind))
     # Files never change, so the first search still holds for them. Files that came since are searched at the end.
     removed = remove(searching.again(reload(table)), rows.field_ids, delete_below, progress)
     table.refresh()
     # A new search of all that is stored now, and not of what the run knows: others may have committed such rows meanwhile.
     last = Searching.of(reload(table), rows, is_blind, Counted("erase: files searched again", "files", progress))
+
     return _result(last, rows, before, state_of(last.table), refs, removed, now, dry_run=False)
 
 
@@ -112,6 +116,7 @@ def _rewrite(searching: Searching, planned: Sequence[RefWork], rewriting: Rewrit
         with fresh.manage_snapshots() as management:
             for name in left:
                 management.remove_branch(name)
+
     return refs
 
 
@@ -136,12 +141,15 @@ def _foretell(
     needed = named.locations_of(staying) | kept
     # Not `deleting_io`, which raises where nothing may be deleted: a dry run reports what would be refused.
     scope = table_io(table).deletable.and_below(delete_below)
+
     for location in unneeded_files(searching, removed.snapshots, needed):
         if (reason := scope.reason_against(location)) is not None:
             removed.refused[location] = reason
         else:
             removed.deleted[location] = named.length_of(location)
+
     refs = [work.erased(work.snapshot_id) for work in planned]
+
     return _result(searching, row_filter, before, before, refs, removed, now, dry_run=True)
 
 

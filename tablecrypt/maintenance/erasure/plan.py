@@ -90,6 +90,7 @@ class Searching:
         }
         summaries = {each.snapshot_id: each.summary.additional_properties for each in metadata.snapshots if each.summary is not None}
         published = {summary[_PUBLISHED_WAP_ID] for summary in summaries.values() if _PUBLISHED_WAP_ID in summary}
+
         for snapshot_id in sorted(self.suspects & self.current_ids - led_to):
             wap_id = summaries.get(snapshot_id, {}).get(_WAP_ID)
             if wap_id is not None and wap_id not in published:
@@ -146,6 +147,7 @@ class RefWork:
             for file in live_deletes(table, ref.snapshot_id)
             if file.file_path not in applied and _holds(findings, file, Holds.ROWS, Holds.UNDECIDED)
         )
+
         return cls(name, kind, ref.snapshot_id, tasks, rewrite, dangling, rows, stored - rows)
 
     def erased(self, snapshot_after: int) -> ErasedRef:
@@ -177,7 +179,9 @@ def works(searching: Searching, row_filter: ErasureFilter) -> list[RefWork]:
         # A head that names such a file only as deleted has nothing to rewrite, and its manifests still have to be cleaned.
         if ref.snapshot_id in suspects or work.rewrite or work.dropped:
             found.append(work)
+
     _check_some_stay(table, found)
+
     return found
 
 

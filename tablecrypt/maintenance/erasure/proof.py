@@ -68,6 +68,7 @@ class Proof:
             other_files=unnamed.sealed,
         )
         not_searched = {**named.unread, **findings.unread, **dict(_undecided(searching)), **dict(_unread_metadata(searching))}
+
         return cls(searched, _remaining(searching), {**not_searched, **unnamed.not_searched})
 
 
@@ -83,6 +84,7 @@ def _remaining(searching: Searching) -> dict[str, str]:
             found[location] = f"values of protected columns, of rows that are blanked: {RUN_AGAIN}"
         elif looked.holds == Holds.MISSING:
             found[location] = f"is not stored any more, but a manifest holds its key and the bounds of its columns: {RUN_AGAIN}"
+
     for snapshot_id in searching.named.out_of_reach:
         found[searching.named.lists[snapshot_id]] = f"of an expired snapshot whose keys are still there: {RUN_AGAIN}"
     return found
@@ -93,15 +95,19 @@ def hidden_columns(searching: Searching) -> tuple[HiddenColumn, ...]:
     blanked = searching.findings.holding(Holds.HIDDEN)
     if not blanked:
         return ()
+
     table, rows = searching.table, dict.fromkeys(blanked, 0)
+
     for name in table.metadata.refs:
         for task in table.scan(options={"include_empty_files": "true"}).use_ref(name).plan_files():
             location, hidden = task.file.file_path, sum(int(file.record_count) for file in task.delete_files)
             # A file counts once, however many branches have it.
             if location in rows:
                 rows[location] = max(rows[location], hidden)
+
     columns = policy_of(table.metadata).columns
     names = {field_id: table.schema().find_column_name(field_id) or str(field_id) for field_id in columns}
+
     return tuple(
         HiddenColumn(names[field_id], field_id, column.column_key_id, len(rows), sum(rows.values())) for field_id, column in columns.items()
     )
@@ -198,9 +204,11 @@ def _versions(table: EncryptedTable) -> str:
         ]
     except Exception as error:  # noqa: BLE001  every store has errors of its own; the search is done all the same
         return f"Whether the store keeps older versions of files below {folder} is not known: {type(error).__name__}"
+
     if found:
         return (
             f"The bucket keeps {len(found)} older versions of data files, delete files and manifests below {folder}: "
             "their keys are gone from the table; delete those versions too."
         )
+
     return f"No older version of a data file, delete file or manifest below {folder} is known; copies that others made are not known here."

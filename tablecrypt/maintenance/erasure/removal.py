@@ -73,6 +73,7 @@ def remove(searching: Searching, field_ids: Collection[int], delete_below: Seque
     # Others may have pointed a branch or tag there since. A head cannot expire, and the search at the end reports what it holds.
     pointed_to = {ref.snapshot_id for ref in table.metadata.refs.values()}
     removed.snapshots |= searching.suspects - pointed_to
+
     if removed.snapshots:
         # Before the commit, which takes the table's statistics out of the metadata with the snapshots.
         statistics = _statistics_of(table.metadata, removed.snapshots)
@@ -80,14 +81,17 @@ def remove(searching: Searching, field_ids: Collection[int], delete_below: Seque
             transaction = table.transaction()
             with transaction:
                 EncryptedExpireSnapshots(transaction=transaction).by_ids(sorted(expiring)).commit()
+
         table = reload(table)
         # Files before keys: once the keys are gone, no manifest that opens says which files these are.
         _delete_files(searching, table, statistics, deleting_io(table, delete_below), removed, progress)
         _shred(table, removed, delete_below, progress)
+
     table = reload(table)
     io = deleting_io(table, delete_below)
     _delete_metadata(table, field_ids, io, removed)
     _remove_empty_folders(io, removed)
+
     return removed
 
 
@@ -115,6 +119,7 @@ def _delete_files(
             f"snapshots of {name_of(table)} were expired, but no file was deleted, since files of the remaining snapshots cannot be read: "
             f"{found.unopened[0].error}"
         )
+
     unneeded = [*statistics, *unneeded_files(searching, removed.snapshots, found.files)]
     for location in Counted("erase: files deleted", "files", progress).track(unneeded):
         _delete(io, location, searching.named.length_of(location), removed)
@@ -124,6 +129,7 @@ def _delete(io: TableFileIO, location: str, length: int, removed: Removed) -> bo
     if (reason := io.deletable.reason_against(location)) is not None:
         removed.refused[location] = reason
         return False
+
     try:
         io.delete(location)
     except FileNotFoundError:
@@ -133,6 +139,7 @@ def _delete(io: TableFileIO, location: str, length: int, removed: Removed) -> bo
         return False
     else:
         removed.deleted[location] = length
+
     # Also where the file was gone: a run may have been killed between the two deletions.
     delete_checksums(io, location)
     return True
@@ -146,8 +153,10 @@ def _remove_empty_folders(io: TableFileIO, removed: Removed) -> None:
         except ConfigurationError:
             # A location that cannot be parsed allows no deletion (files/deletion.py), so it allows none of folders either.
             continue
+
         if root.store != LOCAL:
             continue
+
         # From the bottom up: a folder may be empty only once the folders in it are gone.
         for path, _, _ in os.walk(root.local_path, topdown=False):
             if "=" in Path(path).name and not os.listdir(path):
@@ -173,6 +182,7 @@ def _delete_metadata(table: EncryptedTable, field_ids: Collection[int], io: Tabl
     names_partitions = not sources.isdisjoint(field_ids)
     current = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     gone = []
+
     for older in older_metadata(table):
         # The log says that the file was the table's. Half a file that no log names may be a commit that is being written.
         halved = older.metadata is None and older.is_logged and older.problem
@@ -180,6 +190,7 @@ def _delete_metadata(table: EncryptedTable, field_ids: Collection[int], io: Tabl
         tells = names_partitions and older.metadata is not None and any(_tells_partitions(older.metadata, current))
         if (halved or tells) and _delete(io, older.location, 0, removed):
             gone.append(older.location)
+
     if gone:
         removed.metadata_rewritten = [location for location in removed.metadata_rewritten if location not in gone]
         forget_in_log(table, gone)

@@ -60,10 +60,12 @@ class Rewriting:
             reload(searching.table).delete(self.row_filter.expression, branch=branch)
             # The delete may have written files of its kind again or added deletion vectors, so the work is planned anew.
             work = self._work(searching, branch)
+
         if self.is_blind:
             blank_rows(reload(searching.table), work, self.row_filter, searching.held)
         elif work.rewrite or work.dropped:
             self._rewrite(reload(searching.table), work)
+
         fresh = reload(searching.table)
         head = fresh.metadata.refs[branch].snapshot_id
         # Rewriting leaves the old files in the head's manifests as deleted, with their DEKs and bounds.
@@ -106,5 +108,7 @@ def _working_branch(table: EncryptedTable, tag: str) -> str:
         # The tag was moved since.
         fresh.manage_snapshots().remove_branch(branch).commit()
         fresh = reload(table)
+
     fresh.manage_snapshots().create_branch(tagged, branch).commit()
+
     return branch

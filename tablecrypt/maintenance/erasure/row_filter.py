@@ -85,6 +85,7 @@ class ErasureFilter:
             raise ConfigurationError(f"the filter is true of every row: {WHOLE_TABLE}")
         if isinstance(bound, AlwaysFalse):
             raise ConfigurationError("the filter is true of no row, whatever the table holds: no column of its type can have such a value")
+
         self.on_rows = DeleteFilter(schema, self.expression)
         self.field_ids = frozenset(extract_field_ids(bound))
 
@@ -157,4 +158,5 @@ def _shape(expression: BooleanExpression, outer: type[BooleanExpression] | None 
         return f"not ({_shape(expression.child)})"
     if isinstance(expression, UnboundPredicate) and isinstance(expression.term, Reference):
         return f"{expression.term.name} {_OPERATORS.get(type(expression), '?')}"
+
     return "false" if isinstance(expression, AlwaysFalse) else "true"

@@ -115,6 +115,7 @@ class NamedFiles:
             for manifest in self.manifests.get(snapshot_id, ()):
                 found.add(manifest)
                 found |= self.entries.get(manifest, frozenset())
+
         return found
 
     def length_of(self, location: str) -> int:
@@ -133,6 +134,7 @@ def named_files(table: EncryptedTable, older: OlderFiles) -> NamedFiles:
     found = NamedFiles()
     current = {snapshot.snapshot_id: snapshot for snapshot in encrypted_metadata_of(table).snapshots}
     expired = {snapshot_id: snapshot for snapshot_id, snapshot in older.snapshots.items() if snapshot_id not in current}
+
     # Current ones first: a manifest that expired snapshots share with them is read once, and its entries count as live.
     for snapshot in [*current.values(), *expired.values()]:
         is_current = snapshot.snapshot_id in current
@@ -155,6 +157,7 @@ def named_files(table: EncryptedTable, older: OlderFiles) -> NamedFiles:
                 raise
             found.out_of_reach.add(snapshot.snapshot_id)
             found.unread[snapshot.manifest_list] = f"of an expired snapshot: {error}"
+
     return found
 
 
@@ -172,6 +175,7 @@ def _add_snapshot(found: NamedFiles, table: EncryptedTable, snapshot: EncryptedS
     found.manifests[snapshot.snapshot_id] = tuple(manifest.manifest_path for manifest in manifests)
     # Deleted entries too: each keeps its file's DEK, partition and bounds.
     missing = [manifest for manifest in manifests if manifest.manifest_path not in found.entries]
+
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="tablecrypt-erase") as pool:
         for manifest, entries in zip(
             missing, pool.map(lambda each: each.fetch_manifest_entry(io, discard_deleted=False), missing), strict=True
@@ -189,6 +193,7 @@ def _add_manifest(found: NamedFiles, manifest: ManifestFile, entries: Sequence[M
         # A live entry beats a deleted one: a live file that is missing was not searched, whatever its bounds say.
         if known is None or (is_live and not known.is_live):
             found.files[location] = NamedFile(entry.data_file, sequence_number_of(entry), is_live)
+
     found.entries[manifest.manifest_path] = frozenset(named)
     found.stored_lengths[manifest.manifest_path] = manifest.manifest_length
 
@@ -263,12 +268,14 @@ class FileSearch:
                     found.looked[location] = result
                 else:
                     found.unread[location] = f"{type(result).__name__}: {result}"
+
         return found
 
     def _attempt(self, named: NamedFile) -> Looked | Exception:
         if not (named.is_live or named.file.key_metadata):
             # Nothing is left that opens it; its bounds are.
             return self._by_bounds(named.file)
+
         try:
             return self._look_into(named)
         except _NOT_OF_A_FILE:
@@ -295,18 +302,21 @@ class FileSearch:
             return Looked(Holds.NOTHING)
         if file.content == DataFileContent.EQUALITY_DELETES:
             return self._decided(self._equality_values(file))
+
         return self._decided(self._copied_rows(file))
 
     def _look_into_rows(self, named: NamedFile) -> Looked:
         rows = matching = 0
         if not self._filter.field_ids:
             return Looked(Holds.NOTHING, int(named.file.record_count))
+
         bounds = UnaccountedBounds(self._schema, self._filter, named.file)
         # Without its deletes: a row that they hide is still stored.
         for batch in self._reader.batches(EncryptedFileScanTask(named.file, set(), data_sequence_number=named.sequence_number)):
             rows += batch.num_rows
             bounds.account(batch)
             matching += self._filter.matching(pa.Table.from_batches([batch]))
+
         holds = Holds.ROWS if matching else Holds.BOUNDS if bounds else Holds.NOTHING
         # By its name, which the manifest entry authenticates: renaming a stored file does not turn it into a blanked one.
         if not matching and named.file.file_path.endswith(BLANKED):
@@ -317,10 +327,13 @@ class FileSearch:
         """Say what values of some columns of the table hold."""
         if not values.num_rows:
             return Looked(Holds.NOTHING)
+
         partial = self._filter.on(values.column_names)
         if partial is None:
             return Looked(Holds.UNDECIDED, values.num_rows)
+
         matching = partial.may_match(values)
+
         return Looked(Holds.ROWS if matching else Holds.NOTHING, values.num_rows, matching)
 
     def _equality_values(self, file: DataFile) -> pa.Table:
@@ -333,6 +346,7 @@ class FileSearch:
                 to_requested_schema(wanted, read, batch, allow_timestamp_tz_mismatch=True)
                 for batch in opened.batches([column.name for column in read.columns])
             ]
+
         return pa.Table.from_batches(batches) if batches else pa.table({})
 
     def _copied_rows(self, file: DataFile) -> pa.Table:
@@ -343,9 +357,12 @@ class FileSearch:
                 return pa.table({})
             names = {int((each.metadata or {})[FIELD_ID_KEY]): each.name for each in copied.type if FIELD_ID_KEY in (each.metadata or {})}
             batches = list(opened.batches([copied.name]))
+
         rows = pa.Table.from_batches(batches).column(0).combine_chunks().drop_null() if batches else None
         if rows is None or not len(rows):
             return pa.table({})
+
         present = {field.name: rows.field(names[field.field_id]) for field in self._schema.fields if field.field_id in names}
+
         # None of its columns is the table's any more: the rows are not decided by that, and must not count as absent.
         return pa.table(present) if present else pa.table({"": rows})

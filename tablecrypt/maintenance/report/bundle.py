@@ -126,6 +126,7 @@ def _members(found: Audit, changes: AuditChanges | None) -> dict[str, bytes]:
     }
     members = {name: text.encode() for name, text in texts.items()}
     sums = "".join(f"{_sha256(members[name])}  {name}\n" for name in sorted(members))
+
     return {**members, SUMS: sums.encode()}
 
 
@@ -134,11 +135,13 @@ def _zipped(members: Mapping[str, bytes], moment: dt.datetime) -> bytes:
     # Zip files know no earlier dates.
     time = utc.timetuple()[:6] if utc.year >= _FIRST_YEAR_OF_ZIP else (_FIRST_YEAR_OF_ZIP, 1, 1, 0, 0, 0)
     content = io.BytesIO()
+
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as bundle:
         for name in sorted(members):
             member = zipfile.ZipInfo(name, time)
             member.create_system, member.external_attr = 3, _MODE << 16  # Unix, on every system
             bundle.writestr(member, members[name], zipfile.ZIP_DEFLATED, 9)
+
     return content.getvalue()
 
 

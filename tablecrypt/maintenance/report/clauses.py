@@ -202,6 +202,7 @@ def _result(clause: Clause, audit: Audit) -> ClauseResult:
         outcome, detail = Outcome.NOT_CHECKED, "no table could be checked" if total else "there was no table"
     else:
         outcome, detail = Outcome.PARTLY if unseen else Outcome.MET, f"in {total - unseen:,} of {counted(total, 'table', 'tables')}"
+
     if unseen and outcome != Outcome.NOT_CHECKED:
         detail += f"; {counted(unseen, 'table', 'tables')} not fully checked"
     return ClauseResult(clause, outcome, detail + (f"; {counted(notes, 'note', 'notes')}" if notes else ""))

@@ -91,6 +91,7 @@ def details_of(audit: TableAudit, now: dt.datetime, tables: int) -> Details:
     # Readable files first, so that the cut does not hide them.
     files = sorted(audit.files, key=lambda file: not is_readable(file))
     shown = max(LEAST_FILES, SHOWN_FILES // tables)
+
     return Details(
         name=audit.table,
         style=worst.label if worst else "good",
@@ -119,6 +120,7 @@ def _facts(audit: TableAudit) -> Iterator[tuple[str, str, bool]]:
         ("Location", audit.location, True),
         ("Metadata", audit.metadata_location, True),
     )
+
     return (fact for fact in facts if fact[1])
 
 

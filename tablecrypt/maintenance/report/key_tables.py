@@ -126,8 +126,10 @@ def _kek_age(table: TableAudit, number: int, kek: AuditedKek, now: dt.datetime) 
         return KeyAge(
             number, table.table, short(kek.key_id), kek.key_id, "KEK", style, state, "unknown", -1, span, "0%", "0%", None, "", False
         )
+
     age = now - kek.created
     due, action = (kek.created + life, "a new KEK for") if kek.wraps_new else (kek.created + end, "retire a KEK of")
+
     return KeyAge(
         number=number,
         table=table.table,
@@ -185,6 +187,7 @@ def kek_state(table: TableAudit, kek: AuditedKek) -> tuple[str, str]:
         return "error", "does not open"
     if kek.wraps_new:
         return ("info", "wraps new keys, near its end") if FindingKind.KEK_NEAR_END in found else ("good", "wraps new keys")
+
     return ("info", "opens older snapshots") if kek.lists else ("soft", "opens nothing any more")
 
 
@@ -197,7 +200,9 @@ def key_tree(tables: Sequence[TableAudit]) -> tuple[TreeMaster, ...]:
             below[master].append(branch)
             # A column's master key opens none of the files without the table's.
             sizes[master] += 0 if branch.is_of_columns else sum(file.length or 0 for file in table.files)
+
     masters = sorted(below, key=lambda name: (name == _NO_KEY, name))
+
     return tuple(_master(name, tuple(below[name]), sizes[name]) for name in masters)
 
 
@@ -208,8 +213,10 @@ def _branches(table: TableAudit, number: int) -> Iterator[tuple[str, TreeTable]]
     if table.data_key_length is None:
         yield _NO_KEY, TreeTable(number, table.table, counted(len(table.files), "file", "files"), "critical", ())
         return
+
     own = table.key_id or _NO_KEY
     masters = sorted({kek.encrypted_by_id or _NO_KEY for kek in table.keks} | {own}, key=lambda name: (name != own, name))
+
     for master in masters:
         keks = tuple(_tree_kek(table, kek) for kek in _by_age(table) if (kek.encrypted_by_id or _NO_KEY) == master)
         if master == own:
@@ -218,6 +225,7 @@ def _branches(table: TableAudit, number: int) -> Iterator[tuple[str, TreeTable]]
             yield master, TreeTable(number, table.table, note, "critical" if clear else "soft", keks)
         else:
             yield master, TreeTable(number, table.table, "not the master key of the table", "error", keks)
+
     yield from _column_branches(table, number)
 
 
@@ -250,6 +258,7 @@ def _tree_kek(table: TableAudit, kek: AuditedKek) -> TreeKek:
     style, state = kek_state(table, kek)
     numbers = ((kek.lists, "manifest list", "manifest lists"), (kek.manifests, "manifest", "manifests"), (kek.files, "file", "files"))
     shown = tuple(_snapshot(each) for each in below[:SHOWN_SNAPSHOTS])
+
     return TreeKek(
         name=short(kek.key_id),
         full=kek.key_id,
@@ -270,9 +279,11 @@ def _master(name: str, tables: tuple[TreeTable, ...], size: int) -> TreeMaster:
     if not readable and name != _NO_KEY:
         columns = f"protected columns of {counted(len(tables), 'table', 'tables')}"
         return TreeMaster(name, True, f"Whoever may unwrap with this key and reads the tables sees the {columns}.", tables)
+
     number = counted(readable, "table", "tables")
     if name == _NO_KEY:
         return TreeMaster("No key", False, f"Whoever can read the storage can read {number}, {bytes_shown(size)}.", tables)
+
     return TreeMaster(
         name, True, f"Whoever may unwrap with this key, and can read the storage, can read {number}, {bytes_shown(size)}.", tables
     )

@@ -53,6 +53,7 @@ def templates() -> Environment:
         loader=PackageLoader(__package__, "."), autoescape=True, finalize=shown, undefined=StrictUndefined, keep_trailing_newline=True
     )
     environment.globals["asset"] = lambda name: Markup(_asset(name))
+
     return environment
 
 

@@ -31,6 +31,7 @@ def check_new_file(path: Path, suffixes: Collection[str], replace: bool = False,
         raise _exists(path, instead)
     if not folder.is_dir():
         raise ConfigurationError(f"{path}: there is no folder {folder}")
+
     # By trying: permission bits say nothing of a read-only or full file system.
     try:
         tempfile.TemporaryFile(dir=folder).close()

@@ -46,15 +46,18 @@ def verdict(audit: Audit) -> Verdict:
         return Verdict("warning", "No table was looked at.", "The catalog has none. Check that it is the one that you mean.")
     if worst is None or worst == Severity.INFO:
         return Verdict("good", "No plaintext was found.", "Everything that was looked at is encrypted.")
+
     kinds = {finding.kind for finding in audit.findings}
     meant = {kind for kind in kinds if kind.is_plaintext} or {kind for kind in kinds if kind.severity == worst}
     concerned = sum(any(finding.kind in meant for finding in table.findings) for table in audit.tables)
     where = "" if len(audit.tables) == 1 else f" in {concerned:,} of {len(audit.tables):,} tables"
+
     if audit.has_plaintext:
         title = f"Plaintext was found{where}."
     else:
         what = {Severity.CRITICAL: "critical findings", Severity.ERROR: "errors", Severity.WARNING: "warnings"}[worst]
         title = f"No plaintext was found, but there are {what}{where}."
+
     return Verdict(worst.label, title, _first(audit))
 
 
@@ -172,6 +175,7 @@ def table_rows(tables: Sequence[TableAudit], now: dt.datetime, changes: AuditCha
                 change=_change_shown(changed.get(table.table)),
             )
         )
+
     return tuple(rows)
 
 

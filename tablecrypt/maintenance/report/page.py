@@ -90,6 +90,7 @@ def _changes(changes: AuditChanges, numbers: dict[str, int]) -> _Changes:
         shares = None in (each.encrypted_before, each.encrypted_now) or each.encrypted_before == each.encrypted_now
         share = "" if shares else f"{_share(each.encrypted_before)} → {_share(each.encrypted_now)}"
         tables.append(_TableChange(each.table, numbers.get(each.table), each.state.value, share, shown, each.keys))
+
     return _Changes(day(changes.since), len(changes.new), len(changes.gone), tuple(tables))
 
 

@@ -52,9 +52,11 @@ def sort_keys(sort_by: str | SortColumn | ZOrder | Sequence[str | SortColumn | Z
     keys = tuple(SortColumn(each) if isinstance(each, str) else each for each in given)
     if not all(isinstance(each, (SortColumn, ZOrder)) for each in keys):
         raise ConfigurationError("sort_by must be names of columns, or SortColumn or ZOrder of tablecrypt.maintenance")
+
     orders = [each for each in keys if isinstance(each, ZOrder)]
     if orders and (len(keys) > 1 or not orders[0].names):
         raise ConfigurationError("a ZOrder names at least one column, and must be the only entry of sort_by")
+
     return keys
 
 
@@ -69,11 +71,13 @@ def order_id_of(metadata: TableMetadata, keys: Sequence[SortKey]) -> int | None:
         if field is None or isinstance(key, ZOrder) or not isinstance(field.field_type, _ORDERED_ALIKE):
             return None
         asked.append((field.field_id, key.descending, key.nulls_first))
+
     for order in metadata.sort_orders:
         own = [(each.source_id, each.direction == SortDirection.DESC, each.null_order == NullOrder.NULLS_FIRST) for each in order.fields]
         # Order 0 has no fields, and stands for unsorted.
         if own and own == asked and all(isinstance(each.transform, IdentityTransform) for each in order.fields):
             return order.order_id
+
     return None
 
 
@@ -96,5 +100,7 @@ def sorted_rows(rows: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
             # Arrow places nulls alike for all keys: a flag before each column places them for one.
             columns += [pc.cast(pc.is_null(column), pa.int8()), column]
             directions += ["descending" if key.nulls_first else "ascending", "descending" if key.descending else "ascending"]
+
     names = [str(number) for number in range(len(columns))]
+
     return rows.take(pc.sort_indices(pa.table(columns, names=names), sort_keys=list(zip(names, directions, strict=True))))

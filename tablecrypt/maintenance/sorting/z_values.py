@@ -65,6 +65,7 @@ def _ordered_bits(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         bits = pa.array([None if prefix is None else int.from_bytes(prefix) for prefix in prefixes], pa.uint64())
     else:
         raise ConfigurationError(f"a column of type {kind} cannot be part of a Z-order: sort by other columns")
+
     return pc.fill_null(bits, _uint64(0))
 
 

@@ -77,14 +77,17 @@ def reencrypt_beside_hidden_columns(source: object, sink: object, old: StandardK
     modules = [
         module for chunk in layout.file.chunks() if chunk.ordinals.column not in hidden_leaves for module in _modules(chunk, cipher, out)
     ]
+
     for module in sorted(modules, key=lambda module: module.span.start):
         _copy(read, out, module.span.start)
         module.write()
         # Where a hidden column lies is in metadata that only its key opens, so that nothing behind this may move.
         if out.position != module.span.end:
             raise FormatError(f"{location}: {module.what} has another length when it is encrypted again; compact the file instead")
+
     _copy(read, out, footer.start)
     write_footer(out, layout.file.metadata, layout.algorithm, cipher, None, plaintext=False)
+
     return out.position
 
 
@@ -148,6 +151,7 @@ class _Blanking:
         self._positions = sorted(set(positions))
         if self._positions and not 0 <= self._positions[0] <= self._positions[-1] < self._rows:
             raise ConfigurationError(f"{self._location}: has {self._rows} rows, and not all of the positions that are to be blanked")
+
         self._starts = [0, *itertools.accumulate(lengths)]
 
     def write(self) -> tuple[pq.FileMetaData, int]:
@@ -164,13 +168,16 @@ class _Blanking:
         chunks = [chunk for chunk in self._old.file.chunks() if chunk.ordinals.column in shown]
         left_out = sorted((span for chunk in chunks for span in _spans(chunk)), key=lambda span: span.start)
         at, end = 0, self._old.file.footer.start
+
         for span in [*left_out, Span(end, 0)]:
             if span.start < at:
                 raise TamperedFileError(self._location, f"bytes {span.start} to {at} belong to two modules")
+
             if span.start > at:
                 # Zeros in place of what is left out: hidden columns keep their offsets, which this user cannot change.
                 self._out.write(bytes(at - self._out.position))
                 _copy(self._old.file.source, self._out, span.start)
+
             at = span.end
 
     def _row_group(self, number: int) -> tuple[Struct, Struct]:
@@ -180,6 +187,7 @@ class _Blanking:
         for ordinal in self._shown:
             tops[self._old.leaves[ordinal].path[0]].append(ordinal)
         encoded, in_the_clear, growth = list(chunks.encoded), [], 0
+
         for top, ordinals in tops.items():
             for ordinal, placed in self._placed(number, top, ordinals):
                 cipher = self._encryption.cipher(placed.path)
@@ -191,6 +199,7 @@ class _Blanking:
                 encoded[ordinal] = new.struct.encode()
                 size = ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE
                 growth += new.metadata.integer(size) - chunks[ordinal].metadata.integer(size)
+
         # Blanked rows are where they were, which need not be where the order of the others would have them.
         copy = group.copy(without=(RowGroup.SORTING_COLUMNS,))
         copy.set(RowGroup.COLUMNS, thrift.LIST, encoded)
@@ -199,6 +208,7 @@ class _Blanking:
         copy.set(RowGroup.TOTAL_COMPRESSED_SIZE, thrift.I64, self._out.position - start)
         alone = copy.copy()
         alone.set(RowGroup.COLUMNS, thrift.LIST, in_the_clear)
+
         return copy, alone
 
     def _placed(self, number: int, top: str, ordinals: Sequence[int]) -> Iterator[tuple[int, PlacedChunk]]:
@@ -223,6 +233,7 @@ class _Blanking:
             chunks = self._encoded(blanked, ordinals, number, decimals_as_integers)
             if chunks is not None:
                 return [PlacedChunk(chunk, self._old.leaves[each].path) for chunk, each in zip(chunks, ordinals, strict=True)]
+
         raise FormatError(f"{self._location}: Arrow writes column {top} otherwise than the file has it; compact the file instead")
 
     def _encoded(self, table: pa.Table, ordinals: Sequence[int], number: int, decimals_as_integers: bool) -> list[Chunk] | None:
@@ -235,7 +246,9 @@ class _Blanking:
         chunks = list(layout.row_groups[0])
         if [chunk.metadata.integer(ColumnMetaData.TYPE) for chunk in chunks] != kinds:
             return None
+
         new = [leaf.levels for leaf in leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))]
+
         return chunks if new == [self._old.leaves[each].levels for each in ordinals] else None
 
     def _shown_alone(self, groups: list[Struct]) -> pq.FileMetaData:
@@ -269,7 +282,9 @@ def _modules(chunk: Chunk, cipher: ModuleCipher, out: Sink) -> Iterator[_Module]
         if span is not None:
             what = chunk.ordinals.describe(module_type)
             yield _Module(span, what, partial(_write_index, chunk, span, module_type, cipher, out))
+
     found = read_bloom_filter(chunk)
+
     if found is not None:
         for module_type, span, plaintext in (
             (ModuleType.BLOOM_FILTER_HEADER, found.header_span, found.header),

@@ -107,6 +107,7 @@ def blanked_column(field: pa.Field, column: pa.ChunkedArray, rows: Sequence[int]
         end = start + len(each)
         blanked.append(_blanked(field, each, [row - start for row in rows[bisect_left(rows, start) : bisect_left(rows, end)]], around))
         start = end
+
     return pa.chunked_array(blanked, field.type)
 
 
@@ -115,18 +116,22 @@ def _blanked(
 ) -> pa.Array:
     if not rows:
         return array
+
     path = (*above, field.name)
     if path in around:
         fields = list(field.type)
         children = [_blanked(child, array.field(position), rows, around, path) for position, child in enumerate(fields)]
         return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+
     taken = np.arange(len(array))
     if field.nullable:
         is_blank = np.zeros(len(array), np.bool_)
         is_blank[rows] = True
         return array.take(pa.array(taken, mask=is_blank))
+
     # A required column takes no null: its blank rows are the one empty value behind the others.
     taken[rows] = len(array)
+
     return pa.concat_arrays([array, empty_values(field.type, 1)]).take(pa.array(taken))
 
 
@@ -138,6 +143,7 @@ def _path_among(fields: list[pa.Field], field_id: int) -> tuple[int, ...] | None
             below = _path_among(list(field.type), field_id)
             if below is not None:
                 return (position, *below)
+
     return None
 
 
@@ -169,4 +175,5 @@ def _type_without_field_ids(kind: Any) -> pa.DataType:
         return pa.large_list(_without_field_ids(kind.value_field))
     if pa.types.is_list(kind):
         return pa.list_(_without_field_ids(kind.value_field))
+
     return kind

@@ -111,6 +111,7 @@ def open_columns(file: pa.NativeFile, footer: StoredFooter, key_metadata: Standa
     replaced = {hidden.placeholder: hidden.ordinal for hidden in leaves if hidden.field_id in access.opened}
     replaced |= {hidden.placeholder: hidden.placeholder for hidden in leaves if hidden.field_id in nulls}
     view = OpenedView(file, layout.file, replaced, layout.cipher(key_metadata.encryption_key)) if replaced else None
+
     return OpenedColumns(layout.protected, masks, view)
 
 
@@ -173,16 +174,19 @@ class OpenedView(FileView):
         """Return what comes at an offset, up to `length` bytes of it and at least one."""
         if offset >= self._end:
             return self._footer[offset - self._end : offset - self._end + length]
+
         at = bisect_right(self._starts, offset) - 1
         if at >= 0 and offset < self._spaces[at].span.end:
             space = self._spaces[at]
             skipped = offset - space.span.start
             return self._decrypted(space)[skipped : skipped + length]
+
         following = self._starts[at + 1] if at + 1 < len(self._starts) else self._end
         length = min(length, following - offset)
         # Stored bytes as they are: pyarrow's C++ authenticates them as modules of the file.
         if offset < self._file.length:
             return self._file.read_at(offset, min(length, self._file.length - offset))
+
         return bytes(length)
 
     def _decrypted(self, space: _Space) -> memoryview:
@@ -203,6 +207,7 @@ class OpenedView(FileView):
             if hidden != placeholder
         ]
         copy.set(RowGroup.TOTAL_BYTE_SIZE, thrift.I64, group.integer(RowGroup.TOTAL_BYTE_SIZE) + sum(opened))
+
         return copy
 
     def _opened(self, placeholder: Chunk, values: Chunk) -> Struct:
@@ -212,8 +217,10 @@ class OpenedView(FileView):
             replaced = placeholder.metadata
             # The schema's, too: key metadata binds what it says, and Arrow decodes pages by it.
             kinds = {metadata.integer(ColumnMetaData.TYPE), replaced.integer(ColumnMetaData.TYPE), self._types[placeholder.ordinals.column]}
+
         if len(kinds) != 1:
             raise TamperedFileError(values.location, f"{values.ordinals} is of another type than its placeholder, or than the schema says")
+
         # Behind the file, so that no other column moves: the view is the file itself up to its length.
         span = Span(max(self._end, self._file.length) + _GAP, values.pages.length)
         self._spaces.append(_Space(span, partial(nulls_of_error_placeholder if values is placeholder else decrypt_chunk, values)))
@@ -225,6 +232,8 @@ class OpenedView(FileView):
             offset = metadata.optional_integer(field_id)
             if offset:
                 metadata.set(field_id, thrift.I64, offset + moved)
+
         chunk = placeholder.struct.copy(without=_NOT_IN_A_COVER)
         chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
+
         return chunk

@@ -190,10 +190,12 @@ class _Rewriting:
         leaf, hidden = self._old.leaves[ordinal], self._hidden_behind.get(ordinal)
         if field_id is None:
             return _Column(leaf.path, self._values_of(ordinal))
+
         masked = self._replacements[field_id] is not None
         # A placeholder of the right kind stays, so that no value is decoded. Another stored mask takes `compact`.
         if hidden is not None and hidden.field_id == field_id and self._old.has_masks(hidden) == masked:
             return _Column(leaf.path, ordinal)
+
         return _Column(leaf.path, self._values_of(ordinal), field_id)
 
     def _values_of(self, ordinal: int) -> int:
@@ -212,9 +214,11 @@ class _Rewriting:
             if column.placeholder_of is None:
                 placed.append(PlacedChunk(chunks[column.source], column.path))
                 continue
+
             if column.placeholder_of not in made:
                 made[column.placeholder_of] = iter(self._made_placeholders(column.placeholder_of, group, chunks))
             placed.append(next(made[column.placeholder_of]))
+
         return placed
 
     def _made_placeholders(self, field_id: int, group: Struct, chunks: RowGroupLayout) -> list[PlacedChunk]:
@@ -227,16 +231,19 @@ class _Rewriting:
         layout = written_by_arrow(shown, self._old.file.location, **options)
         leaves = leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))
         made: list[PlacedChunk] = []
+
         for column, leaf, chunk in zip(columns, leaves, layout.row_groups[0], strict=True):
             replaced_leaf = next(each for each in self._old.leaves if each.path == column.path)
             kind = chunks[column.source].metadata.integer(ColumnMetaData.TYPE)
             # The schema stays that of the file: a reader would decode pages of another type into other values.
             if leaf.levels != replaced_leaf.levels or chunk.metadata.integer(ColumnMetaData.TYPE) != kind:
                 raise FormatError(f"{layout.location}: Arrow writes column {'.'.join(column.path)} otherwise than the file has it")
+
             if make is None:
                 made.append(PlacedChunk(chunk, column.path, error_placeholder_pages(chunk), STRIPPED, has_pages_alone=True))
             else:
                 made.append(PlacedChunk(chunk, column.path, has_pages_alone=True))
+
         return made
 
     def _decoded(self, field_id: int, group: Struct, columns: Sequence[PlacedChunk]) -> pa.Table:
@@ -248,6 +255,7 @@ class _Rewriting:
         footer = old.file.metadata.copy()
         if [column.path for column in self._columns] == [leaf.path for leaf in old.leaves]:
             return footer
+
         tops = dict.fromkeys(old.leaves[ordinal].path[0] for ordinal in self._shown)
         elements = [element for top in tops for element in subtree(old.schema, top)]
         for field_id in self._replacements:
@@ -266,6 +274,7 @@ class _Rewriting:
             footer.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, [orders[ordinal] for ordinal in self._described])
         else:
             footer.remove(FileMetaData.COLUMN_ORDERS)
+
         kept = [each for each in _structs(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) != _ARROW_SCHEMA]
         footer.remove(FileMetaData.KEY_VALUE_METADATA)
         if kept:
@@ -283,6 +292,7 @@ def _decoded(old: ProtectedLayout, group: Struct, schema: Sequence[Struct], colu
     # Sorting columns are ordinals, which mean other columns in this file.
     writer.add_groups([(group.copy(without=(RowGroup.SORTING_COLUMNS,)), columns)])
     writer.finish()
+
     return pq.ParquetFile(pa.BufferReader(out.getvalue())).read()
 
 
@@ -303,16 +313,20 @@ def _with_leaves(elements: Sequence[Struct], leaves: Iterator[int], kept: Collec
     """Return a column with some of its leaves; no node if it has none of them. `leaves` yields the ordinals of all, in their order."""
     if not elements[0].optional_integer(SchemaElement.NUM_CHILDREN):
         return list(elements) if next(leaves) in kept else []
+
     at, children = 1, []
     while at < len(elements):
         end = end_of(elements, at)
         children.append(_with_leaves(elements[at:end], leaves, kept))
         at = end
+
     there = [child for child in children if child]
     if not there:
         return []
+
     around = elements[0].copy()
     around.set(SchemaElement.NUM_CHILDREN, thrift.I32, len(there))
+
     return [around, *(node for child in there for node in child)]
 
 

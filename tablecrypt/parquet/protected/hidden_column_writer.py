@@ -142,6 +142,7 @@ class ProtectedParquetWriter:
         ciphers = FileCiphers(footer, FileKeys.of_table_file(self._key_metadata))
         sink = Sink(self._held, start)
         self._encryption.write_footer(sink, self._with_hidden_columns(footer.open(ciphers.footer)))
+
         return metadata, sink.position
 
     def _write_row_group(self, rows: pa.Table) -> None:
@@ -201,8 +202,10 @@ class ProtectedParquetWriter:
             # pyarrow's footer has the schema of the placeholders alone.
             if field_id in self._described:
                 copy.fields[field_id] = self._described.fields[field_id]
+
         groups = zip(metadata.structs(FileMetaData.ROW_GROUPS), self._groups, strict=True)
         copy.set(FileMetaData.ROW_GROUPS, thrift.LIST, [self._group_with_hidden_columns(group, added) for group, added in groups])
+
         return copy
 
     def _group_with_hidden_columns(self, group: Struct, hidden_leaves: list[NewChunk]) -> Struct:
@@ -218,6 +221,7 @@ class ProtectedParquetWriter:
         stored = sum(chunk.metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE) for chunk in hidden_leaves)
         copy.set(RowGroup.TOTAL_COMPRESSED_SIZE, thrift.I64, group.integer(RowGroup.TOTAL_COMPRESSED_SIZE) + stored)
         copy.set(RowGroup.COLUMNS, thrift.LIST, chunks)
+
         return copy
 
 

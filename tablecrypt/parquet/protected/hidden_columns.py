@@ -119,6 +119,7 @@ def leaves_of(elements: list[Struct]) -> list[Leaf]:
     leaves: list[Leaf] = []
     # The nodes around the next one: for each its field ids and levels, and how many of its children are still to come.
     around: list[tuple[tuple[int, ...], int, int, int]] = [((), 0, 0, elements[0].optional_integer(SchemaElement.NUM_CHILDREN) or 0)]
+
     for element in elements[1:]:
         ids, definition, repetition, _ = around[-1]
         kind = element.optional_integer(SchemaElement.REPETITION_TYPE)
@@ -130,13 +131,16 @@ def leaves_of(elements: list[Struct]) -> list[Leaf]:
         if children:
             around.append((ids, definition, repetition, children))
             continue
+
         leaves.append(Leaf(next(paths), ids, definition, repetition))
+
         while len(around) > 1:
             *_, left = around[-1]
             if left > 1:
                 around[-1] = (*around[-1][:3], left - 1)
                 break
             around.pop()
+
     return leaves
 
 
@@ -154,6 +158,7 @@ def around_fields(elements: Sequence[Struct], field_ids: Collection[int]) -> fro
             around.pop()
             if around:
                 around[-1] = (around[-1][0], around[-1][1] - 1)
+
     return frozenset(found)
 
 
@@ -187,18 +192,23 @@ def hidden_leaves_among(leaves: Sequence[Leaf], location: str) -> list[HiddenLea
         if leaf.hidden_field_id is None:
             placeholders.update({(field_id, leaf.path[1:]): ordinal for field_id in leaf.field_ids})
     hidden_leaves: list[HiddenLeaf] = []
+
     for ordinal, leaf in enumerate(leaves):
         field_id = leaf.hidden_field_id
         if field_id is None:
             continue
+
         placeholder = placeholders.get((field_id, leaf.path[1:]))
         # Other levels would give the values other nulls and lists. A field id would have every reader find the column.
         if placeholder is None or leaf.field_ids or leaf.levels != leaves[placeholder].levels:
             raise TamperedFileError(
                 location, f"the hidden column of field id {field_id} does not have the shape of the column with this field id"
             )
+
         hidden_leaves.append(HiddenLeaf(field_id, placeholder, ordinal))
+
     _check_complete(leaves, hidden_leaves, location)
+
     return hidden_leaves
 
 
@@ -216,6 +226,7 @@ def bound_schemas(elements: Sequence[Struct], hidden_leaves: Iterable[HiddenLeaf
     first = {hidden.field_id: hidden for hidden in reversed(list(hidden_leaves))}
     if not first:
         return {}
+
     tops = _top_of_each_leaf(elements)
     return {
         field_id: _schema_of_hidden_column(tops[hidden.placeholder], tops[hidden.ordinal], field_id, location)
@@ -243,6 +254,7 @@ def subtree(elements: Sequence[Struct], top: str) -> list[Struct]:
         if elements[at].binary(SchemaElement.NAME) == top.encode():
             return list(elements[at:end])
         at = end
+
     raise FormatError(f"its schema has no column {top}")
 
 
@@ -254,6 +266,7 @@ def end_of(elements: Sequence[Struct], at: int) -> int:
             raise FormatError("its schema is no tree")
         left += (elements[at].optional_integer(SchemaElement.NUM_CHILDREN) or 0) - 1
         at += 1
+
     return at
 
 
@@ -267,11 +280,13 @@ def narrowed(elements: Sequence[Struct], field_id: int) -> list[Struct]:
             for each in outer:
                 each.set(SchemaElement.NUM_CHILDREN, thrift.I32, 1)
             return [*outer, *elements[at : end_of(elements, at)]]
+
         around.append((element, element.optional_integer(SchemaElement.NUM_CHILDREN) or 0))
         while around and around[-1][1] == 0:
             around.pop()
             if around:
                 around[-1] = (around[-1][0], around[-1][1] - 1)
+
     return []
 
 
@@ -306,6 +321,7 @@ def _top_of_each_leaf(elements: Sequence[Struct]) -> list[Sequence[Struct]]:
         top = elements[at:end]
         tops += [top] * sum(not element.optional_integer(SchemaElement.NUM_CHILDREN) for element in top)
         at = end
+
     return tops
 
 
@@ -318,6 +334,7 @@ def _schema_of_hidden_column(placeholder: Sequence[Struct], hidden: Sequence[Str
     )
     if not alike:
         raise TamperedFileError(location, f"the hidden column of field id {field_id} has another type than the column with this field id")
+
     return _bound_schema(column, location)
 
 
@@ -359,10 +376,12 @@ def _encoded_field(field_id: int, field: thrift.Field) -> bytes:
         return head + value.to_bytes(8, "big", signed=True)
     if isinstance(value, Struct):
         return head + _encoded(value)
+
     assert isinstance(value, bytes), "no list in a schema is decoded"
     # Thrift writes one struct in several ways: whether the bytes differ says nothing.
     if field_id == SchemaElement.LOGICAL_TYPE and field.kind == thrift.STRUCT:
         return head + _encoded(_logical_type(value))
+
     return head + len(value).to_bytes(4, "big") + value
 
 
@@ -390,10 +409,12 @@ def _meaning(element: Struct) -> str:
     field = element.fields.get(SchemaElement.LOGICAL_TYPE)
     if field is not None:
         return _meaning_of(field.value) if isinstance(field.value, bytes) else "another"
+
     converted = element.optional_integer(SchemaElement.CONVERTED_TYPE)
     if converted == _CONVERTED_DECIMAL:
         scale = element.optional_integer(SchemaElement.SCALE) or 0
         return f"DECIMAL({element.optional_integer(SchemaElement.PRECISION)}, {scale})"
+
     return "" if converted is None else _CONVERTED.get(converted, "another")
 
 
@@ -403,9 +424,11 @@ def _meaning_of(stored: bytes) -> str:
     # A union has one member. Of several, readers may take different ones.
     if len(logical.fields) != 1:
         return "another"
+
     ((kind, field),) = logical.fields.items()
     if kind in _LOGICAL or not isinstance(field.value, Struct):
         return _LOGICAL.get(kind, "another")
+
     details = field.value
     if kind == LogicalType.DECIMAL:
         return f"DECIMAL({details.integer(DecimalType.PRECISION)}, {details.integer(DecimalType.SCALE)})"
@@ -418,6 +441,7 @@ def _meaning_of(stored: bytes) -> str:
         # Arrow reads times of day alike, whether UTC or not.
         in_utc = ", UTC" if kind == LogicalType.TIMESTAMP and details.flag(TimeType.IS_ADJUSTED_TO_UTC) else ""
         return f"{'TIME' if kind == LogicalType.TIME else 'TIMESTAMP'}({unit}{in_utc})"
+
     return "another"
 
 
@@ -431,6 +455,7 @@ def _check_complete(leaves: Sequence[Leaf], hidden_leaves: Sequence[HiddenLeaf],
             raise TamperedFileError(
                 location, f"column {'.'.join(leaf.path)} has no hidden column, though another part of column {missing[0]} has one"
             )
+
     # Of two, the order of columns would decide which values a reader gets.
     if len({(hidden.field_id, hidden.placeholder) for hidden in hidden_leaves}) != len(hidden_leaves):
         raise TamperedFileError(location, "a column has two hidden columns")

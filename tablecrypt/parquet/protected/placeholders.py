@@ -61,7 +61,9 @@ def make_error_placeholders(row_group: bytearray, cipher: ModuleCipher, placehol
             # The pages of a column lie together, so that the search for the next column goes on from here.
             elif page:
                 break
+
             at += 1
+
         if not page:
             raise FormatError(f"{_LOCATION}: the placeholder of {ordinals} is not among its modules")
 
@@ -152,6 +154,7 @@ def empty_values(kind: pa.DataType, length: int) -> pa.Array:
         return pa.StructArray.from_arrays([blank_array(field, length) for field in fields], fields=fields)
     if pa.types.is_null(kind):
         return pa.nulls(length)
+
     return pa.array([_empty_value(kind)], kind).take(pa.repeat(pa.scalar(0, pa.int64()), length))
 
 
@@ -164,4 +167,5 @@ def _empty_value(kind: pa.DataType) -> object:
         return ""
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         return b""
+
     return False if pa.types.is_boolean(kind) else 0

@@ -128,6 +128,7 @@ class ProtectedLayout:
         without_rows = {(hidden.field_id, b""): None for hidden in self.hidden_leaves if not groups}
         columns = frozenset(each for leaf in self.leaves for each in leaf.field_ids)
         masked = frozenset(hidden.field_id for hidden in self.hidden_leaves if self.has_masks(hidden))
+
         return StoredHiddenColumns(columns, tuple({**keys, **without_rows}), masked, {**self._schemas_of(wanted), **self.schemas})
 
     def has_masks(self, hidden: HiddenLeaf) -> bool:
@@ -166,6 +167,7 @@ class ProtectedLayout:
         is_even = all(len(chunks) == len(self.leaves) for chunks in groups)
         if is_even and keys_of_chunks(self.file.footer, ciphers) == expected:
             return
+
         for chunk in self.file.chunks():
             if chunk.has_own_key != (chunk.ordinals.column in ordinals):
                 raise TamperedFileError(self.file.location, f"{chunk.ordinals} is not under the key that it has to be under")

@@ -43,18 +43,22 @@ def install_checked_keys(spark: SparkSession) -> None:
     from pyspark.errors import PySparkException
 
     context = spark.sparkContext
+
     with _lock:
         if context.applicationId in _installed:
             return
+
         try:
             # Unlike SparkContext.addJar, this gives the classes to the driver too, where the probe is analysed.
             spark.sql(f"ADD JAR '{jar_for(spark, orc_sources())}'")
             answers = _ask_executors(spark)
         except (Py4JError, PySparkException) as error:
             raise ConfigurationError(f"Spark {spark.version} does not take tablecrypt's key provider for ORC: {error}") from error
+
         # ORC takes a provider that it does not find for none at all, and shows masks without an error.
         if answers != {"found"}:
             raise ConfigurationError("executors do not find tablecrypt's key provider for ORC, and would read masks in place of values")
+
         _installed.add(context.applicationId)
 
 

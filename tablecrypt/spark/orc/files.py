@@ -52,6 +52,7 @@ def write_orc(
     # These would come in place of the checked ones, and Spark compares names of options without case.
     if taken := [name for name in given if name.lower() in {"orc.encrypt", "orc.mask", KEY_PROVIDER}]:
         raise ConfigurationError(f"the option {taken[0]} comes from the arguments of write_orc")
+
     bloom_filters = next((value for name, value in given.items() if name.lower() == BLOOM_FILTER_COLUMNS), None)
     made = orc_options(
         df.schema,
@@ -103,11 +104,13 @@ def _files(spark: SparkSession, path: str) -> set[str]:
     found: set[str] = set()
     if not system.exists(root):
         return found
+
     listed = system.listFiles(root, True)
     while listed.hasNext():
         file = listed.next().getPath()
         if not file.getName().startswith(("_", ".")):
             found.add(file.toString())
+
     return found
 
 
@@ -117,6 +120,7 @@ def _check_file(spark: SparkSession, location: str, wanted: Mapping[Path, str]) 
     reader = jvm.org.apache.orc.OrcFile.createReader(
         jvm.org.apache.hadoop.fs.Path(location), jvm.org.apache.orc.OrcFile.readerOptions(configuration)
     )
+
     try:
         found = {each.getRoot().getId(): each.getKeyDescription().getKeyName() for each in reader.getEncryptionVariants()}
         for path, key in wanted.items():

@@ -61,9 +61,11 @@ def orc_options(
             # Called for its error: ORC fails in a task where it does not find the column.
             type_at(schema, path)
             keys[path] = key
+
     # A write that was to encrypt something, and encrypts nothing, must not pass.
     if not keys:
         raise ConfigurationError("no column is to be encrypted")
+
     _refuse_nested(keys)
     for path, what in _forbidden(partition_by, bloom_filter_columns):
         _refuse_overlap(keys, path, what)
@@ -82,15 +84,19 @@ def split_column(column: str) -> Path:
         match = re.match(r"`((?:[^`]|``)+)`|([^.`]+)", rest)
         if match is None:
             raise ConfigurationError(f"{column!r} is not the name of a column: join its parts by dots, and put unusual ones in backquotes")
+
         parts.append(match[1].replace("``", "`") if match[1] else match[2])
         rest = rest[match.end() :]
         if not rest:
             break
         if not rest.startswith("."):
             raise ConfigurationError(f"{column!r} is not the name of a column")
+
         rest = rest[1:]
+
     if len(parts) == 1 and re.fullmatch(r"[0-9]+", parts[0]):
         raise ConfigurationError(f"ORC takes {column!r} for a column's id: rename the column")
+
     return tuple(parts)
 
 
@@ -107,11 +113,14 @@ def type_at(schema: StructType, path: Path) -> DataType:
             found = current.elementType
         elif isinstance(current, MapType):
             found = {"_key": current.keyType, "_value": current.valueType}.get(part)
+
         if found is None:
             raise ConfigurationError(
                 f"there is no column {shown(path)}: names are case-sensitive; write _elem below a list, _key or _value below a map"
             )
+
         current = found
+
     return current
 
 
@@ -130,6 +139,7 @@ def _checked_masks(schema: StructType, keys: Mapping[Path, str], mask: Mapping[s
         if path not in keys:
             raise ConfigurationError(f"column {shown(path)} has a mask and is not encrypted: ORC would write its values as they are")
         _check_fit(name, type_at(schema, path), path)
+
     return masks
 
 
@@ -154,6 +164,7 @@ def _leaves(column_type: DataType) -> Iterable[DataType]:
         children = [column_type.keyType, column_type.valueType]
     else:
         return [column_type]
+
     return [leaf for child in children for leaf in _leaves(child)]
 
 

@@ -41,6 +41,7 @@ def check_orc_session(spark: SparkSession, keys: Iterable[str] = ()) -> None:
         raise ConfigurationError(f"encrypted ORC is not available in this session: {reason}")
     if str(spark.conf.get("spark.sql.orc.impl", "native")).lower() != "native":
         raise ConfigurationError("spark.sql.orc.impl=hive writes plaintext whatever orc.encrypt says: set it to native")
+
     # Before any key is asked for: without a provider ORC's writer loops without end.
     _check_provider(_hadoop_setting(spark, PROVIDER_PATH))
     for key in keys:
@@ -69,6 +70,7 @@ def check_orc_table(spark: SparkSession, table: str) -> None:
             f"the table {table} has orc.encrypt in its TBLPROPERTIES, which Spark does not pass to ORC, so inserts are plaintext: "
             "create it with OPTIONS ('orc.encrypt' = '...')"
         )
+
     raise ConfigurationError(f"the table {table} has no option orc.encrypt, so inserts are plaintext")
 
 
@@ -85,6 +87,7 @@ def _hadoop_setting(spark: SparkSession, name: str) -> str:
 def _check_provider(path: str) -> None:
     if not path:
         raise ConfigurationError(f"no KMS is named: set spark.hadoop.{PROVIDER_PATH} to kms://https@host:9600/kms when the session is made")
+
     match = _KMS.fullmatch(path)
     if match is None:
         # It may contain a token.
@@ -109,11 +112,13 @@ def _ask_for(spark: SparkSession, key: str) -> None:
 
     context: Any = spark.sparkContext
     factory = context._jvm.org.apache.hadoop.crypto.key.KeyProviderFactory
+
     try:
         metadata = factory.getProviders(context._jsc.hadoopConfiguration()).get(0).getMetadata(key)
     except (Py4JJavaError, PySparkException) as error:
         # Not chained: messages of Hadoop's client may quote the URL, which may contain a token.
         raise _refusal(str(error), key) from None
+
     if metadata is None:
         raise KeyNotFoundError(f"the KMS has no key {key!r}")
 

@@ -45,6 +45,7 @@ def compiling_jvm() -> Iterator[Any]:
 
     launch: Callable[[], Any] = launch_gateway
     gateway = launch()
+
     try:
         yield gateway
     finally:
@@ -68,6 +69,7 @@ def _compiled(gateway: Any, texts: Mapping[str, str]) -> dict[str, bytes]:
         files[index] = codehaus.commons.compiler.util.resource.StringResource(f"{name}.java", text)
     compiler.compile(files)
     classes = created.getMap()
+
     return {name.removesuffix(".class").replace("/", "."): bytes(classes.get(name)) for name in list(classes.keySet())}
 
 

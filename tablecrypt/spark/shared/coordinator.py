@@ -89,11 +89,14 @@ class LocationRequest:
             raise ValueError("other fields, or fields of other types")
         if fields[KIND] != "location" or any(not 0 <= fields[name] <= most for name, most in _MOST.items()):
             raise ValueError("a value out of its range")
+
         unique = fields["unique"]
         # uuid.UUID takes braces and other spellings, and the text becomes part of a path.
         if str(uuid.UUID(unique)) != unique:
             raise ValueError("no UUID in the usual form")
+
         partition = base64.b64decode(fields["partition"], validate=True)
+
         return cls(fields["task"], fields["attempt"], unique, fields["number"], partition)
 
     @property
@@ -139,6 +142,7 @@ class FileLocations:
         location = self._provider.new_data_location(name, partition_key(request.partition, self._metadata))
         if reason := unsupported_location(location):
             raise ConfigurationError(f"{location}: {reason}")
+
         with self._lock:
             # Nobody would delete what is put there after `remove_except`.
             if self._has_ended:
@@ -148,6 +152,7 @@ class FileLocations:
             if path in self._given or not location.endswith(name):
                 raise ConfigurationError(f"{location}: the table's location provider gave it to {name}: it has to end with that name, once")
             self._given[path] = _Given(request.task, request.attempt, location)
+
         return path
 
     def as_table_has_it(self, path: str, task: int, attempt: int) -> str:

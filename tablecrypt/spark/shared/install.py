@@ -88,9 +88,11 @@ def _installed(spark: SparkSession) -> JvmSide:
                 "this Spark application has tablecrypt's Java classes of another version: start it with the jar that this version's "
                 "`tablecrypt spark-jar` writes, or without one"
             )
+
         for jar in _jars:
             spark.sparkContext._jsc.addJar(str(jar))
         endpoint = loader.loadClass(f"{PACKAGE}.DriverEndpoint").getMethod("current", None).invoke(None, None)
+
         return JvmSide(endpoint, str(endpoint.name()), bytes(endpoint.publicKey()))
     except Py4JError as error:
         raise ConfigurationError(f"the JVM path does not run on Spark {spark.version}: {error}") from error
@@ -128,6 +130,7 @@ def _extensible_loader(spark: SparkSession) -> Any:
         raise ConfigurationError(
             "this Spark application takes no classes while it runs: start it with spark.jars=FILE, made by `tablecrypt spark-jar -o FILE`"
         )
+
     return loader
 
 
@@ -137,6 +140,7 @@ def length_in_hadoop(spark: SparkSession, side: JvmSide, location: str) -> int |
     from pyspark.errors import PySparkException
 
     context: Any = spark.sparkContext
+
     try:
         return int(side.endpoint.length(with_scheme(location), context._jsc.hadoopConfiguration()))
     except (Py4JError, PySparkException) as error:

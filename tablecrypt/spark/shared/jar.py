@@ -61,6 +61,7 @@ def jar_of(sources: JavaSources, spark_version: str, compiling: Compiling) -> by
     with compiling() as gateway:
         content = compiled_jar(gateway, sources)
     cache.keep(key, content)
+
     return content
 
 
@@ -80,6 +81,7 @@ def write_spark_jar(target: Path) -> None:
         content = jar_of(spark_sources(), pyspark.__version__, compiling_jvm)
     except Py4JError as error:
         raise ConfigurationError(f"the Java classes do not compile with PySpark {pyspark.__version__}: {error}") from error
+
     try:
         with atomic_file(target, private=False) as file:
             file.write(content)
@@ -101,11 +103,14 @@ def _shipped(sources: JavaSources, spark_version: str) -> bytes | None:
     # A newer Spark may have other internals: its own compiler then says so, where a shipped class would fail in a query.
     if release is None or not _SHIPPED_FOR[0] <= (int(release[1]), int(release[2])) <= _SHIPPED_FOR[1]:
         return None
+
     folder, key = resources.files("tablecrypt.spark.shared") / "jars", _shipped_key(sources)
     if not folder.is_dir():
         return None
+
     # By the digest of the sources in the key: a jar of edited or other sources does not count.
     jars = ((path.name, path.read_bytes()) for path in folder.iterdir() if path.name.startswith(f"{key}-"))
+
     return next((content for name, content in jars if is_intact(name, content)), None)
 
 
@@ -120,6 +125,7 @@ def main(arguments: list[str]) -> int:
     except ConfigurationError as error:
         sys.stderr.write(f"{error}\n")
         return _NO_JAVA
+
     write_shipped_jars(Path(arguments[0]))
     return 0
 

@@ -113,7 +113,9 @@ class JarCache:
             raise _UnfitError("this system does not say who owns a folder")
         if not self.folder.is_absolute():
             raise _UnfitError("this user has no home folder")
+
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+
         try:
             _check_private(os.fstat(descriptor), "it")
             yield descriptor
@@ -129,10 +131,13 @@ class JarCache:
                 raise _UnfitError(f"{name} is no file")
             _check_private(status, name)
             content = file.read()
+
         if is_intact(name, content):
             return content
+
         logger.warning("%s is damaged, and is removed", self.folder / name)
         os.unlink(name, dir_fd=folder)
+
         return None
 
 
@@ -142,6 +147,7 @@ def _drop_oldest(folder: int) -> None:
         # Another process may have dropped it since.
         with contextlib.suppress(FileNotFoundError):
             found.append((os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime, name))
+
     for _, name in sorted(found, reverse=True)[_MOST_FILES:]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder)

@@ -53,6 +53,7 @@ def unsupported_codec(properties: Properties) -> str | None:
         return f"Parquet's Java writer does not have the codec {codec}"
     if level is not None and level not in _LEVELS.get(codec, (level,)):
         return f"Parquet's Java writer does not have the codec {codec} of level {level}"
+
     return None
 
 
@@ -72,6 +73,7 @@ def write_settings(properties: Properties) -> dict[str, str]:
         "parquet.dictionary.page.size": str(options["dictionary_pagesize_limit"]),
         TARGET_FILE_SIZE: str(target_file_size(properties)),
     }
+
     return settings | _level(codec, options["compression_level"])
 
 

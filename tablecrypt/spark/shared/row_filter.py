@@ -164,6 +164,7 @@ def _value(term: BoundTerm, value: Any) -> str:
         return f"timestamp_micros({_cast(value, 'bigint')})"
     if isinstance(kind, TimestampType):
         return f"TIMESTAMP_NTZ'{_local_time(value)}'"
+
     return _number_or_text(kind, value)
 
 
@@ -183,6 +184,7 @@ def _number_or_text(kind: IcebergType, value: Any) -> str:
             return _cast(float(value), "double")
         case DecimalType():
             return _cast(format(value, "f"), f"decimal({kind.precision},{kind.scale})")
+
     raise UnsupportedFilterError(f"a comparison of type {kind}")
 
 

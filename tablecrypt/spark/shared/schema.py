@@ -153,6 +153,7 @@ def _type(iceberg: IcebergType, name: str) -> Any:
         return _struct([(field.name, field) for field in iceberg.fields])
     if isinstance(iceberg, ListType):
         return {"type": "array", "elementType": _type(iceberg.element_type, name), "containsNull": not iceberg.element_required}
+
     if isinstance(iceberg, MapType):
         return {
             "type": "map",
@@ -160,11 +161,14 @@ def _type(iceberg: IcebergType, name: str) -> Any:
             "valueType": _type(iceberg.value_type, name),
             "valueContainsNull": not iceberg.value_required,
         }
+
     if isinstance(iceberg, DecimalType):
         return f"decimal({iceberg.precision},{iceberg.scale})"
+
     known = PRIMITIVES | _TRANSLATED
     if type(iceberg) not in known:
         raise ConfigurationError(f"column {name!r} is of type {iceberg}, which Spark does not have")
+
     return known[type(iceberg)]
 
 
@@ -197,6 +201,7 @@ def _steady_ids(schemas: list[Schema]) -> set[int]:
     names: defaultdict[int, set[str]] = defaultdict(set)
     types: defaultdict[int, set[str]] = defaultdict(set)
     ids: defaultdict[str, set[int]] = defaultdict(set)
+
     # Files have the sanitized names, which two columns may have in common.
     for schema in (*schemas, *map(sanitize_column_names, schemas)):
         for field_id in schema.field_ids:
@@ -205,7 +210,9 @@ def _steady_ids(schemas: list[Schema]) -> set[int]:
             # Lower case, since Spark looks names up without case in a file too.
             ids[name.lower()].add(field_id)
             types[field_id].add(_type_name(schema.find_type(field_id)))
+
     named_once = {field_id for field_id, known in names.items() if len(known) == 1 and len(ids[next(iter(known)).lower()]) == 1}
+
     return {field_id for field_id in named_once if len(types[field_id]) == 1}
 
 
@@ -234,7 +241,9 @@ def spark_type(iceberg: IcebergType) -> DataType:
         return types.ArrayType(spark_type(iceberg.element_type))
     if isinstance(iceberg, MapType):
         return types.MapType(spark_type(iceberg.key_type), spark_type(iceberg.value_type))
+
     alone = json.loads(schema_json([NestedField(1, "alone", iceberg)]))
+
     return types.StructType.fromJson(alone)["alone"].dataType
 
 

@@ -45,6 +45,7 @@ class JavaSources:
                 content = entries[name].encode()
                 # With its length, so that text cannot move from one file to the next under the same digest.
                 digest.update(f"{kind} {name} {len(content)}\n".encode() + content)
+
         return digest.hexdigest()
 
 
@@ -55,6 +56,7 @@ def spark_sources() -> JavaSources:
         for path in (resources.files(package) / "java").iterdir():
             if path.name.endswith(".java"):
                 texts[path.name.removesuffix(".java")] = path.read_text(encoding="utf-8")
+
     services = {
         "org.apache.spark.sql.SparkSessionExtensionsProvider": f"{PACKAGE}.SqlExtensions",
         "org.apache.spark.sql.sources.DataSourceRegister": f"{PACKAGE}.EncryptedSource",

@@ -153,6 +153,7 @@ def unsupported_files(read: PlannedRead, length_in_hadoop: Callable[[str], int |
         # The length too: another store may have a file of that name.
         if length_in_hadoop(task.file.file_path) != task.file.file_size_in_bytes:
             return f"{task.file.file_path}: Hadoop, with its own configuration and credentials, does not find it"
+
     return None
 
 
@@ -167,10 +168,12 @@ def unsupported_columns(read: PlannedRead, wanted: Schema, bound: BooleanExpress
     metadata = read.located.table.metadata
     if not wanted.fields:
         return "no column is read"
+
     for field in wanted.fields:
         if field.field_id in LINEAGE_FIELD_IDS:
             return f"{field.name} is a column of row lineage"
     reason = protected_among(metadata, wanted) or unsupported_projection(metadata, wanted)
+
     return reason or _unsupported_absent_columns(read, metadata, wanted, bound)
 
 
@@ -195,6 +198,7 @@ def unsupported_task(task: EncryptedFileScanTask) -> str | None:
     # Spark's reader gets deleted positions as 32-bit numbers.
     if task.delete_files and task.file.record_count > _MOST_ROWS:
         return f"it has deletes and {task.file.record_count} rows"
+
     return None
 
 
@@ -235,11 +239,13 @@ def unsupported_rows(given: SparkStruct, located: LocatedTable) -> str | None:
     # Parquet's Java writer would put their values under the table's key.
     if ColumnPolicy.from_properties(table.metadata.properties, schema):
         return "columns of it are protected by keys of their own, which Python uses"
+
     for field in schema.fields:
         if unread := unread_type(field):
             return f"{unread} is translated by Python"
     if confused := names_that_spark_confuses(schema):
         return confused
+
     for path in _defaulted(given, schema):
         return f"the DataFrame lacks {path}, which has a write-default"
     return unsupported_partitioning(table.spec(), schema)

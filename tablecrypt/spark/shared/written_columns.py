@@ -96,6 +96,7 @@ def _is_in_order(given: DataType, iceberg: IcebergType) -> bool:
         return _is_in_order(given.elementType, iceberg.element_type)
     if isinstance(given, types.MapType) and isinstance(iceberg, MapType):
         return _is_in_order(given.keyType, iceberg.key_type) and _is_in_order(given.valueType, iceberg.value_type)
+
     return True
 
 
@@ -114,6 +115,7 @@ def _ordered(column: Column, given: DataType, iceberg: IcebergType) -> Column:
         keys = _ordered(functions.map_keys(column), types.ArrayType(given.keyType), _list_of(iceberg.key_type))
         values = _ordered(functions.map_values(column), types.ArrayType(given.valueType), _list_of(iceberg.value_type))
         return functions.map_from_arrays(keys, values)
+
     return column
 
 
@@ -157,4 +159,5 @@ def _is_supported(transform: Transform[Any, Any], source: IcebergType) -> bool:
         return isinstance(source, (*_WHOLE, DecimalType, StringType, BinaryType))
     if isinstance(transform, HourTransform):
         return isinstance(source, _TIMES)
+
     return isinstance(transform, (YearTransform, MonthTransform, DayTransform)) and isinstance(source, _CALENDAR)

@@ -106,6 +106,7 @@ class WrittenFile:
             **statistics,
         )
         entry.spec_id = metadata.default_spec_id
+
         return entry
 
     def _parsed_footer(self) -> pq.FileMetaData:
@@ -132,6 +133,7 @@ class FileOfPython:
             (with_scheme(self.location), DataFileContent.DATA, metadata.default_spec_id)
         ]:
             raise FormatError(f"{self.location}: its task's description of it is that of another file")
+
         # The table's form of the location, without the scheme that Hadoop needs.
         files[0][DATA_FILE_POSITIONS["file_path"]] = self.location
         return files[0]
@@ -155,6 +157,7 @@ def decode_result(content: bytes) -> TaskResult:
         deleted = [(parts.sized().decode(), BitMap.deserialize(parts.sized())) for _ in range(parts.count(4))]
     except _BROKEN as error:
         raise FormatError(f"a task's result cannot be understood: {type(error).__name__}") from error
+
     parts.check_exhausted()
     return TaskResult(attempt, files, dict(deleted))
 
@@ -170,7 +173,9 @@ def partition_record(content: bytes, spec: PartitionSpec, schema: Schema) -> Rec
             values.append(None if is_null else _value(field.transform.result_type(schema.find_type(field.source_id)), parts.sized()))
     except _BROKEN as error:
         raise FormatError(f"partition values cannot be understood: {type(error).__name__}") from error
+
     parts.check_exhausted()
+
     return Record(*values)
 
 
@@ -224,6 +229,7 @@ def check_found(io: EncryptingFileIO, files: Sequence[DataFile]) -> None:
             length = len(io.raw_input(file.file_path))
         except OSError as error:
             raise ConfigurationError(f"{file.file_path}: Hadoop wrote it, and PyIceberg does not find it") from error
+
         if length != file.file_size_in_bytes:
             raise ConfigurationError(f"{file.file_path}: Hadoop wrote {file.file_size_in_bytes} bytes, PyIceberg finds {length}")
 
@@ -244,10 +250,12 @@ def _decoded(parts: _Parts) -> WrittenFile | FileOfPython:
         return FileOfPython(parts.sized().decode(), parts.sized())
     if kind != _OF_SPARK:
         raise ValueError("a file of an unknown writer")
+
     location, length = parts.sized().decode(), parts.count(8)
     key_metadata = StandardKeyMetadata(Secret(parts.sized()), parts.sized(), length)
     partition = parts.sized()
     nan_counts = dict(_nan_counts(parts))
+
     return WrittenFile(location, key_metadata, partition, nan_counts, parts.sized())
 
 

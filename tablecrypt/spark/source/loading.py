@@ -37,12 +37,14 @@ def load_source(planner: Planner, request: Request) -> Response:
     name = options.table.partition(".")[2]
     if "." not in name:
         raise ConfigurationError(f"{options.table!r} does not name a table: write catalog.namespace.table")
+
     table = load_encrypted_table(catalog, name)
     loaded = _loaded(LocatedTable(catalog, name, table), opened, options)
     told = described(planner, loaded)
     # Spark finds the functions of a distribution by buckets in the catalog of a table, and this one is in none.
     told["write_options"] = {USE_LAYOUT: "false"} | {SNAPSHOT_PROPERTY + each: value for each, value in options.snapshot_properties.items()}
     told["dynamic_overwrite"] = options.dynamic_overwrite
+
     return Response(told)
 
 
@@ -58,15 +60,18 @@ def _loaded(located: LocatedTable, opened: OpenCatalog, options: SourceOptions) 
     row_filter, columns = options.row_filter or ALWAYS_TRUE, options.columns or ("*",)
     scan = table.scan(row_filter, columns, snapshot_id=options.snapshot_id, masked=options.masked)
     ref = options.tag or options.branch
+
     if ref is not None:
         # A table without snapshots has no main branch yet, and can be written to all the same.
         if ref not in table.metadata.refs and options.branch != MAIN_BRANCH:
             raise ConfigurationError(f"{located.name} has no tag or branch {ref!r}")
         scan = scan.use_ref(ref) if ref in table.metadata.refs else scan
+
     snapshot = scan.snapshot()
     is_writable = options.snapshot_id is None and options.tag is None
     selects = options.columns is not None or not isinstance(scan.row_filter, AlwaysTrue) or options.masked is not None
     schema = ordered_projection(scan, options.columns) if selects else None
+
     return LoadedTable(
         located,
         opened.name,

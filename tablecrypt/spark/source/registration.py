@@ -44,10 +44,12 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, str]] | No
                 "PyIceberg's configuration or as spark.sql.catalog.NAME.*"
             )
         return
+
     side = jvm_side(spark)
     # The empty name stands for all other catalogs, which this Python plans for too.
     for name, properties in {"": {}, **(catalogs or {})}.items():
         handle = secrets.token_hex(16)
         give_catalog(side, handle, properties)
         spark.conf.set(f"{_GIVEN}.{name}" if name else _GIVEN, handle)
+
     side.endpoint.extend(spark._jsparkSession)

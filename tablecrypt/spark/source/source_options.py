@@ -77,10 +77,13 @@ class SourceOptions:
                 f"option {unknown[0]!r} of format('tablecrypt') is not known; it has {', '.join(sorted(_KNOWN))}"
                 f"{did_you_mean(unknown[0], (*_KNOWN, _CATALOG, _SNAPSHOT_PROPERTY))}"
             )
+
         at = [name for name in ("snapshot-id", "tag", "branch") if name in given]
         if len(at) > 1:
             raise ConfigurationError(f"the options {' and '.join(at)} exclude each other")
+
         columns = [name.strip() for name in given.get("columns", "").split(",") if name.strip()]
+
         return cls(
             table=_table(given),
             catalog_properties=_prefixed(given, _CATALOG),

@@ -47,9 +47,11 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
             "tablecrypt.spark.catalog needs a classic session; start the Connect server with --jars and the file that "
             f"`tablecrypt spark-jar` writes, and with spark.sql.catalog.{name}={CATALOG_CLASS}"
         )
+
     setting = f"spark.sql.catalog.{name}"
     if spark.conf.get(setting, CATALOG_CLASS) != CATALOG_CLASS:
         raise ConfigurationError(f"the session has another catalog {name}: {setting}={spark.conf.get(setting)}")
+
     side = jvm_side(spark)
     properties = dict(catalog_properties or {})
     handle = _handle(spark, name, properties)
@@ -81,5 +83,7 @@ def _handle(spark: SparkSession, name: str, properties: Mapping[str, str]) -> st
         raise ConfigurationError(
             f"the session has used a catalog {name} with other properties, and keeps it. Choose another name, or call spark.newSession()"
         )
+
     _GIVEN[place] = digest, handle
+
     return handle

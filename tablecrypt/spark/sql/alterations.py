@@ -55,6 +55,7 @@ def _altered(planner: Planner, request: Request) -> Table:
         # A tag or snapshot keeps its columns: such a name is loaded below as a table's own, and is refused.
         if selector is None or is_branch(located.table, selector):
             return located.table
+
     return load_encrypted_table(opened.catalog, ".".join(request.identifier))
 
 
@@ -65,6 +66,7 @@ def alter(table: Table, changes: Sequence[Change]) -> None:
         _alter_properties(transaction, [change for change in changes if "column" not in change])
         if not columns:
             return
+
         schema = transaction.table_metadata.schema()
         with transaction.update_schema() as update:
             for change in columns:
@@ -91,6 +93,7 @@ def _alter_properties(transaction: Transaction, changes: Sequence[Change]) -> No
         else:
             removals.add(name)
             updates.pop(name, None)
+
     check_properties(transaction.table_metadata, updates)
     # Both are checked to be what they are, and no properties of an Iceberg table.
     for stated in ("format-version", "location"):
@@ -115,6 +118,7 @@ def check_properties(metadata: TableMetadata, updates: Mapping[str, str]) -> Non
             f"an encrypted table stays where it is ({metadata.location}): its pins remember the place. To copy it elsewhere use "
             "tablecrypt.maintenance.relocate"
         )
+
     version = updates.get("format-version", str(metadata.format_version))
     if version != str(metadata.format_version):
         raise ConfigurationError(f"an encrypted table has format version {metadata.format_version}, which cannot become {version}")

@@ -61,9 +61,11 @@ def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: 
         return begin(table, name, limits)
     if target is None:
         raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot yet that {name} could point to")
+
     management = table.manage_snapshots()
     make = management.create_branch if kind == SnapshotRefType.BRANCH else management.create_tag
     make(target, name, **limits).commit()
+
     return target
 
 

@@ -233,9 +233,11 @@ class Call:
             raise ConfigurationError(
                 f"where => {self.text('where')!r} does not only compare columns, or partition functions of them, with values"
             )
+
         metadata = self.table().metadata
         schema = metadata.schema()
         predicates = [_named_as_in(schema, each) for joined in self.predicates for each in _conjuncts(joined)]
+
         return FileCondition(pruning_filter(predicates, schema, schema), partition_filters(predicates, schema, metadata))
 
     def items(self, name: str) -> tuple[Any, ...]:
@@ -285,8 +287,10 @@ def name_parts(name: str) -> Identifier:
             raise ConfigurationError(f"{name!r} is not a table's name: write namespace.table, parts with other characters in backticks")
         parts.append(match[1].replace("``", "`") if match[1] is not None else match[2])
         position = match.end()
+
     if not parts or name.endswith("."):
         raise ConfigurationError(f"{name!r} is not a table's name: write namespace.table")
+
     return tuple(parts)
 
 

@@ -44,9 +44,11 @@ def open_catalog(planner: Planner, request: Request) -> Response:
             "keys of data files would travel to the executors in the clear: start the application with spark.authenticate and "
             "spark.network.crypto.enabled (or spark.ssl.rpc.enabled) set to true"
         )
+
     name, properties = request.text("name"), request.mapping("properties")
     check_spark_settings(name, {each: properties[each] for each in request.texts("in_spark")}, request.texts("of_session"))
     catalog = load_catalog(name, **properties)
+
     return Response({"catalog": planner.catalogs.add(OpenCatalog(name, catalog))})
 
 

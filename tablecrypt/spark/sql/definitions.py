@@ -69,6 +69,7 @@ class Definition:
         transforms = [SparkTransform.of(each) for each in request.items("partitions")]
         defaults = {name: default_value(value, schema.find_type(name), name) for name, value in request.mapping("defaults").items()}
         spec = partition_spec(schema, transforms)
+
         return cls(request.identifier, schema, spec, given.get("location"), table_properties(given), defaults)
 
     def stage_defaults(self, transaction: Transaction) -> None:
@@ -91,6 +92,7 @@ class Definition:
             return
         if isinstance(catalog, EncryptingCatalog) and catalog.default_key_id(self.identifier[:-1]):
             return
+
         raise ConfigurationError(
             f"{'.'.join(self.identifier)} would not be encrypted: add TBLPROPERTIES ('{names.KEY_ID.name}' = '…') with the id of a master "
             f"key, or set {names.DEFAULT_KEY_ID.name} for the catalog or the namespace"
@@ -170,6 +172,7 @@ def drop_table(planner: Planner, request: Request) -> Response:
         # Asked last, since a table that has the name of a branch or metadata table comes first.
         _refuse_other(opened, request.identifier)
         return Response({"dropped": False})
+
     return Response({"dropped": True})
 
 

@@ -129,6 +129,7 @@ def _compaction_arguments(options: Mapping[str, str]) -> dict[str, Any]:
             arguments[argument] = _converted(name, value, kind)
         elif name not in _ABOUT_CONCURRENCY:
             raise ConfigurationError(f"rewrite_data_files does not support the option {name}; it supports {', '.join(sorted(_OPTIONS))}")
+
     return arguments
 
 
@@ -151,9 +152,11 @@ def _sort_by(call: Call, table: EncryptedTable) -> tuple[SortColumn | ZOrder, ..
         return ()
     if order is None:
         return _order_of(table)
+
     z_order = _Z_ORDER.fullmatch(order)
     if z_order is not None:
         return (ZOrder(tuple(_sorted_column(part).name for part in z_order[1].split(","))),)
+
     return tuple(_sorted_column(part) for part in order.split(","))
 
 
@@ -173,6 +176,7 @@ def _order_of(table: EncryptedTable) -> tuple[SortColumn, ...]:
         raise ConfigurationError(f"{'.'.join(table.name())} has no sort order: give sort_order")
     if not all(isinstance(field.transform, IdentityTransform) for field in fields):
         raise ConfigurationError(f"{'.'.join(table.name())} is sorted by transforms of columns: give sort_order with columns")
+
     return tuple(
         SortColumn(
             table.schema().find_field(field.source_id).name,
@@ -187,6 +191,7 @@ def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
     table = call.encrypted_table()
     if unknown := sorted(call.mapping("options").keys() - _OF_DELETE_FILES):
         raise ConfigurationError(f"rewrite_position_delete_files has no option {', '.join(unknown)}")
+
     # Called for its errors: a wrong `where` must not pass because there is nothing to do.
     call.condition()
     snapshot = table.current_snapshot()
@@ -202,6 +207,7 @@ def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
             f"{'.'.join(table.name())} has {len(others)} delete files from before it had deletion vectors: "
             "the procedure compact applies them, with apply_deletes => true"
         )
+
     # A data file has one deletion vector, which each delete replaces: nothing is left to merge.
     yield {"rewritten_delete_files_count": 0, "added_delete_files_count": 0, "rewritten_bytes_count": 0, "added_bytes_count": 0}
 
@@ -211,14 +217,17 @@ def _rewrite_manifests(call: Call) -> Iterator[Row]:
     spec_id = table.metadata.default_spec_id if asked is None else asked
     if (spec := table.specs().get(spec_id)) is None:
         raise ConfigurationError(f"{'.'.join(table.name())} has no partition spec {spec_id}; it has {', '.join(map(str, table.specs()))}")
+
     sort_by = tuple(str(each) for each in call.items("sort_by"))
     if call.given("sort_by") and not sort_by:
         raise ConfigurationError("sort_by is empty: name partition fields, or leave it out")
+
     fields = [field.name for field in spec.fields]
     if unknown := [name for name in sort_by if name not in fields]:
         raise ConfigurationError(
             f"{'.'.join(table.name())} has no partition field {', '.join(unknown)}; it has {', '.join(fields) or 'none'}"
         )
+
     snapshot = table.current_snapshot()
     before = snapshot.manifests(table.io) if snapshot is not None else []
     default = TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
@@ -227,6 +236,7 @@ def _rewrite_manifests(call: Call) -> Iterator[Row]:
     if not any(is_worth_rewriting(group, spec_id, target) for group in manifests_by_kind(before)):
         yield {"rewritten_manifests_count": 0, "added_manifests_count": 0}
         return
+
     transaction = table.transaction()
     with transaction:
         updating = transaction.update_snapshot()
@@ -260,6 +270,7 @@ def _remove_orphan_files(call: Call) -> Iterator[Row]:
     mode = (call.optional_text("prefix_mismatch_mode") or "ERROR").upper()
     if mode not in ("ERROR", "IGNORE", "DELETE"):
         raise ConfigurationError(f"prefix_mismatch_mode is {mode!r}; it must be ERROR, IGNORE or DELETE")
+
     look = partial(
         maintenance.remove_orphan_files,
         table,
@@ -271,17 +282,20 @@ def _remove_orphan_files(call: Call) -> Iterator[Row]:
     )
     # A first look that deletes nothing: in mode ERROR one conflict has to save all files.
     found = look(dry_run=True)
+
     if found.known_elsewhere and mode == "ERROR":
         location = found.known_elsewhere[0]
         raise ConfigurationError(
             f"{location} {found.refused[location]}, as are {len(found.known_elsewhere) - 1} others. Nothing was deleted: "
             "prefix_mismatch_mode => 'IGNORE' leaves them, 'DELETE' deletes them"
         )
+
     found = found if is_dry else look(dry_run=False)
     if found.failed:
         location, said = next(iter(found.failed.items()))
         # A row for each deleted file would not show that some are still there.
         raise OSError(f"{len(found.failed)} of {len(found.found)} orphan files could not be deleted, such as {location}: {said}")
+
     for location in [file.location for file in found.found] if is_dry else found.deleted:
         yield {"orphan_file_location": location}
 

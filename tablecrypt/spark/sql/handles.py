@@ -61,6 +61,7 @@ class Handles(Generic[T]):
             self._given_up.update(given_up if self._end is not None else dict.fromkeys(given_up))
             while len(self._given_up) > _REMEMBERED:
                 self._given_up.popitem(last=False)
+
         # Outside of the lock: ending deletes files, while other requests look handles up.
         for each in given_up.values() if self._end is not None else ():
             logger.warning("%s", self._loss)
@@ -86,6 +87,7 @@ class Handles(Generic[T]):
             if handle not in self._given_up:
                 raise ConfigurationError(_FORGOTTEN)
             value = self._given_up[handle]
+
         self._ended(value)
         raise ConfigurationError(self._loss)
 

@@ -38,8 +38,10 @@ def runner_of(request: Request, is_wanted: bool) -> Iterator[Runner | None]:
     if not is_wanted or _FIELD not in request.fields:
         yield None
         return
+
     gateway = request.mapping(_FIELD)
     connection = _connection(str(gateway["port"]), str(gateway["secret"]))
+
     try:
         from tablecrypt.spark.runner import SparkRunner
 
@@ -76,8 +78,10 @@ def _session(connection: Any) -> SparkSession:
             f"the planner's Python has PySpark {pyspark.__version__}, and the application runs Spark {java_context.version()}: install the "
             "same version there, or call the procedure with workers => 4, which needs no Spark jobs"
         )
+
     # PySpark would start `python3` on executors, which may be one without this package.
     os.environ.setdefault(_EXECUTORS_PYTHON, sys.executable)
     conf = SparkConf(_jvm=jvm, _jconf=java_context.getConf())
     context = SparkContext(gateway=connection, jsc=java_context, conf=conf)
+
     return SparkSession(context)

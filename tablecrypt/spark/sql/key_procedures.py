@@ -37,6 +37,7 @@ def _migrate(call: Call) -> Iterator[Row]:
         target = target_of(call)
         migrate_spark_table(call, target, _all_properties(call, target))
         return
+
     check_of_iceberg(call)
     options = call.options(maintenance.migrate)
     target = call.identifier("into" if "into" in options else "table")
@@ -49,6 +50,7 @@ def _snapshot(call: Call) -> Iterator[Row]:
     if call.given(OF_SPARK):
         snapshot_spark_table(call, target, _all_properties(call, target))
         return
+
     check_of_iceberg(call)
     key_id, properties = _key_and_properties(call, target)
     options = call.given("location", "workers")
@@ -66,6 +68,7 @@ def _key_and_properties(call: Call, target: Identifier) -> tuple[str, dict[str, 
         key_id = call.catalog.default_key_id(target[:-1])
     if not key_id:
         raise ConfigurationError(f"no master key is named: give key_id, or set {names.DEFAULT_KEY_ID.name} for catalog or namespace")
+
     return key_id, properties
 
 

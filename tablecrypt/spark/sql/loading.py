@@ -76,6 +76,7 @@ def load_table(planner: Planner, request: Request) -> Response:
         if view is None:
             raise
         return _loaded_view(opened, view, request, session)
+
     table, wanted = located.table, _as_of(located.table, request)
     audit_first = AuditFirst.of(request, table.metadata)
     if selector is None and wanted is None:
@@ -89,6 +90,7 @@ def load_table(planner: Planner, request: Request) -> Response:
         return local_rows(f"{opened.name}.{located.name}.{selector}", rows)
     if wanted is not None:
         raise ConfigurationError(f"{'.'.join(request.identifier)} names a version already: leave out VERSION or TIMESTAMP AS OF")
+
     return loaded_table(planner, opened, located, _selected(table, str(selector)), audit_first.for_named_version)
 
 
@@ -117,20 +119,24 @@ def load_version(planner: Planner, request: Request) -> Response:
         return Response(described(planner, _appended(loaded, options)))
     if len(options) != 1:
         raise ConfigurationError(f"{name}: more than one version is requested: {', '.join(sorted(options))}")
+
     ((option, value),) = options.items()
     if option in _REFUSED_OPTIONS:
         raise ConfigurationError(f"the read option {option} is not supported: {_REFUSED_OPTIONS[option]}")
     if option in _NUMBERED_OPTIONS and not _NUMBER.fullmatch(value):
         raise ConfigurationError(f"the read option {option} is {value!r}: a whole number is needed")
+
     try:
         version = _OPTIONS[option](loaded.located.table, value)
     except NoSuchTableError as error:
         raise ConfigurationError(str(error)) from None
+
     if not loaded.is_writable or loaded.branch not in (MAIN_BRANCH, loaded.audit_first.branch):
         # Iceberg's format("iceberg") puts the branch or tag of an option into the name as well.
         if (version.snapshot_id, version.branch, version.is_writable) != (loaded.snapshot_id, loaded.branch, loaded.is_writable):
             raise ConfigurationError(f"{name}: more than one version is requested: that of its name, and {option} {value}")
         return Response(described(planner, loaded))
+
     audit_first = loaded.audit_first.for_named_version
     wanted = replace(
         loaded, branch=version.branch, snapshot_id=version.snapshot_id, is_writable=version.is_writable, audit_first=audit_first
@@ -138,6 +144,7 @@ def load_version(planner: Planner, request: Request) -> Response:
     # Spark gives options after it has resolved the query's columns against the first schema.
     if wanted.schema.fields != loaded.schema.fields:
         raise ConfigurationError(f"{name} had other columns in that version: read it with VERSION AS OF or TIMESTAMP AS OF")
+
     return Response(described(planner, wanted))
 
 
@@ -146,18 +153,21 @@ def _appended(loaded: LoadedTable, options: Mapping[str, str]) -> LoadedTable:
     located = loaded.located
     if not loaded.is_writable or loaded.branch not in (MAIN_BRANCH, loaded.audit_first.branch):
         raise ConfigurationError(f"{located.name}: more than one version is requested: that of its name, and {_START} {options[_START]}")
+
     head = located.table.metadata.snapshot_by_name(loaded.branch)
     ends = [options.get(name, str(head.snapshot_id if head is not None else "")) for name in (_START, _END)]
     for snapshot_id in ends:
         if not _NUMBER.fullmatch(snapshot_id):
             raise ConfigurationError(f"{located.name}: {_START} and {_END} are ids of snapshots, and {snapshot_id!r} is none")
         _snapshot(located.table, snapshot_id)
+
     start, end = map(int, ends)
     scan = located.table.incremental_append_scan(from_snapshot_id_exclusive=start, to_snapshot_id_inclusive=end)
     try:
         tasks = cast("list[EncryptedFileScanTask]", list(scan.tasks())) if start != end else []
     except ValueError as error:
         raise ConfigurationError(f"{located.name}: {error}") from error
+
     return replace(loaded, snapshot_id=end, is_writable=False, selection=Selection(loaded.schema, tasks))
 
 
@@ -185,6 +195,7 @@ def find_table(opened: OpenCatalog, identifier: Identifier) -> tuple[LocatedTabl
     # PyIceberg takes a name apart at its dots, and would find another table.
     if any("." in part for part in identifier):
         raise NoSuchTableError(f"Table does not exist: {name}; no part of a name has a dot in it")
+
     try:
         return _located(opened, identifier), None
     except NoSuchTableError:
@@ -192,6 +203,7 @@ def find_table(opened: OpenCatalog, identifier: Identifier) -> tuple[LocatedTabl
         is_metadata = metadata_name in (*NAMES, CHANGES)
         if len(identifier) == 1 or not (is_metadata or _SELECTOR.fullmatch(selector)):
             raise
+
     return _located(opened, identifier[:-1]), metadata_name if is_metadata else selector
 
 

@@ -40,7 +40,9 @@ def _for_spark(array: pa.Array) -> pa.Array:
     if kind == pa.uuid():
         # Arrow's cast of a uuid takes its 16 bytes for UTF-8.
         return pa.array([None if value is None else str(value) for value in array.to_pylist()], pa.string())
+
     wanted = _leaf(kind)
+
     return array if wanted == kind else array.cast(wanted)
 
 
@@ -55,6 +57,7 @@ def _leaf(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_dictionary(kind):
         return _leaf(kind.value_type)
+
     return kind
 
 

@@ -61,6 +61,7 @@ def metadata_table(table: EncryptedTable, name: str, snapshot_id: int | None) ->
         return _without_no_partitions(_OF_A_SNAPSHOT[name](_at(table, at)))
     if snapshot_id is not None:
         raise ConfigurationError(f"{name} describes the whole table: leave out VERSION or TIMESTAMP AS OF")
+
     return _without_no_partitions(_OF_THE_TABLE[name](table))
 
 
@@ -107,6 +108,7 @@ def _with_last_names(metadata: EncryptedTableMetadata) -> list[PartitionSpec]:
     names = {field.field_id: field.name for spec in specs for field in spec.fields}
     ids = {name: field_id for field_id, name in sorted(names.items())}
     names = {field_id: name if ids[name] == field_id else f"{name}_{field_id}" for field_id, name in names.items()}
+
     return [
         PartitionSpec(*(field.model_copy(update={"name": names[field.field_id]}) for field in spec.fields), spec_id=spec.spec_id)
         for spec in specs

@@ -41,6 +41,7 @@ def alter_namespace(planner: Planner, request: Request) -> Response:
     removals = set(request.texts("removals")) & known.keys()
     updates = request.mapping("updates")
     catalog.update_namespace_properties(namespace, removals, updates)
+
     return Response({})
 
 
@@ -56,6 +57,7 @@ def drop_namespace(planner: Planner, request: Request) -> Response:
         _drop(catalog, namespace, cascade=request.flag("cascade"))
     except NoSuchNamespaceError:
         return Response({"dropped": False})
+
     return Response({"dropped": True})
 
 
@@ -63,9 +65,11 @@ def _drop(catalog: Catalog, namespace: Identifier, *, cascade: bool) -> None:
     nested = catalog.list_namespaces(namespace)
     if nested and not cascade:
         raise NamespaceNotEmptyError(f"Namespace {'.'.join(namespace)} has namespaces in it: {'.'.join(nested[0])}")
+
     # From the inside out: catalogs refuse to drop a namespace that has something in it.
     for each in nested:
         _drop(catalog, each, cascade=True)
+
     if cascade:
         for table in catalog.list_tables(namespace):
             logger.info("DROP NAMESPACE … CASCADE drops %s", ".".join(table))
@@ -73,6 +77,7 @@ def _drop(catalog: Catalog, namespace: Identifier, *, cascade: bool) -> None:
         for view in list_views(catalog, namespace):
             logger.info("DROP NAMESPACE … CASCADE drops the view %s", ".".join(view))
             catalog.drop_view(view)
+
     catalog.drop_namespace(namespace)
 
 

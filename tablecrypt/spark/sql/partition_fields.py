@@ -64,6 +64,7 @@ def partition_spec(schema: Schema, transforms: Sequence[SparkTransform]) -> Part
         if field.name in names:
             raise ConfigurationError(f"PARTITIONED BY {each}: there is a partition field {field.name} already")
         names.add(field.name)
+
     return PartitionSpec(*fields)
 
 
@@ -72,10 +73,12 @@ def partition_field(schema: Schema, wanted: SparkTransform, field_id: int) -> Pa
     transform, suffix = iceberg_transform(wanted)
     if len(wanted.columns) != 1:
         raise ConfigurationError(f"PARTITIONED BY {wanted}: a partition field has one column, not {len(wanted.columns)}")
+
     source = find_column(schema, wanted.columns[0])
     name = schema.find_column_name(source.field_id) or source.name
     if not transform.can_transform(source.field_type):
         raise ConfigurationError(f"PARTITIONED BY {wanted}: {name} is of type {source.field_type}, which {wanted.name} does not take")
+
     return PartitionField(source.field_id, field_id, transform, f"{name}_{suffix}" if suffix else name)
 
 
@@ -95,6 +98,7 @@ def iceberg_transform(wanted: SparkTransform) -> tuple[Transform[Any, Any], str]
             return TruncateTransform(_positive(wanted)), "trunc"
         if wanted.name in _TIMES:
             return _TIMES[wanted.name]
+
     raise ConfigurationError(
         f"PARTITIONED BY {wanted}: not a transform of Iceberg. Use a column, bucket(n, column), truncate(width, column), years(column), "
         "months(column), days(column) or hours(column)"
@@ -117,6 +121,7 @@ def find_column(schema: Schema, path: Sequence[str], is_case_sensitive: bool = F
             return schema.find_field(name, case_sensitive)
         except ValueError:
             continue
+
     raise ConfigurationError(f"there is no column {name}; there are {', '.join(schema.column_names)}")
 
 

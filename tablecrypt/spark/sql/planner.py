@@ -109,9 +109,11 @@ class LoadedTable:
             return self.selection.schema
         if self.changes is not None:
             return with_change_columns(metadata.schema())
+
         snapshot = metadata.snapshot_by_id(self.snapshot_id) if self.snapshot_id is not None and not self.is_writable else None
         if snapshot is None or snapshot.schema_id is None:
             return metadata.schema()
+
         return next((schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id), metadata.schema())
 
     @property

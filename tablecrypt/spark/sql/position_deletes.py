@@ -56,10 +56,12 @@ def position_deletes(table: EncryptedTable, most_rows: int = MOST_ROWS) -> pa.Ta
             f"{'.'.join(table.name())} has more than {most_rows} deleted rows: SELECT record_count FROM its delete_files, or ask for rows "
             "WHERE _deleted"
         )
+
     struct = PartitionStruct(table.metadata)
     schema = _schema(table.schema(), struct)
     deletes = DeleteReader(cast("EncryptingFileIO", table.io), table.metadata)
     batches = [_rows(task, file, positions, schema, struct) for task, file in deleted if (positions := _positions(deletes, task, file))]
+
     return pa.Table.from_batches(batches, schema)
 
 
@@ -99,6 +101,7 @@ def _rows(task: EncryptedFileScanTask, file: DataFile, positions: list[int], sch
     }
     at = pa.array(positions, pa.int64())
     columns = [at if field.name == "pos" else _repeated(known[field.name], field.type, len(at)) for field in schema]
+
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

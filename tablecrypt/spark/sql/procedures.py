@@ -65,10 +65,12 @@ def load_procedure(planner: Planner, request: Request) -> Response:
         return _refusal(name, f"procedures are in the namespace {_SYSTEM}: CALL {place}")
     if name in REFUSED:
         return _refusal(name, f"{name} is not supported: {REFUSED[name]}")
+
     try:
         procedure = _named(name)
     except ConfigurationError as unknown:
         return _refusal(name, str(unknown))
+
     return Response(
         {
             "name": name,
@@ -99,11 +101,13 @@ def call_procedure(planner: Planner, request: Request) -> Response:
         call = replace(_call(opened, request), runner=runner)
         # Taken within the block: a procedure is a generator that still works while rows are taken, with the runner.
         rows = list(procedure.run(call))
+
     copies = [_described_copy(planner, opened.name, each) for each in call.copies]
     for sql in (*call.statements, *(text for each in copies for text in (each["into"], *each["columns"], each["condition"]))):
         # Whoever writes the metadata names the columns, and the rows of a copy are read by others than who calls this.
         if (found := find_variable(sql)) is not None:
             raise ConfigurationError(f"a name that {name} needs has {found}, {MEANING}: rename the column or table")
+
     described: dict[str, Any] = {"name": f"{opened.name}.{_SYSTEM}.{name}", "statements": call.statements, "copies": copies}
     if not procedure.only_looks:
         described["changed"] = [opened.name, *(call.copies[0].target if call.copies else call.identifier())]

@@ -100,6 +100,7 @@ def serve(requests: BinaryIO, responses: BinaryIO) -> None:
         while len(head := requests.read(_HEAD.size)) == _HEAD.size:
             length, number = _HEAD.unpack(head)
             threads.submit(work, number, requests.read(length - _LENGTH.size))
+
     # A driver that is killed in a write neither commits nor aborts it.
     planner.abandon_writes()
 

@@ -53,11 +53,13 @@ def _rollback_to_timestamp(call: Call) -> Iterator[Row]:
     table, moment = call.encrypted_table(), call.moment("timestamp")
     if moment is None:
         raise ConfigurationError("the argument timestamp is missing")
+
     milliseconds = int(moment.timestamp() * 1000)
     # Strictly before, as in Iceberg Java.
     earlier = [each for each in _ancestors(table, head_of(table)) if each.timestamp_ms < milliseconds]
     if not earlier:
         raise ConfigurationError(f"no snapshot of the main branch is older than {moment.isoformat()}")
+
     yield _moved_to(table, earlier[0].snapshot_id)
 
 
@@ -73,11 +75,13 @@ def _fast_forward(call: Call) -> Iterator[Row]:
     table, branch, to = call.encrypted_table(), call.text("branch"), call.text("to")
     target = ref_of(table, to).snapshot_id
     current = table.metadata.refs.get(branch)
+
     if current is not None:
         _check_is_branch(branch, current)
         # Else the branch would lose its own snapshots, which is a rollback and not a move forward.
         if all(each.snapshot_id != current.snapshot_id for each in _ancestors(table, target)):
             raise ConfigurationError(f"{branch} cannot be moved to {to}: it has snapshots that are not in {to}")
+
     if current is None or current.snapshot_id != target:
         point(table, SnapshotRefType.BRANCH, branch, target, {})
     yield {"branch_updated": branch, "previous_ref": None if current is None else current.snapshot_id, "updated_ref": target}
@@ -94,12 +98,14 @@ def _publish_changes(call: Call) -> Iterator[Row]:
     found = [each for each in table.metadata.snapshots if each.summary is not None and each.summary[STAGED_ID] == wap_id]
     if not found:
         raise ConfigurationError(f"no snapshot was written with the WAP id {wap_id}")
+
     if len(found) > 1:
         ids = ", ".join(str(each.snapshot_id) for each in found)
         raise ConfigurationError(
             f"{'.'.join(table.name())}: {len(found)} snapshots were written with the WAP id {wap_id} ({ids}), and an id is published once: "
             "publish one of them with cherrypick_snapshot, and write the rows of the others again, each under an id of its own"
         )
+
     yield {"source_snapshot_id": found[0].snapshot_id, "current_snapshot_id": _picked(table, found[0])}
 
 
@@ -143,6 +149,7 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
     head = head_of(table)
     if any(each.snapshot_id == source.snapshot_id for each in _ancestors(table, head)):
         raise ConfigurationError(f"snapshot {source.snapshot_id} is on the main branch already")
+
     published = {_SOURCE_SNAPSHOT: str(source.snapshot_id)}
     if source.summary is not None and (wap_id := source.summary[STAGED_ID]) is not None:
         published[_PUBLISHED_WAP_ID] = wap_id
@@ -158,8 +165,10 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
         raise ConfigurationError(
             f"snapshot {source.snapshot_id} did more than append rows, and other snapshots were committed since: it cannot be picked"
         )
+
     copied = _copied_by(table, source)
     transaction.check_each_base(partial(_check_was_not_copied, io=table.io, source=source, copied=copied))
+
     with transaction:
         producer = transaction.update_snapshot(published).fast_append()
         producer.copied_files = copied
@@ -167,6 +176,7 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
         for file in _appended_by(table, source):
             producer.append_data_file(file)
         producer.commit()
+
     return producer.snapshot_id
 
 

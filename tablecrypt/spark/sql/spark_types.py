@@ -86,6 +86,7 @@ class _Ids:
             key_id, value_id = next(self._ids), next(self._ids)
             key, value = self.type(spark["keyType"], f"{path}.key"), self.type(spark["valueType"], f"{path}.value")
             return MapType(key_id, key, value_id, value, value_required=not spark["valueContainsNull"])
+
         raise _unknown(str(spark["type"]), path)
 
 

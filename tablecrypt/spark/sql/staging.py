@@ -93,6 +93,7 @@ class StagedTable:
         # A branch that pins remember must not end with its table's replacement, so there is a snapshot even without rows.
         if not self.replaces and not self.files:
             return
+
         producer = update.replacement() if self.replaces else update.fast_append()
         with producer:
             producer.copied_files = self.copied_files
@@ -145,6 +146,7 @@ def _created(planner: Planner, opened: OpenCatalog, request: Request) -> Respons
     # Neither PyIceberg's transaction nor a SQL catalog's commit asks: the table would be in a namespace that is not there.
     if not opened.catalog.namespace_exists(namespace):
         raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(namespace)}")
+
     transaction = opened.catalog.create_table_transaction(
         definition.identifier,
         definition.schema,
@@ -155,9 +157,11 @@ def _created(planner: Planner, opened: OpenCatalog, request: Request) -> Respons
     # Else the rows of the query would go into a plain table, although its definition names a master key.
     if not isinstance(transaction, EncryptedTransaction):
         raise ConfigurationError(f"catalog {opened.name} does not create encrypted tables: use one of tablecrypt_catalog")
+
     definition.stage_defaults(transaction)
     name = ".".join(definition.identifier)
     located = LocatedTable(opened.catalog, name, cast("EncryptedTable", transaction.table))
+
     return _staged(planner, opened, request, located, StagedTable(transaction, replaces=False))
 
 
@@ -165,6 +169,7 @@ def _replaced(planner: Planner, opened: OpenCatalog, request: Request) -> Respon
     located, part = find_table(opened, request.identifier)
     if part is not None:
         raise ConfigurationError(f"{part} is no table of its own but a view of {located.name}: it cannot be replaced")
+
     definition = Definition.of(request)
     properties = dict(definition.properties)
     location = {} if definition.location is None else {"location": definition.location}
@@ -179,6 +184,7 @@ def _replaced(planner: Planner, opened: OpenCatalog, request: Request) -> Respon
     staged = copy(located.table)
     staged.metadata = transaction.table_metadata
     replaced = LocatedTable(opened.catalog, located.name, staged)
+
     return _staged(planner, opened, request, replaced, StagedTable(transaction, replaces=True))
 
 

@@ -45,6 +45,7 @@ def create_view(planner: Planner, request: Request) -> Response:
     version = _version(request)
     existing = find_view(catalog, request.identifier)
     mode = request.optional_text("mode")
+
     if existing is None:
         # Some servers would make a view in a namespace that is not there.
         if not catalog.namespace_exists(request.identifier[:-1]):
@@ -54,6 +55,7 @@ def create_view(planner: Planner, request: Request) -> Response:
         catalog.replace_view(existing, schema, version, properties)
     elif mode != _IF_NOT_EXISTS:
         raise ViewAlreadyExistsError(f"{shown(opened, existing)} exists")
+
     return Response({})
 
 
@@ -66,8 +68,10 @@ def _properties(request: Request) -> tuple[dict[str, str], str | None]:
     # The names are in one property, between commas, as Iceberg's Spark catalog keeps them.
     if any("," in name for name in columns):
         raise ConfigurationError("a column of the query has a comma in its name: give it another one with AS")
+
     location = given.pop(_LOCATION, None)
     comment = request.optional_text(COMMENT)
+
     return {**given, QUERY_COLUMNS: ",".join(columns), **({} if comment is None else {COMMENT: comment})}, location
 
 
@@ -76,6 +80,7 @@ def _version(request: Request) -> ViewVersion:
     # The session that made this statement replaces none, and others would.
     if (found := find_variable(sql)) is not None:
         raise ConfigurationError(f"the query of a view has {found}, {MEANING}: write the value")
+
     representation = SQLViewRepresentation(type="sql", sql=sql, dialect=DIALECT)
     return ViewVersion(
         schema_id=0,
@@ -93,9 +98,11 @@ def alter_view(planner: Planner, request: Request) -> Response:
     updates, removals = request.mapping("updates"), request.texts("removals")
     if wrong := [name for name in (*updates, *removals) if name in (QUERY_COLUMNS, _LOCATION)]:
         raise ConfigurationError(f"{wrong[0]} of a view is set when it is created: CREATE OR REPLACE VIEW")
+
     missing = set(removals) - view.properties.keys()
     if missing and not request.flag("if_exists"):
         raise ConfigurationError(f"{shown(opened, view)} has no property {', '.join(sorted(missing))}: UNSET TBLPROPERTIES IF EXISTS (…)")
+
     if updates or set(removals) - missing:
         catalog.alter_view(view, updates, set(removals) - missing)
     return Response({})
@@ -109,6 +116,7 @@ def drop_view(planner: Planner, request: Request) -> Response:
     except NoSuchViewError:
         if not request.flag("if_exists"):
             raise
+
     return Response({})
 
 

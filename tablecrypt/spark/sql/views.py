@@ -60,6 +60,7 @@ def described_view(opened: OpenCatalog, view: View) -> dict[str, Any]:
     # Names and columns are matched by position: a column too few would show values under another name.
     if len(names) != len(schema.fields):
         raise FormatError(f"{shown(opened, view)} has {len(schema.fields)} columns, and its query {len(names)}: create it again")
+
     return {
         "schema": spark_json(schema),
         "sql": _without_variables(opened, view, _sql(opened, view)),
@@ -84,6 +85,7 @@ def show_views(planner: Planner, request: Request) -> Response:
     names = sorted(name[-1] for name in list_views(opened.catalog, namespace) if wanted.fullmatch(name[-1]))
     schema = pa.schema([("namespace", pa.string()), ("viewName", pa.string()), ("isTemporary", pa.bool_())])
     rows = [{"namespace": ".".join(namespace), "viewName": name, "isTemporary": False} for name in names]
+
     return local_rows("SHOW VIEWS", pa.Table.from_pylist(rows, schema))
 
 
@@ -102,6 +104,7 @@ def show_create_view(planner: Planner, request: Request) -> Response:
         _sql(opened, view),
     ]
     statement = _without_variables(opened, view, "\n".join(lines))
+
     return local_rows("SHOW CREATE TABLE", pa.table({"createtab_stmt": [statement]}))
 
 
@@ -113,6 +116,7 @@ def describe_view(planner: Planner, request: Request) -> Response:
     if request.flag("extended"):
         rows += [("", "", ""), ("# Detailed View Information", "", ""), *((name, text, "") for name, text in _details(opened, view))]
     columns = zip(*rows, strict=True)
+
     return local_rows("DESCRIBE", pa.table([pa.array(each, pa.string()) for each in columns], ["col_name", "data_type", "comment"]))
 
 
@@ -148,6 +152,7 @@ def views_of(planner: Planner, request: Request) -> tuple[OpenCatalog, RestViews
             f"the server of the catalog {opened.name} does not say that it keeps views: CREATE TEMPORARY VIEW makes one for a session; "
             "if it is an older server that does, set the catalog property view-endpoints-supported=true"
         )
+
     return opened, opened.catalog
 
 
@@ -187,6 +192,7 @@ def _outside_brackets(parts: Iterable[str]) -> list[str]:
         else:
             names.append(part)
         depth += part.count("(") - part.count(")")
+
     return names
 
 

@@ -45,9 +45,11 @@ class NullKeepingProjection(ArrowProjectionVisitor):
         """Return the list array with its elements projected."""
         if value_array is None or not isinstance(list_array, (pa.ListArray, pa.LargeListArray)):
             return super().list(list_type, list_array, value_array)
+
         values = self._cast_if_needed(list_type.element_field, value_array)
         element = self._construct_field(list_type.element_field, values.type)
         is_large = isinstance(list_array, pa.LargeListArray)
+
         return (pa.LargeListArray if is_large else pa.ListArray).from_arrays(
             _offsets_from_zero(list_array),
             values,

@@ -128,10 +128,12 @@ def _with_sizes(entry: ManifestEntry) -> ManifestEntry:
     values = EncryptedDataFile.of(entry.data_file).values()
     if values[DATA_FILE_POSITIONS["column_sizes"]] is not None:
         return entry
+
     # PyIceberg reads the sizes without a check, and the entry of a deletion vector has none.
     values[DATA_FILE_POSITIONS["column_sizes"]] = {}
     file = EncryptedDataFile(*values)
     file.spec_id = entry.data_file.spec_id
+
     return ManifestEntry.from_args(
         status=entry.status,
         snapshot_id=entry.snapshot_id,

@@ -37,6 +37,7 @@ class WholeFiles:
         """Whether every row of a planned file matches."""
         if isinstance(task.residual, AlwaysTrue):
             return True
+
         try:
             return visit(self._bound, _Proof(self._schema, task.file))
         except (ValueError, struct.error):
@@ -51,6 +52,7 @@ class WholeFiles:
                 whole.append(task.file)
             else:
                 rest.append(task)
+
         return whole, rest
 
 

@@ -72,6 +72,7 @@ class DatasetScanner:
                 break
             taken.append(batch.slice(0, num_rows))
             num_rows -= len(taken[-1])
+
         return pa.Table.from_batches(taken, self.projected_schema)
 
     def count_rows(self) -> int:

@@ -165,6 +165,7 @@ class _Translation:
             return And(*(self.of(each) for each in node.arguments))
         if node.name in _OR:
             return Or(*(self.of(each) for each in node.arguments))
+
         # A part that is not understood may keep any row: taken for true, it rules out no file.
         return self._predicate(node) or ALWAYS_TRUE
 
@@ -182,6 +183,7 @@ class _Translation:
                 return self._presence(node.name, *found)
             case "invert", [_Call("is_null" | "is_valid") as presence] if (inverted := self._predicate(presence)) is not None:
                 return Not(inverted)
+
         return None
 
     def _presence(self, name: str, reference: Reference, kind: IcebergType) -> BooleanExpression | None:
@@ -192,37 +194,46 @@ class _Translation:
         found = self._found(column)
         if found is None:
             return None
+
         reference, kind = found
         if isinstance(kind, _FLOATS) and (self._nan_is_greatest or name == "not_equal"):
             return None
+
         value = _value(scalar, kind)
+
         return None if value is None else _COMPARISONS[name](reference, value)
 
     def _membership(self, column: _Column, options: pa.Scalar | None) -> BooleanExpression | None:
         found = self._found(column)
         if found is None or options is None or isinstance(found[1], _FLOATS):
             return None
+
         scalars = options["value_set"].values
         # PyIceberg's evaluators read every file for a longer list, so the filter would only cost time.
         if not 0 < len(scalars) <= _FEW_VALUES:
             return None
+
         values = [_value(each, found[1]) for each in scalars]
         # A value without a literal may match rows too, as null does in Arrow: the others alone would rule out their files.
         if any(value is None for value in values):
             return None
+
         # PyIceberg's predicates take positional arguments, which their annotations do not show.
         is_in: Any = In
+
         return cast("BooleanExpression", is_in(found[0], set(values)))
 
     def _found(self, column: _Column) -> tuple[Reference, IcebergType] | None:
         """The column in the table as it is now, and its type."""
         if column.is_nested or column.name not in {each.name for each in self._schema.fields}:
             return None
+
         shown = self._schema.find_field(column.name)
         name = self._table.find_column_name(shown.field_id)
         # A column that was dropped or promoted since the snapshot: a literal of one type must not meet bounds of the other.
         if name is None or self._table.find_type(shown.field_id) != shown.field_type:
             return None
+
         return Reference(name), shown.field_type
 
 
@@ -230,15 +241,19 @@ def _value(scalar: pa.Scalar, kind: IcebergType) -> Any:
     """A literal for a column of that type; None where there is none that says the same."""
     if not scalar.is_valid or not isinstance(kind, (*_PLAIN, *_TEMPORAL, *_NANOSECONDS, *_FLOATS)):
         return None
+
     try:
         cast = scalar.cast(schema_to_pyarrow(kind))
     except pa.ArrowException:
         return None
+
     if isinstance(kind, _TEMPORAL):
         return cast.value
     if isinstance(kind, _NANOSECONDS):
         return NanosecondLiteral(cast.value)
+
     value = cast.as_py()
+
     # Iceberg's statistics know nothing of NaN: no file may be ruled out by a comparison with it.
     return None if isinstance(value, float) and math.isnan(value) else value
 
@@ -269,6 +284,7 @@ def _parsed(expression: pc.Expression) -> _Node | None:
         node = _read(next(nodes), nodes, literals)
     except (pa.ArrowException, ValueError, TypeError, LookupError, StopIteration, RecursionError):
         return None
+
     return node if next(nodes, None) is None else None
 
 
@@ -283,6 +299,7 @@ def _read(first: tuple[str, str], rest: Iterator[tuple[str, str]], literals: pa.
         return _Literal(literals.column(int(value))[0])
     if kind != "call":
         raise ValueError(kind)
+
     return _read_call(value, rest, literals)
 
 
@@ -294,6 +311,7 @@ def _read_call(name: str, rest: Iterator[tuple[str, str]], literals: pa.RecordBa
             options = literals.column(int(following[1]))[0]
         else:
             arguments.append(_read(following, rest, literals))
+
     return _Call(name, arguments, options)
 
 

@@ -152,6 +152,7 @@ class EngineRead:
         check_filtered(scan, set() if self._engine is None else self._engine.columns)
         self._needed = self._needed_columns()
         self._arrow = schema_to_pyarrow(self._needed, include_field_ids=False)
+
         try:
             # Arrow binds names and types here, so a query that does not fit fails before a file is opened.
             empty = ds.dataset(schema_to_pyarrow(self._all, include_field_ids=False).empty_table())
@@ -173,10 +174,12 @@ class EngineRead:
             narrowed = self._scan.update(selected_fields=tuple(self._arrow.names))
             yield from self._finished(batch.select(self._arrow.names) for batch in narrowed.to_arrow_batch_reader())
             return
+
         scan = self._pruned()
         native = None if self._is_never_native else self._native()
         reader: TaskReader | None = None
         tasks = list(scan.tasks()) if self._tasks is None else self._tasks
+
         for group in _opened_ahead(tasks, native):
             for is_native, run in itertools.groupby(group, lambda each: each.file is not None):
                 if native is not None and is_native:
@@ -213,8 +216,10 @@ class EngineRead:
             return self._all
         if needed := [field for field in self._all.fields if field.name in names | filtered]:
             return Schema(*needed)
+
         protected = protected_in(self._scan.table_metadata, self._all)
         in_the_open = [field for field in self._all.fields if protected.isdisjoint(Schema(field).field_ids)]
+
         return Schema(*(in_the_open or self._all.fields)[:1])
 
     def _names_of_columns(self) -> set[str] | None:
@@ -234,6 +239,7 @@ class EngineRead:
         known = self._needed.field_ids
         more = [field for field in table.fields if field.field_id not in known and not looked_at.isdisjoint(Schema(field).field_ids)]
         schema = Schema(*self._needed.fields, *more)
+
         return _NativeFiles(self._reader(scan, schema), schema)
 
     def _reader(self, scan: DatasetScan, projected: Schema) -> TaskReader:
@@ -249,6 +255,7 @@ class EngineRead:
             scanned = dataset.scanner(columns=self._columns_or_all, filter=together, **self._options).to_batches()
             yield from _diagnosing(scanned, files, native.columns)
             return
+
         every = _diagnosing(dataset.to_batches(**self._options), files, native.columns)
         yield from _scanned(every, dataset.schema, self._columns_or_all, together)
 
@@ -283,10 +290,12 @@ class _NativeFiles:
         # Arrow knows nothing of Iceberg's deletes: its scan would return the deleted rows.
         if task.delete_files or task.file.file_format != FileFormat.PARQUET:
             return _Opened(task, None, ExitStack())
+
         with ExitStack() as stack:
             opened = stack.enter_context(self._reader.opened(task))
             if isinstance(opened, UniformParquetFile) and self._reader.stores(opened.schema, self._schema):
                 return _Opened(task, opened, stack.pop_all())
+
         return _Opened(task, None, ExitStack())
 
     def dataset(self, files: list[UniformParquetFile]) -> ds.Dataset:
@@ -300,6 +309,7 @@ def _opened_ahead(tasks: list[FileScanTask], native: _NativeFiles | None) -> Ite
     if native is None:
         yield [_Opened(task, None, ExitStack()) for task in tasks]
         return
+
     executor = ExecutorFactory.get_or_create()
     remaining = iter(tasks)
 
@@ -307,6 +317,7 @@ def _opened_ahead(tasks: list[FileScanTask], native: _NativeFiles | None) -> Ite
         return [executor.submit(native.open, task) for task in itertools.islice(remaining, FILES_OPEN)]
 
     current, following = begin(), list[Future[_Opened]]()
+
     try:
         while current:
             following = begin()
@@ -343,8 +354,10 @@ def _diagnosing(batches: Iterator[pa.RecordBatch], files: list[UniformParquetFil
         # An outage is not tampering: reading every file again would only meet it again.
         if isinstance(error, TablecryptError) or is_store_error(error):
             raise
+
         for file in files:
             with closing(file.batches(columns)) as rows:  # type: ignore[type-var]
                 for _ in rows:
                     pass
+
         raise

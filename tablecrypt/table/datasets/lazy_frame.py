@@ -52,6 +52,7 @@ def scan_lazily(scan: DatasetScan) -> pl.LazyFrame:
         # The first rows are those before the filter.
         narrowed = scan if predicate is None or n_rows is not None else _narrowed(scan, predicate, empty)
         left = n_rows
+
         for batch in EncryptedDataset(narrowed).scanner(columns=with_columns, batch_size=batch_size).to_batches():
             frame = pl.DataFrame(pa.Table.from_batches([batch if left is None else batch.slice(0, left)]))
             yield frame if predicate is None else frame.filter(predicate)
@@ -82,6 +83,7 @@ def _arrow_filter(predicate: pl.Expr, empty: pa.Table) -> pc.Expression | None:
     # Not every filter of Polars has a form in Arrow. Polars applies all of them to the rows anyway.
     except pl.exceptions.PolarsError:
         return None
+
     return asked.filter_of_polars
 
 

@@ -92,6 +92,7 @@ class DeleteIndex:
         if target in self._vectors:
             other = self._vectors[target][1].file_path
             raise FormatError(f"{target}: two deletion vectors apply to it, in {other} and {file.file_path}; one is allowed")
+
         self._vectors[target] = number, file
 
     def _add_positions(self, file: EncryptedDataFile, number: int) -> None:

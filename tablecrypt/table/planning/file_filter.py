@@ -257,6 +257,7 @@ class _Statistics(BoundBooleanExpressionVisitor[Mask]):
         has_values = self._has_values(term)
         if len(literals) > IN_PREDICATE_LIMIT:
             return has_values
+
         lower, upper = self._lower(term), self._upper(term)
         ordered = sorted(value for value in literals if not _is_nan(value))
         # The least of the values that are not below the lower bound decides; behind the last of them there is none.
@@ -327,11 +328,13 @@ class _Statistics(BoundBooleanExpressionVisitor[Mask]):
         values = np.zeros(len(begins), np.float64 if types[0].kind == "f" else np.int64)
         known = np.zeros(len(begins), np.bool_)
         array = np.frombuffer(self._records, np.uint8)
+
         for each in types:
             here = np.flatnonzero(stored & (ends - begins == each.itemsize))
             if len(here):
                 values[here] = array[begins[here, None] + np.arange(each.itemsize)].view(each)[:, 0]
                 known[here] = True
+
         # NaN says that nothing is known of the values: how, PyIceberg's evaluator says.
         return known & ~np.isnan(values), values
 

@@ -27,11 +27,14 @@ def cut_off_head(metadata: TableMetadata) -> Snapshot | None:
     """Return the snapshot that was the current one according to the metadata; None where a table has a current one, or never had one."""
     if metadata.current_snapshot_id is not None:
         return None
+
     logged = (metadata.snapshot_by_id(entry.snapshot_id) for entry in reversed(metadata.snapshot_log))
     if (last := next((snapshot for snapshot in logged if snapshot is not None), None)) is not None:
         return last
+
     reached = _reached(metadata)
     unexplained = [each for each in metadata.snapshots if each.snapshot_id not in reached and not _is_staged(each)]
+
     return max(unexplained, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
 
 
@@ -53,6 +56,7 @@ def _reached(metadata: TableMetadata) -> set[int]:
             found.add(snapshot.snapshot_id)
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+
     return found
 
 

@@ -119,11 +119,13 @@ class ScanPlanner:
             entries, row = task.planned_entry
             rows.setdefault(id(entries), (entries, []))[1].append((number, row))
         matches = [False] * len(tasks)
+
         for entries, placed in rows.values():
             matching = np.zeros(len(entries), np.bool_)
             matching[self._file_filter.matching(entries)] = True
             for number, row in placed:
                 matches[number] = bool(matching[row])
+
         return matches
 
     def _planned(
@@ -137,12 +139,14 @@ class ScanPlanner:
         index = self._delete_index(deletes, counts)
         residuals = _Residuals(self.row_filter, self._residual)
         tasks: list[EncryptedFileScanTask] = []
+
         for entries in read_in_columns(self.io, data):
             counts.listed_data_files += len(entries)
             rows = file_filter.matching(entries)
             if entry_filter is not None:
                 rows = rows[entry_filter(entries)[rows]]
             tasks += _tasks(entries.only(rows), index, residuals)
+
         return tasks
 
     def _matching_manifests(self, listed: list[ManifestFile]) -> list[EncryptedManifestFile]:
@@ -180,6 +184,7 @@ class ScanPlanner:
             known = newest.get(manifest.partition_spec_id)
             if known is None or (manifest.sequence_number or 0) > (known.sequence_number or 0):
                 newest[manifest.partition_spec_id] = manifest
+
         for manifest in newest.values():
             if isinstance(manifest, EncryptedManifestFile) and manifest.manifest_path not in read_anyway:
                 manifest.check_header(self.io)

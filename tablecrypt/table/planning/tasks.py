@@ -59,9 +59,11 @@ class EncryptedFileScanTask(FileScanTask):
         make = _MADE_LATER.get(name)
         if make is None or self.entry is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
         entries, row = self.entry
         made = make(entries, row)
         setattr(self, name, made)
+
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -142,4 +144,5 @@ def _cuts(offsets: Sequence[int], length: int, size: int) -> list[int]:
         if begun + size <= offset < length:
             cuts.append(offset)
             begun = offset
+
     return cuts

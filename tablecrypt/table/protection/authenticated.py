@@ -72,6 +72,7 @@ def undeclared_columns(
             found[field_id] = error
         except TablecryptError:
             continue  # keys that do not open are told of where they are used
+
     return found
 
 
@@ -153,6 +154,7 @@ def _undeclared(ring: KeyRing, stated: ColumnDeclaration) -> KeyIdChangedError:
         what, respect = f"has the former master key {next(iter(stated.former))!r}", KEY
     else:
         what, respect = "may be unprotected in files from before", KEY
+
     return KeyIdChangedError(
         f"{ring.column(stated.field_id)} {what}, and no declaration in encryption-keys says so under the column's key: have somebody with "
         f"that key declare it again ({_remedy(ring, stated, respect)})"

@@ -68,10 +68,12 @@ def parse_column_keys(text: str) -> dict[str, str]:
         names = [name.strip() for name in columns.split(",")]
         if not colon or not key_id.strip() or not all(names):
             raise ConfigurationError(f"{DECLARED_KEYS}: {group!r} is not of the form 'master key: column, column'")
+
         for name in names:
             if name in found:
                 raise ConfigurationError(f"{DECLARED_KEYS} names column {name!r} twice")
             found[name] = key_id.strip()
+
     return found
 
 
@@ -105,8 +107,10 @@ def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[
     _refuse_by_id(given, "a new table: field ids belong to one table. Leave it out")
     if not declares(given):
         return given
+
     declared = _declared({}, given, schema, None, tags_of(given)).updates
     check_sizes(declared)
+
     return declared
 
 
@@ -125,9 +129,11 @@ def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any], of_c
     _refuse_by_id(given, "the table")
     if not declares(given):
         return Declaration(given)
+
     tags = tags_of(of_catalog, {**metadata.properties, **given})
     declaration = _declared(metadata.properties, given, metadata.schema(), _last_sequence_number(metadata), tags)
     _log_unreached(metadata, ColumnPolicy.from_properties({**_without(metadata.properties, declaration.removals), **declaration.updates}))
+
     return declaration
 
 
@@ -148,10 +154,13 @@ def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any]) -
     is_tagged = bool(tagged_columns(metadata.schema(), tags, policy.columns))
     if not is_tagged and not policy:
         return {}
+
     declared = _declared(metadata.properties, {}, metadata.schema(), _last_sequence_number(metadata), tags).updates
     if not is_tagged:
         return {name: value for name, value in declared.items() if name.startswith(METRICS_PREFIX) and name not in metadata.properties}
+
     _log_unreached(metadata, ColumnPolicy.from_properties({**metadata.properties, **declared}))
+
     return {name: value for name, value in declared.items() if metadata.properties.get(name) != value}
 
 
@@ -169,10 +178,12 @@ def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_cat
     _refuse_by_id([name for name in by_id if schema.find_column_name(_field_id(name)) is not None], "the table")
     if not any(_is_consumed(name) for name in asked):
         return Declaration({}, asked)
+
     updates = {DECLARED_KEYS: ""} if DECLARED_KEYS in asked else {}
     updates |= {name: "null" for name in asked if name.startswith(DECLARED_MASK_PREFIX) and DECLARED_KEYS not in asked}
     declaration = declared_by_update(metadata, updates, of_catalog)
     others = tuple(name for name in asked if not _is_consumed(name))
+
     return Declaration(declaration.updates, (*declaration.removals, *others))
 
 
@@ -196,6 +207,7 @@ def check_master_keys(manager: EncryptionManager, before: Mapping[str, Any], aft
     for column in ColumnPolicy.from_properties(after).columns.values():
         if column.column_key_id not in known:
             added.setdefault(column.column_key_id, column.field_id)
+
     for key_id, field_id in added.items():
         try:
             wrap_unopened(manager.kms, Secret(secrets.token_bytes(manager.data_key_length)), key_id)
@@ -223,6 +235,7 @@ def _declared(
         if earlier
         else ()
     )
+
     # A user's own setting goes before the barrier's, and nothing goes before what the declaration says by field id.
     return Declaration({**barrier, **others, **written}, (*removed, *metrics, *(no_barrier if not current else ())))
 
@@ -235,12 +248,14 @@ def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, sin
         named = {_field(schema, name): key_id for name, key_id in parse_column_keys(given[DECLARED_KEYS]).items()}
     if tagged := tagged_columns(schema, tags, named):
         named = {**named, **tagged}
+
     if DECLARED_KEYS in given or tagged:
         for field_id, column in earlier.columns.items():
             if schema.find_column_name(field_id) is not None and named.get(field_id) != column.column_key_id:
                 # A table without snapshots has no file under that key: 0 is before its first one.
                 _keep_former(former, field_id, FormerKey(column.column_key_id, since or 0), named.get(field_id), schema)
                 del columns[field_id]
+
         for field_id, key_id in named.items():
             columns.setdefault(field_id, ProtectedColumn(field_id, key_id, _mask_of(earlier, field_id), _since(earlier, field_id, since)))
             # Back under a former master key, the column has no other one in any file.
@@ -249,12 +264,14 @@ def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, sin
             elif before is not None and field_id not in earlier.columns:
                 # While it was not protected, nobody refused files of writers who had begun before.
                 former[field_id] = replace(before, until=since or 0)
+
     for name, value in given.items():
         if name.startswith(DECLARED_MASK_PREFIX):
             field_id = _field(schema, name.removeprefix(DECLARED_MASK_PREFIX))
             if field_id not in columns:
                 raise ConfigurationError(f"{name}: the column is not protected. Name it in {DECLARED_KEYS}")
             columns[field_id] = replace(columns[field_id], mask=Mask.parse(value))
+
     return ColumnPolicy.of(columns.values(), former)
 
 
@@ -286,6 +303,7 @@ def _keep_former(former: dict[int, FormerKey], field_id: int, key: FormerKey, ne
             "already, and a third is one too many: "
             "reencrypt the table and shred the snapshots with the old files first. The next reencrypt forgets the first master key then"
         )
+
     former[field_id] = key
 
 
@@ -333,6 +351,7 @@ def _log_unreached(metadata: TableMetadata, policy: ColumnPolicy) -> None:
     earlier = ColumnPolicy.from_properties(metadata.properties)
     if not metadata.snapshots or policy == earlier:
         return
+
     schema = metadata.schema()
     changed = {
         field_id for field_id in {*policy.columns, *earlier.columns} if policy.columns.get(field_id) != earlier.columns.get(field_id)
@@ -347,6 +366,7 @@ def _log_unreached(metadata: TableMetadata, policy: ColumnPolicy) -> None:
         "earlier ones stay as they are: reencrypt brings the current ones in line, shredding the snapshots ends the others",
         *(metadata.location, ", ".join(names) or "no column", files, len(metadata.snapshots) - (current is not None)),
     )
+
     if shown := ShownPartitions.of(metadata.model_copy(update={"properties": {**metadata.properties, **policy.to_properties()}})):
         specs = metadata.specs()
         logger.warning(

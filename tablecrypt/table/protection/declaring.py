@@ -124,13 +124,16 @@ def copied_declarations(metadata: EncryptedTableMetadata, table_uuid: str, maker
     for entry in ring.column_declarations:
         if (column_key := column_keys.get(entry.encrypted_by_id or "")) is None:
             continue
+
         try:
             key = maker.open(ring, column_key)
             declaration = opened(entry, column_key.field_id, key, str(metadata.table_uuid))
         except (ColumnKeyDeniedError, AuthenticationError):
             continue
+
         # Encrypted anew: the AAD has the table's uuid, so that no declaration counts in another table.
         copied.append(sealed(declaration, column_key.key_id, key, table_uuid, maker.random))
+
     return tuple(copied)
 
 
@@ -181,16 +184,19 @@ def declaration_changes(
     # Without its column key a declaration opens for nobody.
     removed = [each.key_id for each in after.key_ring.column_declarations if each.encrypted_by_id in gone]
     restored: dict[str, str | None] = {}
+
     for field_id in sorted({*earlier.columns, *earlier.former, *later.columns, *later.former}):
         change = _Change(
             before, after, maker, ColumnDeclaration.stated(earlier, field_id), ColumnDeclaration.stated(later, field_id), named
         )
         if not change.is_declared(is_shredded=field_id in shredded and not after.encryption_keys):
             continue
+
         done = change.entries(after.key_ring.with_others(added))
         added += done.added
         removed += done.removed
         restored |= done.restored
+
     return DeclarationChanges(tuple(added), tuple(dict.fromkeys(removed)), restored)
 
 
@@ -235,14 +241,17 @@ class _Change:
         column_keys = declarations.column_keys(new.field_id)
         added: list[EncryptedKey] = []
         removed: list[str] = []
+
         for master_key_id in self._master_keys(column_keys):
             known = column_keys.get(master_key_id, [])
             if (found := self._column_key(ring, known, master_key_id)) is None:
                 continue
+
             key_id, key, made = found
             ring = ring.with_others(made)
             added += [*made, sealed(declaration, key_id, key, str(self.after.table_uuid), self.maker.random)]
             removed += [each.key_id for each in declarations.entries(new.field_id, known)]
+
         return DeclarationChanges(tuple(added), tuple(removed), restored)
 
     @cached_property
@@ -270,6 +279,7 @@ class _Change:
             new = replace(new, former={})
             names = (f"{prefix}.former-key-id", f"{prefix}.former-until")
             restored |= {name: None for name in names if name in self.after.properties}
+
         until = self._ends(new, is_changed=UNTIL in wrong)
         if until != new.former:
             new = replace(new, former=until)
@@ -278,6 +288,7 @@ class _Change:
             since = min((each.column.since for each in self._known if each.column and each.column.since is not None), default=None)
             new = replace(new, column=replace(new.column, since=since))
             restored[f"{prefix}.since"] = None if since is None else str(since)
+
         return new, restored
 
     def _ends(self, new: ColumnDeclaration, *, is_changed: bool) -> dict[str, int]:
@@ -318,13 +329,16 @@ class _Change:
         # A table's own master key protects nothing from its readers: the rules of the commit refuse it.
         if (not known and not is_now and not proves) or master_key_id == self.maker.table_key_id:
             return None
+
         # Under a master key that the column comes under only now, nothing has to be proved: who declares it may only wrap.
         is_new = is_now and master_key_id not in _of(self.old)
+
         try:
             return self._opened_key(ring, known, master_key_id)
         except ColumnKeyDeniedError:
             if needs_proof and not is_new:
                 raise
+
         return self._own_key(ring, master_key_id) if is_new and not known else None
 
     def _opened_key(self, ring: KeyRing, known: list[EncryptedKey], master_key_id: str) -> tuple[str, Secret, tuple[EncryptedKey, ...]]:

@@ -39,7 +39,9 @@ def check_sort_columns(metadata: TableMetadata, columns: Iterable[str]) -> None:
     policy, schema = policy_of(metadata), metadata.schema()
     if not policy:
         return
+
     ids = {str(schema.find_column_name(field_id)).lower(): field_id for field_id in schema.field_ids}
+
     for column in columns:
         field_id = ids.get(column.lower())
         if field_id is not None and (name := protected_name(policy, schema, field_id)) is not None:
@@ -66,10 +68,12 @@ def check_deletes(metadata: TableMetadata, io: FileIO, after: Mapping[str, Any])
     declared = ColumnPolicy.of(each for each in ColumnPolicy.from_properties(after).columns.values() if each.field_id not in before)
     if not declared:
         return
+
     for branch, ref in metadata.refs.items():
         head = metadata.snapshot_by_id(ref.snapshot_id)
         if ref.snapshot_ref_type != SnapshotRefType.BRANCH or head is None or not _may_delete_by_value(head):
             continue
+
         for file in _equality_deletes(head, io):
             if (name := deleted_by(declared, metadata.schemas, file.equality_ids or ())) is not None:
                 raise ConfigurationError(
@@ -130,6 +134,7 @@ class ShownPartitions:
             for field_name, column in _shown(spec, policy, metadata.schemas):
                 columns.setdefault(spec_id, column)
                 folders[f"{quote_plus(field_name, safe='')}="] = column
+
         # A field of a spec that shows nothing may have the same name: its folders tell nothing then.
         for field in (field for spec_id, spec in metadata.specs().items() if spec_id not in columns for field in spec.fields):
             folders.pop(f"{quote_plus(field.name, safe='')}=", None)

@@ -36,6 +36,7 @@ def with_copies(before: TableMetadata | None, updates: tuple[TableUpdate, ...]) 
     """
     if not updates or not (before is None or isinstance(before, EncryptedTableMetadata)):
         return updates
+
     entries, properties = ([], {}) if before is None else (before.encryption_keys, before.properties)
     own = {entry.key_id: entry for entry in entries_with_copies(entries, properties) if is_own(entry)}
     stored = {entry.key_id: entry for entry in entries if is_own(entry)}
@@ -52,6 +53,7 @@ def with_copies(before: TableMetadata | None, updates: tuple[TableUpdate, ...]) 
     removed = [name for name in properties if is_copy(name) and name not in copies and name not in sent]
     # What is there already is not set again, so that most commits get no update.
     written = {name: value for name, value in {**copies, **marks}.items() if properties.get(name) != value}
+
     return (
         # These before the commit's own updates, which may remove or replace what comes back.
         *(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in revived),
@@ -70,6 +72,7 @@ def _after(own: dict[str, EncryptedKey], updates: Iterable[Any]) -> dict[str, En
             left.pop(update.key_id, None)
         elif isinstance(update, AddEncryptionKeyUpdate) and is_own(update.key):
             left[update.key.key_id] = update.key
+
     return left
 
 
@@ -86,6 +89,7 @@ def named_column_keys(metadata: EncryptedTableMetadata, snapshot: Snapshot | Non
         if header.column_keys or header.protected_columns or first is None or header.sequence_number <= first:
             return header.column_keys
         snapshot = None if header.parent_snapshot_id is None else metadata.snapshot_by_id(header.parent_snapshot_id)
+
     return frozenset()
 
 

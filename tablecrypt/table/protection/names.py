@@ -80,11 +80,13 @@ def names_of_protected(metadata: TableMetadata) -> dict[int, frozenset[str]]:
     found: defaultdict[int, set[str]] = defaultdict(set)
     if not policy:
         return {}
+
     # Earlier names too: programs go on writing by the names that they know.
     for schema in metadata.schemas:
         for field_id, name, _ in _named_fields(schema):
             if field_id in policy.columns:
                 found[field_id].add(folded(name))
+
     return {field_id: frozenset(names) for field_id, names in sorted(found.items())}
 
 
@@ -128,6 +130,7 @@ def check_names(metadata: TableMetadata, touched: Container[int] | None = None) 
     """
     if not (names := names_of_protected(metadata)):
         return
+
     policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
     for taken in taken_names(names, policy, keys_of_leaves(policy, schema)):
         # Right-holders may have written values of the protected column into the other one, and anybody may have put his own there: neither

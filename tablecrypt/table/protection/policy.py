@@ -81,6 +81,7 @@ def unreadable(keys: ColumnKeys, field_ids: Iterable[int]) -> dict[int, ColumnKe
             keys.check_readable((field_id,))
         except ColumnKeyDeniedError as error:
             denied[field_id] = error
+
     return denied
 
 
@@ -174,6 +175,7 @@ def _check_files_from_before(earlier: ColumnPolicy, policy: ColumnPolicy, before
     newest = max((snapshot.sequence_number or 0 for snapshot in before.snapshots), default=None)
     if newest is None:
         return
+
     for field_id, column in policy.columns.items():
         is_new = field_id not in earlier.columns
         if (is_new and not is_from_before(column.since, newest)) or _ends_too_early(earlier, policy.former.get(field_id), column, newest):

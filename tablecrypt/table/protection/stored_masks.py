@@ -49,7 +49,9 @@ def replacement_of(column: ProtectedColumn, schema: Schema, hash_key: Callable[[
         return lambda field, values: pc.utf8_slice_codeunits(values, 0, int(mask.argument or 0)).cast(field.type)
     if mask.kind == "hash":
         return partial(_hashed, hash_key(column.field_id))
+
     name = schema.find_column_name(column.field_id) or str(column.field_id)
+
     return partial(_constant, constant_of(mask, name, schema.find_type(column.field_id)))
 
 
@@ -69,6 +71,7 @@ def are_masks(column: ProtectedColumn, schema: Schema, values: Iterable[pa.Chunk
         if not fits:
             return False
         tells = tells or part_tells
+
     # Values that fit and would be the same without masking, such as short texts, prove nothing.
     return tells
 
@@ -89,6 +92,7 @@ def _compared(column: ProtectedColumn, schema: Schema, values: pa.ChunkedArray) 
         return longest <= int(mask.argument or 0), longest == mask.argument
     if pa.types.is_binary(known.type) or pa.types.is_large_binary(known.type):
         return _all(pc.equal(pc.binary_length(known), hashlib.sha256().digest_size)), bool(len(known))
+
     return _all(pc.match_substring_regex(known, "^[0-9a-f]{64}$")), bool(len(known))
 
 

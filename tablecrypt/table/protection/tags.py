@@ -44,7 +44,9 @@ def parse_tags(text: str) -> dict[str, str]:
             raise ConfigurationError(f"{names.COLUMN_TAGS.name}: {group!r} is not of the form 'tag: master key'")
         if name in found:
             raise ConfigurationError(f"{names.COLUMN_TAGS.name} names tag {name!r} twice")
+
         found[name] = key_id
+
     return found
 
 
@@ -75,22 +77,27 @@ def tagged_columns(schema: Schema, tags: Mapping[str, str], declared: Collection
     found: dict[int, tuple[str, str]] = {}
     if not tags:
         return {}
+
     # From the outside in: the tag of a struct protects all that lies in it.
     for field_id, around in sorted(all_ancestors(schema).items(), key=lambda each: len(each[1])):
         if not {field_id, *around}.isdisjoint(declared):
             continue
+
         above = next((found[each] for each in around if each in found), None)
         mapped = [(tag, tags[tag]) for tag in _tags_in(schema.find_field(field_id).doc) if tag in tags]
         keys = {key_id: tag for tag, key_id in (*mapped, *((above,) if above else ()))}
+
         if len(keys) > 1:
             told = " and ".join(f"#{tag} ({key_id!r})" for key_id, tag in sorted(keys.items(), key=lambda each: each[1]))
             raise ConfigurationError(
                 f"column {schema.find_column_name(field_id)!r} has tags of several master keys: {told}. Leave one, or name the column in "
                 f"{names.COLUMN_KEYS.name}"
             )
+
         # Below a tagged struct nothing is protected by itself: a column within a protected one cannot be.
         if mapped and above is None:
             found[field_id] = mapped[0]
+
     return {field_id: key_id for field_id, (_, key_id) in found.items()}
 
 

@@ -107,6 +107,7 @@ class VisibleColumns:
                     "was protected "
                     "already: by another engine, or by somebody who has the table's key. An audit lists such files",
                 )
+
         # A column that is protected no more is in the clear where it has no hidden column.
         return (self.masked & self.since.keys()) - hidden_columns | (self.nulled & masks)
 
@@ -147,6 +148,7 @@ def visible_columns(
     """
     if not has_column_keys(metadata):
         return None
+
     schema = metadata.schema()
     around = all_ancestors(schema)
     # A filter on a struct compares all that lies in it.
@@ -166,6 +168,7 @@ def visible_columns(
     beside = {each for each in _every(policy) - needed if not touched.isdisjoint(around.get(each, ()))}
     nulled = frozenset(each for each in denied if each not in policy.columns or not policy.columns[each].mask.is_stored)
     since = {each: policy.columns[each].since for each in needed if each in policy.columns}
+
     return VisibleColumns(everything, frozenset(needed - denied), frozenset(denied | beside), keys, frozenset(denied), nulled, since)
 
 
@@ -184,6 +187,7 @@ def refuse_masks_to_engine(metadata: TableMetadata, io: EncryptingFileIO, column
         return
     if not (denied := unreadable(_keys(metadata, io), sorted(protected))):
         return
+
     first = next(iter(denied.values()))
     listed = ", ".join(repr(columns.find_column_name(field_id)) for field_id in denied)
     raise ColumnKeyDeniedError(
@@ -262,4 +266,5 @@ def _may_read(keys: ColumnKeys, policy: ColumnPolicy, field_id: int, masked: str
         if masked == ERROR or field_id in looked_at or (column is not None and column.mask.kind == ERROR):
             raise denied
         return False
+
     return True

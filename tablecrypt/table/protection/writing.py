@@ -60,11 +60,13 @@ class WriteProtection:
             return None
         if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(io, OpensColumnKeys):
             raise ConfigurationError(f"{metadata.location} has protected columns, and is written through the table's own FileIO alone")
+
         # Commits check this as well, but another engine may have committed a partition spec or sort order of a protected column.
         check_layout(policy, metadata)
         keys, schema = column_keys(metadata, io), metadata.schema()
         # Asks for the keys of hash masks, so that a refusal comes before any file is begun.
         replacements = {field_id: replacement_of(column, schema, keys.mask_key) for field_id, column in policy.columns.items()}
+
         return cls(keys, replacements, fields_left_out(policy, schema))
 
     def fields(self, key_metadata: StandardKeyMetadata) -> list[ProtectedField]:

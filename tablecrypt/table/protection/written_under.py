@@ -76,6 +76,7 @@ class WrittenUnder:
             if former is not None and former.opens(sequence_number):
                 column = replace(column, column_key_id=former.key_id)
             columns.append(column)
+
         return cls(ColumnPolicy.of(columns), metadata.schema())
 
     def check(self, metadata: TableMetadata, sequence_number: int | None) -> None:
@@ -99,11 +100,13 @@ class WrittenUnder:
         # First, as it matters whatever the properties say: no one could ever read the column in these files.
         if gone := self._gone_from(metadata):
             return f"column key {gone[0]} was destroyed"
+
         schema = metadata.schema()
         for column in ColumnPolicy.from_properties(metadata.properties, schema).columns.values():
             name = str(schema.find_column_name(column.field_id))
             if (what := self._difference(column, name, sequence_number)) is not None:
                 return f"column {name!r} {what}"
+
         return None
 
     def _gone_from(self, metadata: TableMetadata) -> list[str]:
@@ -124,6 +127,7 @@ class WrittenUnder:
         # Who wrote rows by their names put the values of this one into the column that had the name.
         if (named := _id_of(self.schema, name)) not in (None, now.field_id) and named not in self.policy.columns:
             return "has taken the name of another column"
+
         return None
 
 

@@ -126,6 +126,7 @@ def mask_column(column: pa.Array, action: MaskAction, salt: bytes = b"") -> pa.A
         if len(salt) < LEAST_SALT:
             raise ReadRestrictionError(f"{action.value} needs a salt of {LEAST_SALT} bytes at least, and has {len(salt)}")
         return _hashed(column, salt)
+
     return _masked_text(column, action)
 
 
@@ -136,12 +137,14 @@ def _masked_text(column: pa.Array, action: MaskAction) -> pa.Array:
         text.validate(full=True)
     except pa.ArrowInvalid as error:
         raise FormatError(f"text to be masked is not UTF-8: {error}") from None
+
     if action == MaskAction.SHOW_FIRST_4:
         masked = _joined(pc.utf8_slice_codeunits(text, 0, _KEPT), _without_characters(pc.utf8_slice_codeunits(text, _KEPT)))
     elif action == MaskAction.SHOW_LAST_4:
         masked = _joined(_without_characters(pc.utf8_slice_codeunits(text, 0, -_KEPT)), pc.utf8_slice_codeunits(text, -_KEPT))
     else:
         masked = _without_characters(text)
+
     return masked.cast(column.type)
 
 
@@ -176,12 +179,14 @@ def _hashed(column: pa.Array, salt: bytes) -> pa.Array:
 def _codec(kind: pa.DataType) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
     if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
         return str.encode, bytes.hex
+
     if pt.is_integer(kind):
         width = kind.bit_width // 8
         return (
             lambda value: value.to_bytes(width, "little", signed=True),
             lambda digest: int.from_bytes(digest[:width], "little", signed=True),
         )
+
     return bytes, bytes
 
 
@@ -204,6 +209,7 @@ def _fixed_value(kind: pa.DataType) -> pa.Array:
         return pa.StructArray.from_arrays([_fixed_value(field.type) for field in fields], fields=fields)
     if pt.is_fixed_size_binary(kind):
         return pa.array([bytes(kind.byte_width)], kind)
+
     return pa.array([_plain_fixed_value(kind)], kind)
 
 

@@ -79,8 +79,10 @@ def primitive_type(name: object) -> PrimitiveType:
         kind = NestedField.model_validate({"id": 1, "name": "value", "type": name, "required": False}).field_type
     except (ValidationError, ValueError, TypeError):
         kind = None
+
     if not isinstance(kind, PrimitiveType):
         raise ReadRestrictionError(f"there is no primitive type {name!r}")
+
     return kind
 
 
@@ -89,9 +91,11 @@ def _value(value: object, kind: IcebergType) -> Any:
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return _number(value, kind)
+
     pattern = _PATTERNS.get(type(kind))
     if not isinstance(value, str) or pattern is None or not pattern.fullmatch(value):
         raise ValueError("not written as one")
+
     return _text_value(value, kind)
 
 
@@ -106,6 +110,7 @@ def _number(value: float, kind: IcebergType) -> float:
         if not math.isfinite(number) or (isinstance(kind, FloatType) and abs(number) > _LARGEST_FLOAT):
             raise ValueError("out of its range")
         return number
+
     raise ValueError("a number")
 
 
@@ -127,6 +132,7 @@ def _text_value(value: str, kind: IcebergType) -> Any:
         if isinstance(kind, FixedType) and len(content) != len(kind):
             raise ValueError(f"{len(content)} bytes")
         return content
+
     return value
 
 
@@ -145,6 +151,8 @@ def _decimal(value: str, kind: DecimalType) -> Decimal:
         exact.prec = 100
         given = Decimal(value)
         scaled = given.quantize(Decimal(1).scaleb(-kind.scale))
+
     if scaled != given or len(scaled.as_tuple().digits) > kind.precision:
         raise ValueError("too many digits")
+
     return scaled

@@ -117,6 +117,7 @@ def check_restrictions(carried: ReadRestrictions, metadata: TableMetadata) -> No
             raise ReadRestrictionError(f"{action.value} is required of field id {field_id}, which no column of the table has or had")
         for field in found:
             _check_mask(field, action)
+
     for schema in metadata.schemas:
         _check_nesting(schema.fields, restrictions.masks, None)
 
@@ -154,33 +155,42 @@ def _of_text(text: str) -> Restrictions:
 def _parsed(answered: object) -> Restrictions:
     if not isinstance(answered, dict):
         raise ReadRestrictionError(f"the server's read-restrictions are {type(answered).__name__}, not an object")
+
     # A restriction of a newer specification is refused: to skip it would show what the server wants hidden.
     unknown = answered.keys() - {_ROW_FILTER, _PROJECTIONS}
     if unknown:
         raise ReadRestrictionError(f"the server restricts reading by {', '.join(sorted(unknown))}, which is not known here")
+
     projections = answered.get(_PROJECTIONS)
     if not isinstance(projections, (list, type(None))):
         raise ReadRestrictionError(f"{_PROJECTIONS} is {type(projections).__name__}, not a list")
+
     masks: dict[int, MaskAction] = {}
+
     for each in projections or ():
         field_id, action = _action(each)
         # Two actions on one column contradict each other, and the later one would win although it may show more.
         if field_id in masks:
             raise ReadRestrictionError(f"{_PROJECTIONS} names field id {field_id} twice")
         masks[field_id] = action
+
     row_filter = answered.get(_ROW_FILTER)
+
     return Restrictions(None if row_filter is True else row_filter, MappingProxyType(masks))
 
 
 def _action(projection: object) -> tuple[int, MaskAction]:
     if not isinstance(projection, dict) or projection.keys() != {"action", "field-id"}:
         raise ReadRestrictionError(f"{_PROJECTIONS} holds {projection!r}, which is not an action and a field id")
+
     field_id, name = projection["field-id"], projection["action"]
     if not isinstance(field_id, int) or isinstance(field_id, bool):
         raise ReadRestrictionError(f"{_PROJECTIONS} names {field_id!r}, which is not a field id")
+
     known = {action.value: action for action in MaskAction}
     if not isinstance(name, str) or name not in known:
         raise ReadRestrictionError(f"the action {name!r} is required of field id {field_id}, and is not known here")
+
     return field_id, known[name]
 
 
@@ -196,10 +206,12 @@ def _check_nesting(fields: Iterable[NestedField], masks: Mapping[int, MaskAction
         # The outer mask would replace what the inner one made, and a mask that the server asked for would not be applied.
         if field.field_id in masks and inside is not None:
             raise ReadRestrictionError(f"actions are required of field id {inside} and of {field.field_id}, which is inside of it")
+
         outer = field.field_id if field.field_id in masks else inside
         kind = field.field_type
         if isinstance(kind, MapType) and not masks.keys().isdisjoint({kind.key_id, *_ids_below(kind.key_field)}):
             raise ReadRestrictionError(f"an action is required of the keys of the map {field.name!r}, which would become equal or null")
+
         _check_nesting(_children(kind), masks, outer)
 
 
@@ -265,11 +277,13 @@ class RestrictedRows:
             rows = self._row_filter.kept(rows)
         if not rows.num_rows:
             return rows.select(list(range(len(self._projected.fields))))
+
         for at, field in enumerate(self.columns.fields):
             column = rows.column(at)
             masked = _masked(column, field, self._masks, self._salt)
             if masked is not column:
                 rows = rows.set_column(at, rows.schema.field(at), masked)
+
         if self._own_filter is not None:
             # After the masks: a reader who filters by true values could find them out one comparison at a time.
             rows = rows.filter(self._own_filter)
@@ -304,6 +318,7 @@ def _masked(column: pa.Array, field: NestedField, masks: Mapping[int, MaskAction
     action = masks.get(field.field_id)
     if action is not None:
         return mask_column(column, action, salt)
+
     kind: Any = field.field_type
     if kind.is_primitive or masks.keys().isdisjoint(Schema(field).field_ids):
         return column
@@ -314,10 +329,12 @@ def _masked(column: pa.Array, field: NestedField, masks: Mapping[int, MaskAction
         elements = _masked(column.flatten(), kind.element_field, masks, salt)
         made = pa.LargeListArray if pt.is_large_list(column.type) else pa.ListArray
         return made.from_arrays(_offsets(column), elements, type=column.type, mask=column.is_null())
+
     assert isinstance(kind, MapType)
     pairs = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
     entries = pairs.flatten()
     values = _masked(entries.field(1), kind.value_field, masks, salt)
+
     return pa.MapArray.from_arrays(_offsets(pairs), entries.field(0), values, type=column.type, mask=column.is_null())
 
 

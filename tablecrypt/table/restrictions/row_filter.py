@@ -92,6 +92,7 @@ class RestrictingFilter:
     def _bound(self, expression: object) -> Rows:
         if isinstance(expression, bool):
             return _constant(expression)
+
         node = _object(expression, "an expression")
         kind = str(node.get("type"))
         if kind in ("true", "false"):
@@ -111,6 +112,7 @@ class RestrictingFilter:
             return self._prefix(node, kind)
         if kind in _SETS:
             return self._membership(node, kind)
+
         # Taken for true, an unknown part would show hidden rows; taken for false, it would lose rows without a word.
         raise ReadRestrictionError(f"the row filter has an expression of type {kind!r}, which is not known here")
 
@@ -119,12 +121,14 @@ class RestrictingFilter:
         tested = self._operand(node["child"])
         if tested.kind is None:
             raise ReadRestrictionError(f"{kind} tests a literal")
+
         if kind.endswith("null"):
             test: Rows = lambda rows: pc.is_null(tested.rows(rows))  # noqa: E731  one line of a table of cases
         elif isinstance(tested.kind, (FloatType, DoubleType)):
             test = lambda rows: _is_nan(tested.rows(rows))  # noqa: E731
         else:
             raise ReadRestrictionError(f"{kind} is for float and double, not {tested.kind}")
+
         return _negated(test) if kind.startswith("not-") else test
 
     def _comparison(self, node: Mapping[str, Any], kind: str) -> Rows:
@@ -141,6 +145,7 @@ class RestrictingFilter:
         text, prefix = self._operand(node["left"]), self._operand(node["right"])
         if not isinstance(text.kind, StringType) or prefix.kind is not None:
             raise ReadRestrictionError(f"{kind} compares a string with a literal")
+
         begin: str = _literal(prefix, text.kind)
 
         def starts(rows: pa.RecordBatch) -> Any:
@@ -153,6 +158,7 @@ class RestrictingFilter:
         tested = self._operand(node["child"])
         if not isinstance(tested.kind, PrimitiveType):
             raise ReadRestrictionError(f"{kind} is for a column of a primitive type")
+
         equal = [_scalar_rows(_literal(each, tested.kind), tested.kind) for each in self._literals(node["values"])]
 
         def member(rows: pa.RecordBatch) -> Any:
@@ -170,13 +176,16 @@ class RestrictingFilter:
             if node["type"] != "literals" or not isinstance(node["values"], list):
                 raise ReadRestrictionError("a set of literals is not written as one")
             found = [_typed_literal(value, node["data-type"]) for value in node["values"]]
+
         if any(each.kind is not None for each in found):
             raise ReadRestrictionError("a set of literals holds something that is not a literal")
+
         return found
 
     def _operand(self, value: object) -> _Operand:
         if not isinstance(value, dict):
             return _Operand(None, _unplaced, partial(json_value, value))
+
         kind = value.get("type")
         if kind == "reference":
             _check_keys(value, {"type", "id"})
@@ -188,6 +197,7 @@ class RestrictingFilter:
             return _Operand(None, _unplaced, partial(json_value, value["value"]))
         if kind == "apply":
             return self._applied(value)
+
         raise ReadRestrictionError(f"the row filter has an operand of type {kind!r}, which is not known here")
 
     def _column(self, field_id: object) -> _Operand:
@@ -208,10 +218,12 @@ class RestrictingFilter:
         arguments = node["arguments"]
         if not isinstance(arguments, list) or not arguments:
             raise ReadRestrictionError("the row filter applies a function to nothing")
+
         transform = _transform(node["function"], arguments[:-1])
         source = self._operand(arguments[-1])
         if source.kind is None or not transform.can_transform(source.kind):
             raise ReadRestrictionError(f"the transform {transform} is not for {source.kind or 'a literal'}")
+
         kind: IcebergType = transform.result_type(source.kind)
         typed = schema_to_pyarrow(kind)
         apply = transform.pyarrow_transform(source.kind)
@@ -252,9 +264,11 @@ def referenced_ids(expression: object) -> frozenset[int]:
         return frozenset().union(*(referenced_ids(each) for each in expression))
     if not isinstance(expression, dict):
         return frozenset()
+
     own = expression.get("id")
     if expression.get("type") == "reference" and isinstance(own, int):
         return frozenset({own})
+
     return frozenset().union(*(referenced_ids(each) for each in expression.values()))
 
 
@@ -269,6 +283,7 @@ def _transform(function: object, parameters: list[object]) -> Transform[Any, Any
         return _TRANSFORMS[name]()
     if name in _PARAMETRIC and len(parameters) == 1:
         return _PARAMETRIC[name](_parameter(name, parameters[0]))
+
     raise ReadRestrictionError(f"{_FUNCTIONS}.{name} is not known here, or not with {len(parameters) + 1} arguments")
 
 
@@ -290,6 +305,7 @@ def _as_told(value: object, told: PrimitiveType, needed: IcebergType) -> Any:
         integers = isinstance(told, LongType) and isinstance(needed, IntegerType)
         if not integers:
             raise ReadRestrictionError(f"a literal of type {told} is compared with a value of type {needed}")
+
     # The literal has to be of the type that it names before it is read as the type of the other side.
     json_value(value, told)
     return json_value(value, needed)
@@ -308,9 +324,11 @@ def _aligned(left: _Operand, right: _Operand) -> tuple[Rows, Rows]:
         return _scalar_rows(_literal(left, kind), kind), right.rows
     if right.kind is None:
         return left.rows, _scalar_rows(_literal(right, kind), kind)
+
     numbers = (IntegerType, LongType), (FloatType, DoubleType)
     if left.kind != right.kind and not any(isinstance(left.kind, pair) and isinstance(right.kind, pair) for pair in numbers):
         raise ReadRestrictionError(f"a value of type {left.kind} is compared with one of type {right.kind}")
+
     return left.rows, right.rows
 
 

@@ -80,6 +80,7 @@ def _rows(spark: SparkSession, read: PlannedRead, forced: bool) -> DataFrame:
     check_supported(unsupported_columns(read, wanted, bound))
     side = jvm_side(spark)
     check_supported(unsupported_files(read, lambda location: length_in_hadoop(spark, side, location)))
+
     return _relation(spark, side, read, wanted, _condition(bound, wanted))
 
 
@@ -89,11 +90,13 @@ def _with_filter_columns(projected: Schema, table: Schema, filtered: set[int]) -
         # Spark would compare with the snapshot's type what was written as a literal of today's.
         if projected.find_type(field_id) != table.find_type(field_id):
             raise UnsupportedError(f"the filter's column {table.find_column_name(field_id)} had another type in that snapshot")
+
     known = {field.field_id for field in projected.fields}
     needed = prune_columns(table, filtered - projected.field_ids, select_full_types=False)
     # Two columns of one name and field id would be in the relation: a part of the struct twice.
     if any(field.field_id in known for field in needed.fields):
         raise UnsupportedError("the filter looks into a struct at a field that is not read")
+
     return Schema(*projected.fields, *needed.fields)
 
 
@@ -129,4 +132,5 @@ def _relation(spark: SparkSession, side: JvmSide, read: PlannedRead, wanted: Sch
 
     session: Any = spark._jsparkSession
     rows = new_planner(side, respond).read(session, json.dumps(told), condition, len(read.projected.fields))
+
     return ClassicDataFrame(rows, spark)

@@ -69,6 +69,7 @@ def responding(side: JvmSide, respond: Respond) -> Iterator[Any]:
     thread = InheritableThread(target=_do_all, args=(works,), daemon=True)
     thread.start()
     planner = program.planner(respond, works.put)
+
     try:
         yield planner
     finally:
@@ -119,6 +120,7 @@ class _Program:
                 self._take(request)
         except Py4JError as error:
             logger.debug("the driver's JVM asks nothing more: %s", error)
+
         self.responders.clear()
         self._threads.shutdown(wait=False)
 

@@ -57,17 +57,20 @@ def aggregate(planner: Planner, request: Request) -> Response:
     loaded = planner.tables[request.text("table")]
     if not ReadSettings.of(request, loaded.located.table.metadata.properties).asks_manifests:
         return Response({})
+
     try:
         files = _whole_files(loaded, request.items("filter"))
         values = [_value(each, files, loaded) for each in request.items("functions")]
     except _UnknownError:
         return Response({})
+
     return Response({"values": values})
 
 
 def _whole_files(loaded: LoadedTable, predicates: Sequence[Predicate]) -> list[DataFile]:
     if loaded.changes is not None or is_filtered(loaded):
         raise _UnknownError
+
     metadata = loaded.located.table.metadata
     # The name of a protected column may lead to another column now: refused here, as for reads.
     check_names(metadata, looked_at(predicates, loaded.schema))
@@ -76,6 +79,7 @@ def _whole_files(loaded: LoadedTable, predicates: Sequence[Predicate]) -> list[D
     # A manifest counts rows of the file and not those of them that deletes leave.
     if any(task.delete_files for task in tasks):
         raise _UnknownError
+
     return [task.file for task in tasks]
 
 
@@ -95,16 +99,20 @@ def _field(schema: Schema, path: Any, metadata: TableMetadata) -> NestedField:
         fields = [field_at(schema, path[:depth]) for depth in range(1, len(path or ()) + 1)]
     except UntranslatedError as unknown:
         raise _UnknownError from unknown
+
     # Rows of older files have the default, of which those files' statistics say nothing.
     if not fields or not isinstance(fields[-1].field_type, PrimitiveType) or any(each.initial_default is not None for each in fields):
         raise _UnknownError
+
     field = fields[-1]
     if any(known.find_type(field.field_id) != field.field_type for known in metadata.schemas if field.field_id in known.field_ids):
         raise _UnknownError
     # Manifests know the placeholder column of a protected one, so they count masks and have no bounds of the values.
     if protected_among(metadata, Schema(fields[0])) is not None:
         raise _UnknownError
+
     check_names(metadata, {field.field_id})
+
     return field
 
 
@@ -123,11 +131,13 @@ def _extreme(function: str, files: Sequence[DataFile], field: NestedField) -> An
         raise _UnknownError
     if is_floating and any((file.nan_value_counts or {}).get(field.field_id) != 0 for file in files):
         raise _UnknownError
+
     bounds, choose = _EXTREMES[function]
     found = [_bound(field, getattr(file, bounds)) for file in files if _nulls(file, field) < file.record_count]
     extreme = choose(found) if found else None
     if is_floating and extreme == 0:
         raise _UnknownError
+
     return json_value(extreme, field)
 
 

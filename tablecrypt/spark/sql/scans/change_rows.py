@@ -71,6 +71,7 @@ class ChangedRows:
             CHANGE_FIELDS, (pa.string(), pa.int32(), pa.int64()), (self.kind, self.ordinal, self.snapshot_id), strict=True
         ):
             changed = changed.append_column(pa.field(field.name, kind, nullable=False), pa.repeat(pa.scalar(value, kind), changed.num_rows))
+
         return changed
 
 

@@ -57,16 +57,19 @@ def snapshot_range(table: EncryptedTable, options: Mapping[str, str]) -> tuple[S
         raise ConfigurationError(f"options has {', '.join(sorted(unknown))}; there are {', '.join(RANGE_OPTIONS)}")
     if {_START, _START_TIME} <= options.keys() or {_END, _END_TIME} <= options.keys():
         raise ConfigurationError("options has a snapshot and a timestamp for one end of the range: give one of them")
+
     start = snapshot_of(table, _number(options, _START)) if _START in options else None
     end = _number(options, _END) if _END in options else head_of(table)
     chain = [] if end is None else list(ancestors_of(snapshot_of(table, end), table.metadata))
     if start is not None and start not in chain:
         raise ConfigurationError(f"snapshot {start.snapshot_id} is no ancestor of snapshot {end}")
+
     before = {each.snapshot_id: parent for each, parent in zip(chain, [*chain[1:], None], strict=False)}
     if start is not None:
         chain = chain[: chain.index(start)]
     if {_START_TIME, _END_TIME} <= options.keys() and _number(options, _START_TIME) > _number(options, _END_TIME):
         raise ConfigurationError("options has a start-timestamp that is later than the end-timestamp")
+
     if _START_TIME in options:
         chain = [each for each in chain if each.timestamp_ms > _number(options, _START_TIME)]
     if _END_TIME in options:
@@ -74,6 +77,7 @@ def snapshot_range(table: EncryptedTable, options: Mapping[str, str]) -> tuple[S
     # Without the expired parent all its rows would be shown as inserted by this snapshot.
     if any(before[each.snapshot_id] is None and not _begins(table, each) for each in chain):
         raise ConfigurationError("the range begins before the oldest snapshot that has not expired")
+
     return tuple((before[each.snapshot_id], each) for each in reversed(chain) if not _only_rewrites(each))
 
 
@@ -122,6 +126,7 @@ class _Moved:
             for rows in reader.batches(task):
                 moved = pc.fill_null(pc.not_equal(rows.column(LAST_UPDATED.name), self.sequence_number), False)
                 found.update(row_id for row_id in rows.filter(moved).column(ROW_ID.name).to_pylist() if row_id is not None)
+
         return found.serialize()
 
 
@@ -186,16 +191,19 @@ class _Changes:
         for task in gone:
             yield self._task(task, DELETE, moved)
         inserted = [self._task(task, INSERT, moved) for task in come]
+
         for path, task in self.after.items():
             was = self.before.get(path)
             # Most files are in both snapshots with the same deletes: nothing of them is read.
             if was is None or _deletes_of(was) == _deletes_of(task):
                 continue
+
             then, now = self._deleted(was), self._deleted(task)
             if now - then:
                 yield self._task(was, DELETE, moved, now - then)
             if then - now:
                 inserted.append(self._task(task, INSERT, None, then - now))
+
         yield from inserted
 
     def _plan(self) -> None:

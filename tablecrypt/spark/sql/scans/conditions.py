@@ -40,7 +40,9 @@ def check_conditions(planner: Planner, request: Request) -> Response:
     # A column that is not found here would pass as one that needs no check.
     if unknown := [path for path in asked if path not in known]:
         raise FormatError(f"{loaded.located.name} has no protected column {'.'.join(unknown[0])}")
+
     readable_columns(loaded.located.table, Schema(), {known[path] for path in asked}, MASK)
+
     return Response({})
 
 

@@ -97,6 +97,7 @@ def looked_at(predicates: Sequence[Predicate], schema: Schema) -> set[int]:
                 found.add(field_at(schema, predicate["column"]).field_id)
             except UntranslatedError:
                 continue
+
     return found
 
 
@@ -105,6 +106,7 @@ def _asks_for_a_struct(predicate: Predicate, schema: Schema) -> bool:
     [*arguments] = predicate.get("args", ())
     if predicate.get("op") not in _NULLS or len(arguments) != 1 or not arguments[0].get("column"):
         return False
+
     try:
         return isinstance(field_at(schema, arguments[0]["column"]).field_type, StructType)
     except UntranslatedError:
@@ -173,6 +175,7 @@ class _Translation:
             return self._starts_with(*arguments)
         if operator == "IN" and arguments:
             return self._in(arguments[0], arguments[1:], negated)
+
         raise UntranslatedError(f"operation {operator} of {len(arguments)}")
 
     def _comparison(self, operator: str, left: Predicate, right: Predicate, negated: bool) -> BooleanExpression:
@@ -184,6 +187,7 @@ class _Translation:
             raise UntranslatedError(f"{operator} on {name}, which may be NaN")
         if isinstance(field_type, UUIDType) and operator not in ("=", "<=>"):
             raise UntranslatedError(f"{operator} on {name}, which Spark compares as text")
+
         return _COMPARISONS[operator](name, literal_of(right, field_type))
 
     def _in(self, column: Predicate, values: Sequence[Predicate], negated: bool) -> BooleanExpression:
@@ -193,7 +197,9 @@ class _Translation:
         # NOT IN with a null is never true: without the null, a DELETE by metadata would drop files of which Spark keeps all rows.
         if negated and any(_is_null(each) for each in values):
             raise UntranslatedError("NOT IN with a null")
+
         make: Make = ice.In
+
         return make(name, {literal_of(each, field_type) for each in values if not _is_null(each)})
 
     def _starts_with(self, column: Predicate, prefix: Predicate) -> BooleanExpression:
@@ -207,6 +213,7 @@ class _Translation:
         """Return a column's name and type in the table's current schema."""
         if "column" not in argument:
             raise UntranslatedError("a comparison without a column")
+
         field = field_at(self._read, argument["column"])
         name = self._table.find_column_name(field.field_id)
         # A column whose name has a dot may share it with a field of a struct, to which the filter would be bound.
@@ -214,6 +221,7 @@ class _Translation:
             raise UntranslatedError(f"column {field.name} is not in the table's current schema")
         if self._table.find_type(field.field_id) != field.field_type:
             raise UntranslatedError(f"column {field.name} has another type in the table's current schema")
+
         return name, field.field_type
 
 
@@ -227,8 +235,10 @@ def field_at(schema: Schema, path: Sequence[str]) -> NestedField:
         if field is None:
             raise UntranslatedError(f"no column {'.'.join(path)}")
         inside = field.field_type
+
     if field is None:
         raise UntranslatedError("a column without a name")
+
     return field
 
 
@@ -241,13 +251,16 @@ def literal_of(argument: Predicate, field_type: IcebergType) -> Literal[Any]:
     value = _TRUTHS.get(argument["op"]) if "op" in argument else argument.get("value")
     if value is None or not isinstance(field_type, PrimitiveType):
         raise UntranslatedError(f"a comparison of {field_type} with {'null' if value is None else 'a value'}")
+
     try:
         made: Literal[Any] = literal(_python_value(value, field_type)).to(field_type)
     except (ValueError, TypeError, AttributeError, OverflowError, InvalidOperation, binascii.Error) as error:
         raise UntranslatedError(f"a value that is no {field_type}") from error
+
     # A number beyond the column's range becomes a bound that compares, which a set of values cannot have.
     if type(made).__name__.endswith(("AboveMax", "BelowMin")):
         raise UntranslatedError(f"a value beyond {field_type}")
+
     return made
 
 
@@ -259,17 +272,21 @@ def _python_value(value: Any, field_type: PrimitiveType) -> Any:
     # Spark compares text: capitals match no row there, and would match one here.
     if isinstance(field_type, UUIDType) and value != str(uuid.UUID(value)):
         raise ValueError("text that Spark does not give a uuid")
+
     wanted: tuple[type, ...] = (str,)
+
     if isinstance(field_type, BooleanType):
         wanted = (bool,)
     elif isinstance(field_type, _FLOATING):
         wanted = (int, float)
     elif isinstance(field_type, _NUMBERS):
         wanted = (int,)
+
     if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
         raise ValueError(f"{type(value).__name__} for {field_type}")
     if isinstance(field_type, _FLOATING):
         return _number(value)
+
     return value
 
 

@@ -69,6 +69,7 @@ def part_of_term(term: Predicate, spec: PartitionSpec, read: Schema) -> tuple[in
     field = field_at(read, source.get("column", ()))
     if isinstance(field.field_type, UUIDType):
         raise UntranslatedError(f"{term['op']} of {field.name}: Spark computes it of the text, and Iceberg of 16 bytes")
+
     for position, part in enumerate(spec.fields):
         if part.source_id == field.field_id and part.transform == transform:
             return position, part
@@ -105,7 +106,9 @@ def is_known(predicate: Predicate) -> bool:
         return all(is_known(each) for each in arguments)
     if operator in _TRUTHS:
         return True
+
     is_comparison = operator in _COMPARISONS or operator in _NULLS
+
     return is_comparison and all("op" not in each or is_term(each) or each["op"] in _TRUTHS for each in arguments)
 
 
@@ -131,12 +134,14 @@ class _Projection:
         operator, arguments = str(predicate.get("op")), predicate.get("args", ())
         if operator == "NOT" and len(arguments) == 1:
             return self.of(arguments[0], negated=not negated)
+
         if operator in ("AND", "OR") and len(arguments) == len(("left", "right")):
             # De Morgan: each side is projected negated, since the negation of a projection would drop partitions with matching rows.
             both: BooleanExpression = (ice.And if (operator == "AND") != negated else ice.Or)(
                 *(self.of(each, negated=negated) for each in arguments)
             )
             return both
+
         try:
             return self._of_value(operator, arguments, negated) if _has_term(predicate) else self._of_column(predicate, negated)
         # True for every partition, on either side of a NOT, since `negated` has been carried down: it only reads more.
@@ -153,15 +158,19 @@ class _Projection:
         found = part_of_term(arguments[0], self._spec, self._read) if is_term(arguments[0]) else None
         if found is None or self._table.find_column_name(found[1].source_id) is None:
             raise UntranslatedError(f"the spec {self._spec.spec_id} has no such field")
+
         _, part = found
         if operator in _NULLS:
             of_null: BooleanExpression = _NULLS[operator][negated](part.name)
             return of_null
         if operator not in _COMPARISONS:
             raise UntranslatedError(f"operation {operator} of a partition function")
+
         kind = part.transform.result_type(self._table.find_type(part.source_id))
         values = [literal_of(each, kind) for each in arguments[1:] if each.get("value", each) is not None]
         if operator != "IN" and len(values) != 1:
             raise UntranslatedError("a comparison with null")
+
         compared: BooleanExpression = _COMPARISONS[operator][negated](part.name, set(values) if operator == "IN" else values[0])
+
         return compared

@@ -50,6 +50,7 @@ class PartitionStruct:
                 found = None if isinstance(field.transform, VoidTransform) else _partition_field(field, schema)
                 if found is not None:
                     known.setdefault(field.field_id, found)
+
         return _with_distinct_names([known[field_id] for field_id in sorted(known)])
 
     def values(self, file: DataFile, names: Iterable[str]) -> list[Any]:
@@ -78,6 +79,7 @@ def json_value(value: Any, field: NestedField) -> Any:
         return f"{value:f}"
     if isinstance(field.field_type, UUIDType):
         return str(value if isinstance(value, uuid.UUID) else uuid.UUID(bytes=bytes(value)))
+
     return base64.b64encode(bytes(value)).decode()
 
 
@@ -96,4 +98,5 @@ def _with_distinct_names(fields: Sequence[NestedField]) -> list[NestedField]:
         name = field.name if field.name.lower() not in taken else f"{field.name}_{field.field_id}"
         taken.add(name.lower())
         distinct.append(field.model_copy(update={"name": name}))
+
     return distinct

@@ -111,13 +111,16 @@ class ScanPlan:
         metadata = self.loaded.located.table.metadata
         kept = set(range(len(self.tasks)))
         by_values: list[Predicate] = []
+
         for predicate in predicates:
             locations = _locations(predicate)
             if locations is None:
                 by_values.append(predicate)
             else:
                 kept = {number for number in kept if self.tasks[number].file.file_path in locations}
+
         matching = _matching(self.loaded, self.tasks, pruning_filter(by_values, self.loaded.schema, metadata.schema()))
+
         return {number for number in kept if matching[number]}
 
 
@@ -164,6 +167,7 @@ def planned(
     # The token is random, so that no file has such a name for another column: Spark finds these by field id alone.
     names = stored_names(projected.fields, metadata.schemas, f"tc{secrets.token_hex(6)}")
     reason = _unsupported(loaded, projected)
+
     return Response(
         {
             "plan": planner.plans.add(made),
@@ -224,6 +228,7 @@ def open_files(planner: Planner, request: Request) -> Response:
 
     # Threads, since each file with deletes takes a request to the store.
     files = list(ExecutorFactory.get_or_create().map(opened, range(len(known.tasks))))
+
     return Response({}, encode_planned_files(files))
 
 
@@ -240,15 +245,18 @@ def planned_tasks(
     """
     if loaded.changes is not None:
         return change_tasks(loaded.located.table, loaded.changes, row_filter)
+
     tasks = loaded.selection.tasks
     if tasks is not None:
         return [task for task, matches in zip(tasks, _matching(loaded, tasks, row_filter), strict=True) if matches]
     if loaded.snapshot_id is None:
         return []
+
     table = loaded.located.table
     scan = table.scan(row_filter=row_filter, snapshot_id=loaded.snapshot_id)
     # Where the catalog's server masks columns, no partition says what a row will look like.
     of_partitions = {} if restrictions_of(table.io) is not None else partition_filters(predicates, loaded.schema, table.metadata)
+
     return cast("list[EncryptedFileScanTask]", list(scan.counted_tasks(counts or PlanCounts(), of_partitions)))
 
 
@@ -268,6 +276,7 @@ def _limited(tasks: list[EncryptedFileScanTask], limit: int) -> list[EncryptedFi
             return taken
         taken.append(task)
         rows += task.file.record_count
+
     return taken if rows >= limit else tasks
 
 
@@ -322,7 +331,9 @@ def _unsupported(loaded: LoadedTable, projected: Schema) -> str | None:
         return "Python works out which of its rows changed"
     if is_filtered(loaded):
         return "Python applies the option filter"
+
     metadata = loaded.located.table.metadata
+
     return protected_among(metadata, projected) or unsupported_projection(metadata, projected)
 
 
@@ -401,6 +412,7 @@ def _part(iceberg: IcebergType, wanted: Any) -> IcebergType:
         value = _part(iceberg.value_type, wanted["valueType"])
         key = _part(iceberg.key_type, wanted["keyType"])
         return MapType(iceberg.key_id, key, iceberg.value_id, value, value_required=iceberg.value_required)
+
     return iceberg
 
 

@@ -80,6 +80,7 @@ def portable_tasks(
     """
     if not tasks:
         return {}
+
     table = loaded.located.table
     # KEKs are brought along: executors of the connector need no right in the KMS.
     shared = _pickled(_Shared(table_access(table, readable, brings_keys=True), projected, loaded.selection.row_filter))
@@ -87,6 +88,7 @@ def portable_tasks(
     # No row of changes is deleted from them.
     adds_deleted = with_deleted and loaded.changes is None
     given = {number: _with_deleted_rows(task) if adds_deleted else task for number, task in tasks.items()}
+
     return {number: shared + _pickled(_change_in(tasks[number])) + codec.encode_tasks([task]) for number, task in given.items()}
 
 
@@ -171,6 +173,7 @@ def _rows(content: bytes, *, row_ids: bool, last_updated: bool, positions: bool)
             # A count(*) wants no column: the batch says how many rows there are.
             yield batch_for_spark(rows, schema) if len(schema) else rows
         return
+
     wanted = [field.name for field in shared.projected.fields]
     wanted += [name for name, is_wanted in ((ROW_ID.name, row_ids), (LAST_UPDATED.name, last_updated), (POSITION, positions)) if is_wanted]
     for at, rows in reader.positioned_batches(task):

@@ -93,6 +93,7 @@ class ReadSettings:
         size = asked if asked is not None else self._number(_OF_TABLE[_SIZE], of=self.properties)
         open_bytes = self._number(_OPEN_COST)
         parallelism = self.session.values.get(SPLIT_PARALLELISM)
+
         return {
             "bytes": size,
             "open_bytes": open_bytes if open_bytes is not None else self._number(_OF_TABLE[_OPEN_COST], of=self.properties),

@@ -142,10 +142,12 @@ class _Tests:
             return _negated(self.of(arguments[0]))
         if not arguments:
             raise UntranslatedError(f"{operator} of nothing")
+
         if "column" not in arguments[0] and not is_term(arguments[0]):
             operator, arguments = SWAPPED.get(operator, "?"), arguments[::-1]
         if is_term(arguments[0]):
             return self._of_term(operator, arguments[0], arguments[1:])
+
         field = self._field(arguments[0])
         for position, part in enumerate(self._spec.fields):
             if part.source_id == field.field_id and (test := _of_value(operator, arguments[1:], part.transform, field.field_type)):
@@ -160,6 +162,7 @@ class _Tests:
             test = _of_value(operator, values, IdentityTransform(), part.transform.result_type(source.field_type))
             if test is not None:
                 return _at_position(test, position)
+
         raise UntranslatedError(f"{operator} on {term['op']} of {source.name}, which partitions do not answer")
 
     def _field(self, argument: Predicate) -> NestedField:
@@ -171,6 +174,7 @@ class _Tests:
         # Partitions from before the protection have values, which a user who sees masks must not learn.
         if protected_among(self._metadata, Schema(field)) is not None:
             raise UntranslatedError(f"column {field.name} is protected")
+
         return field
 
 
@@ -191,7 +195,9 @@ def _of_value(operator: str, values: Sequence[Predicate], transform: Transform[A
         return _compared(operator, prefix) if isinstance(prefix, str) and (is_left or isinstance(transform, IdentityTransform)) else None
     if operator not in _TESTS or operator in ("IN", "STARTS_WITH"):
         return None
+
     wanted = literal_of(values[0], source).value
+
     return _compared(operator, wanted) if isinstance(transform, IdentityTransform) else _at_boundary(operator, wanted, transform, source)
 
 
@@ -220,15 +226,18 @@ def _at_boundary(operator: str, wanted: int, transform: Transform[Any, Any], sou
         is_time or (isinstance(transform, TruncateTransform) and isinstance(source, _WHOLE_NUMBERS))
     ):
         return None
+
     first_above = wanted + 1 if operator in ("<=", ">") else wanted
     partition_of = transform.transform(source)
     try:
         below, above = partition_of(first_above - 1), partition_of(first_above)
     except (OverflowError, ValueError):
         return None
+
     # A value within its partition leaves rows on both sides of it; below 0 lie the times that some writers rounded up.
     if above is None or below == above or (is_time and above <= 0):
         return None
+
     return _compared("<" if operator in ("<", "<=") else ">=", above)
 
 

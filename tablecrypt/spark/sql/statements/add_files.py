@@ -65,6 +65,7 @@ def _add_files(call: Call) -> Iterator[Row]:
     if not given.names:
         yield dict.fromkeys(_RESULTS[_NAME].names, 0)
         return
+
     kinds = _kinds(table.schema())
     copy = Copy(source, call.flag("check_duplicate_files", default=True), CopiedFiles.of(()), _NAME)
     selected = [given.selected(field, kinds[field.name.lower()]) for field in table.schema().fields]
@@ -129,6 +130,7 @@ class _SourceColumns:
             return f"{default} AS {quoted(field.name)}"
         if field.required:
             raise ConfigurationError(f"the source has no column {field.name}, which must not be null")
+
         return f"NULL AS {quoted(field.name)}"
 
     def condition(self, partition_filter: Mapping[str, str], kinds: Mapping[str, str]) -> str:
@@ -144,12 +146,14 @@ class _SourceColumns:
             if key not in self.partitions:
                 has = ", ".join(self.names[each] for each in self.partitions) or "nothing"
                 raise ConfigurationError(f"partition_filter names {name}, and {self.source} is partitioned by {has}")
+
             column, text = quoted(self.names[key]), _literal(value)
             # The text itself counts too: a directory may have a name that is no value of the column's type.
             same = f"CAST({column} AS STRING) = {text}"
             # Directories' names that differ may be one value: amount=007 and amount=7.
             is_text = key in self.directories
             conditions.append(f"({same} OR try_cast({column} AS {kinds[key]}) = try_cast({text} AS {kinds[key]}))" if is_text else same)
+
         return " AND ".join(conditions)
 
 
@@ -165,16 +169,19 @@ def _read_text(column: str, name: str, kind: str) -> str:
         raise ConfigurationError(f"the source has directories {name}=…, and the table's column {name} is a struct, list or map")
     if kind == "string":
         return column
+
     value = f"try_cast({column} AS {kind})"
     fits = f"{value} IS NOT NULL"
     if decimal := _DECIMAL.fullmatch(kind):
         # A cast rounds: with all the digits that there is room for behind the point, the number has to be the same.
         whole = int(decimal[1]) - int(decimal[2])
         fits += f" AND {value} = try_cast({column} AS decimal({_DIGITS}, {_DIGITS - whole}))"
+
     if kind == "date":
         # A cast takes a timestamp, and drops its time.
         fits += f" AND {column} NOT LIKE '% %' AND {column} NOT LIKE '%T%'"
     before, after = _literal(f"a directory of the source says {name}="), _literal(f", which is not of the type {kind}")
+
     return f"CASE WHEN {column} IS NULL THEN NULL WHEN {fits} THEN {value} ELSE raise_error(concat({before}, {column}, {after})) END"
 
 

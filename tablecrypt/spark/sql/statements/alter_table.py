@@ -91,10 +91,12 @@ def _arguments(tokens: Tokens) -> tuple[tuple[int, ...], tuple[str, ...]]:
         parameter = (tokens.number(),) if tokens.takes(",") else ()
         tokens.need(")")
         return parameter, column
+
     number = tokens.number()
     tokens.need(",")
     column = tokens.names()
     tokens.need(")")
+
     return (number,), column
 
 
@@ -114,6 +116,7 @@ def _field(table: EncryptedTable, term: Term) -> PartitionField:
         named = [field for field in fields if (field.source_id, field.transform) == (source, term.transform)]
     if not named:
         raise ConfigurationError(f"{'.'.join(table.name())} has no such partition field; it has {', '.join(each.name for each in fields)}")
+
     return named[0]
 
 
@@ -174,9 +177,11 @@ def _write(table: EncryptedTable, tokens: Tokens) -> None:
     is_distributed = is_distributed or tokens.takes(*_BY_PARTITION)
     if order is None and not is_distributed:
         raise tokens.error("DISTRIBUTED BY PARTITION, ORDERED BY or UNORDERED")
+
     tokens.end()
 
     mode = "hash" if is_distributed or order is None else order.mode
+
     with table.transaction() as transaction:
         if mode is not None:
             transaction.set_properties({_DISTRIBUTION: mode})
@@ -189,6 +194,7 @@ def _write(table: EncryptedTable, tokens: Tokens) -> None:
 def _write_order(tokens: Tokens) -> WriteOrder | None:
     if tokens.takes("UNORDERED"):
         return WriteOrder((), "none")
+
     is_local = tokens.takes("LOCALLY")
     if not tokens.takes("ORDERED", "BY"):
         if is_local:
@@ -213,6 +219,7 @@ def _sort_term(tokens: Tokens) -> SortTerm:
         return SortTerm(term, is_ascending, NullOrder.NULLS_FIRST)
     if tokens.takes("NULLS", "LAST"):
         return SortTerm(term, is_ascending, NullOrder.NULLS_LAST)
+
     return SortTerm(term, is_ascending, NullOrder.NULLS_FIRST if is_ascending else NullOrder.NULLS_LAST)
 
 
@@ -299,6 +306,7 @@ def _snapshot_limits(tokens: Tokens) -> dict[str, int]:
         if not tokens.has_number:
             return limits
         number = tokens.number()
+
     return limits | {"max_snapshot_age_ms": _age(tokens, number)}
 
 
@@ -338,10 +346,12 @@ def _type(tokens: Tokens) -> str:
     name = tokens.name().lower()
     if not tokens.takes("("):
         return JSON_NAMES.get(name, name)
+
     numbers = [tokens.number()]
     while tokens.takes(","):
         numbers.append(tokens.number())
     tokens.need(")")
+
     return f"{name}({','.join(map(str, numbers))})"
 
 

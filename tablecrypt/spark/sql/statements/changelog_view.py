@@ -38,6 +38,7 @@ def _create_changelog_view(call: Call) -> Iterator[Row]:
     is_net = call.flag("net_changes")
     if is_net and identifiers:
         raise ConfigurationError("net_changes shows no updates: leave identifier_columns and compute_updates out")
+
     name = ".".join(map(quoted, (call.catalog_name, *identifier)))
     changes = _Changes(table, name)
     query = changes.query(snapshot_range(table, call.mapping("options")))
@@ -74,6 +75,7 @@ class _Changes:
             if parent is not None:
                 parts.append(self._only_in(parent, snapshot, f"'DELETE' AS {_ADDED[0]}, {added}"))
             parts.append(self._only_in(snapshot, parent, f"'INSERT' AS {_ADDED[0]}, {added}"))
+
         return " UNION ALL ".join(parts)
 
     def only_shown(self, query: str) -> str:

@@ -138,11 +138,13 @@ class IcebergSettings:
         check_option_names([name for name in others if folded(name) not in _BY_FOLDED], _CHECKS, f"the session's setting {PREFIX}…")
         # With dashes comes before camel case, as in Iceberg.
         known = {_BY_FOLDED[folded(name)]: others[name] for name in sorted(others, key=_CHECKS.__contains__) if folded(name) in _BY_FOLDED}
+
         for name, value in known.items():
             refused, reason = _REFUSED.get(name, (None, ""))
             # Compared with what the check returns, since one value can be written in several ways.
             if _CHECKS[name](PREFIX + name, value) == refused:
                 raise ConfigurationError(f"{PREFIX}{name}={value} is not supported: {reason}; RESET {PREFIX}{name}")
+
         return cls(known, summary)
 
     def switch(self, name: str, default: bool) -> bool:

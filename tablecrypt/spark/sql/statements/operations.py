@@ -124,6 +124,7 @@ def _column(kind: Any) -> pa.DataType:
         return pa.list_(_column(inner[0]))
     if isinstance(known, type) and issubclass(known, Enum):
         return pa.string()
+
     raise TypeError(f"{kind} has no column type")
 
 

@@ -79,10 +79,12 @@ def _copy(
         raise ConfigurationError(
             f"{', '.join(found)}: these are for Iceberg tables of {call.catalog_name}, and Spark copies the rows of {source}"
         )
+
     _check_source(call, source)
     # Asked before the source is renamed, which happens before the new table is made.
     if call.catalog.table_exists(target):
         raise TableAlreadyExistsError(f"Table {'.'.join(target)} already exists")
+
     location = call.optional_text("location")
     made = CopyTarget(
         {**properties, **({"location": location} if location else {})}, [str(each) for each in call.items("source_partitions")]
@@ -100,6 +102,7 @@ def _check_source(call: Call, source: str) -> None:
         )
     if call.flag("source_is_bucketed"):
         raise ConfigurationError(f"{source} is bucketed by Spark, whose buckets Iceberg does not have: CREATE TABLE … AS SELECT copies it")
+
     missing = call.items("missing_directories")
     # Spark reads a missing directory as one without rows, which nothing in the new table would show.
     if missing and not call.flag("ignore_missing_files"):

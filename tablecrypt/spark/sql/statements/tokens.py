@@ -115,13 +115,16 @@ def _tokens(statement: str) -> Iterator[Token]:
         match = _TOKEN.match(statement, position)
         if match is None:
             raise ConfigurationError(f"ALTER TABLE … {statement}: {statement[position]!r} has no meaning here; put names into backticks")
+
         quoted, text, word, sign = match.groups()
+
         if quoted is not None:
             yield Token(quoted.replace("``", "`"), is_quoted=True)
         elif text is not None:
             yield Token(_ESCAPED.sub(_unescaped, text[1:-1]), is_text=True)
         elif word or sign:
             yield Token(word or sign)
+
         position = match.end()
 
 

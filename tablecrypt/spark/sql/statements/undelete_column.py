@@ -23,23 +23,27 @@ def _undelete_column(call: Call) -> Iterator[Row]:
     current, name = table.schema(), ".".join(path)
     if _field(current.as_struct(), path) is not None:
         raise ConfigurationError(f"{'.'.join(table.name())} has a column {name}: rename it first")
+
     dropped = _newest(table.metadata.schemas, path)
     if dropped is None:
         raise ConfigurationError(f"no schema of {'.'.join(table.name())} ever had a column {name}")
     # A column that was renamed is there: a second one of its field id would read the same values.
     if current.find_column_name(dropped.field_id) is not None:
         raise ConfigurationError(f"{name} was not dropped: it is called {current.find_column_name(dropped.field_id)} now")
+
     restored = dropped.model_copy(update={"required": False})
     struct = _with_field(current.as_struct(), path[:-1], restored, name)
     number = max(schema.schema_id for schema in table.metadata.schemas) + 1
     schema = Schema(*struct.fields, schema_id=number, identifier_field_ids=current.identifier_field_ids)
     transaction = table.transaction()
+
     with transaction:
         transaction.apply(
             (AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=-1)),
             # The schema is made from this one: columns that others added meanwhile would be gone.
             (AssertCurrentSchemaId(current_schema_id=current.schema_id),),
         )
+
     yield {"column": name, "type": str(dropped.field_type), "field_id": dropped.field_id}
 
 
@@ -59,10 +63,13 @@ def _with_field(struct: StructType, parents: Sequence[str], field: NestedField, 
     """Return a struct with a field at the end of one of those in it."""
     if not parents:
         return StructType(*struct.fields, field)
+
     parent = next((each for each in struct.fields if each.name == parents[0]), None)
     if parent is None or not isinstance(parent.field_type, StructType):
         raise ConfigurationError(f"{name} cannot come back: the struct that it was in is gone")
+
     inner = parent.model_copy(update={"field_type": _with_field(parent.field_type, parents[1:], field, name)})
+
     return StructType(*(inner if each is parent else each for each in struct.fields))
 
 

@@ -104,18 +104,21 @@ def history(located: LocatedTable, branch: str, after: int, until: int | None = 
     head = metadata.snapshot_by_name(branch)
     snapshots: list[Snapshot] = []
     seen_end = until is None
+
     while head is not None and head.snapshot_id != after:
         seen_end = seen_end or head.snapshot_id == until
         if seen_end:
             snapshots.append(head)
         parent = head.parent_snapshot_id
         head = metadata.snapshot_by_id(parent) if parent is not None else None
+
     # A gap is an error: a stream that went on behind it would lose rows without a word.
     if (head is None and after != BEFORE_THE_FIRST) or not seen_end:
         raise ConfigurationError(
             f"{located.name}: snapshot {after if seen_end else until} is not in the history of branch {branch}: it expired, or the branch "
             "was rolled back; begin with a new checkpoint"
         )
+
     return snapshots[::-1]
 
 
@@ -170,8 +173,10 @@ def next_position(table: EncryptedTable, parts: Iterable[Part], after: Position,
             if batch.end == after:
                 check_appended(part.snapshot, rules)
             break
+
         if rules.reads(part.snapshot) and not batch.takes(table, part):
             break
+
     return batch.end
 
 
@@ -185,6 +190,7 @@ class _Batch:
         """Take a part, or as much of it as there is room for; return whether that was all."""
         if _is_over(self._rules.max_snapshots, self._snapshots + 1):
             return False
+
         self._snapshots += 1
         snapshot = part.snapshot
         # By the summary's counts, so that manifests are read only for a snapshot that has to be divided.
@@ -199,7 +205,9 @@ class _Batch:
                 return False
             self._add(1, task.file.record_count)
             self.end = Position(snapshot.snapshot_id, number + 1)
+
         self.end = Position(snapshot.snapshot_id)
+
         return True
 
     def _has_room(self, files: int, rows: int) -> bool:
@@ -214,6 +222,7 @@ def check_appended(snapshot: Snapshot, rules: StreamRules) -> None:
     """Raise ConfigurationError for a snapshot that did more than append, unless the rules say to pass over it."""
     if rules.may_pass(snapshot):
         return
+
     operation = snapshot.summary.operation.value if snapshot.summary is not None else "unknown"
     name = rules.deletes_option if operation == Operation.DELETE.value else rules.overwrites_option
     raise ConfigurationError(

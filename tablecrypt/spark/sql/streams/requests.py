@@ -55,10 +55,12 @@ def stream_start(planner: Planner, request: Request) -> Response:
     loaded = _loaded_now(planner.tables[request.text("table")])
     if loaded.source is not None:
         return Response(_offset(loaded, _start_asked_for(loaded, loaded.source.starting)))
+
     since = _number(request, _FROM_TIMESTAMP)
     if since is None:
         check_begins_with_the_first(loaded.located, loaded.branch)
         return Response(_offset(loaded, Position()))
+
     position = Position()
     for snapshot in history(loaded.located, loaded.branch, BEFORE_THE_FIRST):
         if snapshot.timestamp_ms < since:
@@ -87,7 +89,9 @@ def stream_latest(planner: Planner, request: Request) -> Response:
         rules = replace(rules, max_files=None, max_rows=None)
     if until in (after, Position()):
         return Response(_offset(loaded, after))
+
     parts = unread(loaded.located, loaded.branch, after, until)
+
     return Response(_offset(loaded, next_position(loaded.located.table, parts, after, rules)))
 
 
@@ -107,7 +111,9 @@ def plan_appends(planner: Planner, request: Request) -> Response:
         # Checked again: Spark may plan a batch of an older checkpoint, whose offsets this process has not made.
         check_appended(part.snapshot, rules)
         tasks += part.tasks(loaded.located.table) if rules.reads(part.snapshot) else ()
+
     tasks = of_whole_partitions(tasks, request.items("answered"), loaded)
+
     return planned(planner, loaded, request, row_filter_of(loaded, request), tasks)
 
 
@@ -115,6 +121,7 @@ def _loaded_now(loaded: LoadedTable) -> LoadedTable:
     name = loaded.located.name
     if not loaded.is_writable:
         raise ConfigurationError(f"{name} is read at a snapshot or tag, which gets no new rows: stream from the table or a branch")
+
     loaded.located.check_branch(loaded.branch)
     table = loaded.located.reloaded()
     # A table that was dropped and made again has other snapshots: the checkpoint's say nothing about it.
@@ -123,6 +130,7 @@ def _loaded_now(loaded: LoadedTable) -> LoadedTable:
     # Spark has planned the query for the columns that it began with.
     if table.metadata.current_schema_id != loaded.located.table.metadata.current_schema_id:
         raise ConfigurationError(f"{name}: its columns were changed: start the query again, and it continues where it stopped")
+
     return replace(loaded, located=replace(loaded.located, table=table))
 
 
@@ -144,12 +152,14 @@ def _position(loaded: LoadedTable, offset: Mapping[str, Any]) -> Position:
     # A checkpoint outlives the query, and may be one of a table that had this name before.
     if offset["table-uuid"] != str(loaded.located.table.metadata.table_uuid):
         raise ConfigurationError(f"{loaded.located.name} is not the table that this query began with: start it with a new checkpoint")
+
     return Position(snapshot_id, files)
 
 
 def _rules(loaded: LoadedTable, request: Request) -> StreamRules:
     if loaded.source is not None:
         return loaded.source.rules
+
     return StreamRules(
         skip_deletes=_flag(request, _SKIP_DELETES),
         skip_overwrites=_flag(request, _SKIP_OVERWRITES),

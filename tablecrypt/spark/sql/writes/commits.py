@@ -181,6 +181,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
         writer.loaded, metadata, source_columns, mode, options, replaced, command, query_id, locations, key, writer.denied, copy
     )
     stored = with_lineage(writer.stored) if write.is_row_level else writer.stored
+
     return Response(
         {
             "write": planner.writes.add(write),
@@ -240,12 +241,15 @@ def _writer(
     # Refused before tasks run: they would fail one by one, after Spark has computed the rows.
     if reason := _unsupported(metadata.schema()) or unsupported_partitioning(metadata.spec(), metadata.schema()):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
+
     properties = options.over(metadata.properties)
     if _is_written_by_python(metadata):
         return _python_writer(loaded, metadata, source_columns, properties, marks_for, masks)
     if reason := unsupported_codec(properties):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
+
     dek_length = cast("TableFileIO", loaded.located.table.io).manager.data_key_length
+
     return _Writer(loaded, metadata, sanitize_column_names(metadata.schema()), write_settings(properties) | {_DEK_LENGTH: str(dek_length)})
 
 
@@ -263,6 +267,7 @@ def _python_writer(
     # No key is asked for, since marking rows writes no value. A task that asks for a file all the same is refused.
     if marks_for == _DELETE:
         return replace(writer, denied=ConfigurationError(f"{loaded.located.name}: a DELETE that marks rows writes none"))
+
     try:
         keyed = with_column_keys(loaded, write_only=not masks)
     except ColumnKeyDeniedError as refused:
@@ -271,12 +276,15 @@ def _python_writer(
         if marks_for != _MERGE:
             raise denied from None
         return replace(writer, denied=denied)
+
     if loaded.source is not None and masks.startswith(_READS_MASKS):
         # Its rows may have been read by somebody else, who sees masks: as values, they would stay.
         raise ConfigurationError(f"{loaded.located.name}: {masks}, which would be stored as values of a protected column")
+
     # The keys may have been committed just now.
     metadata = keyed.loaded.located.table.metadata if source_columns is None else merged_metadata(keyed.loaded, source_columns)
     content = content_for_tasks(keyed, metadata, properties)
+
     return replace(writer, loaded=keyed.loaded, metadata=metadata, stored=metadata.schema(), content=content)
 
 
@@ -310,10 +318,12 @@ def commit_write(planner: Planner, request: Request) -> Response:
         copied = frozenset[bytes]() if write.copy is None else write.copy.files.fingerprints
         write.loaded.staged.keep(files, _options(write, None).summary, copied)
         return Response({"files": len(files)})
+
     marker = None if write.query_id is None else BatchMarker(write.query_id, request.number("batch_id"), write.loaded.branch)
     options = replace(_options(write, marker), check_base=_conflicts(write, files))
     if write.command == _MERGE:
         options = replace(options, snapshot_properties={**options.snapshot_properties, **merge_counts(request)})
+
     try:
         if change is not None:
             commit_change(write.located, change, options)
@@ -322,6 +332,7 @@ def commit_write(planner: Planner, request: Request) -> Response:
     # Spark repeats a batch if it does not know that the commit succeeded: the rows must not come twice.
     except BatchAlreadyCommittedError:
         logger.info("%s already contains the batch: %s", write.located.name, marker)
+
     return Response({"files": len(files)})
 
 
@@ -337,6 +348,7 @@ def ended_write(planner: Planner, request: Request) -> tuple[OpenWrite, list[Dat
     except BaseException:
         write.remove_files_except(())
         raise
+
     # Before the commit, while every location that tasks were given is known: afterwards the others would be orphans.
     write.remove_files_except(files)
     return write, files, change
@@ -365,6 +377,7 @@ def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: Sql
         raise ConfigurationError(
             "the write option isolation-level is for overwrites: write.{delete,update,merge}.isolation-level are of changes"
         )
+
     checked_since(located.table.metadata, options.validated_from, VALIDATE_FROM)
     # A user would replace rows that the server does not let that user see.
     if mode != "append":
@@ -374,6 +387,7 @@ def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: Sql
     # Without a condition, what is there at the commit goes: only an isolation level makes rows that came meanwhile a conflict.
     if not _replaces_all(loaded, mode) or (not predicates and options.isolation is None):
         return None
+
     return replace(whole_files(loaded, predicates), isolation=options.isolation)
 
 
@@ -426,6 +440,7 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
     of_python = _is_written_by_python(write.metadata)
     # Spark sorts the rows of each task, those of a stream's micro-batches too, and a file has rows of one task.
     order_id = sort_order_of(write.metadata, write.options, write.source_columns)
+
     for result in opened_results(write.key, write.locations, content):
         for file in result.files:
             # Parquet's Java writer knows no protected columns: its file would hold their values under the table's key.
@@ -434,8 +449,10 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
             entry = file.entry(write.metadata, keeps_lineage=write.is_row_level)
             entry[DATA_FILE_POSITIONS["sort_order_id"]] = order_id
             files.append(entry)
+
         for location, positions in result.deleted.items():
             deleted[location] = deleted.get(location, BitMap64()) | BitMap64(positions)
+
     return files, deleted
 
 

@@ -67,6 +67,7 @@ class ConflictCheck:
             if snapshot.snapshot_id == self.since:
                 return
             yield snapshot
+
         # Without the snapshot it is not known what came after it: a branch that was rolled back, or history that expired.
         if self.since is not None:
             raise ValidationException(f"snapshot {self.since} is not in the history of the branch {self.branch or MAIN_BRANCH}")
@@ -76,12 +77,14 @@ class ConflictCheck:
         added: list[DataFile] = []
         delete_files: list[DataFile] = []
         deleted: list[DataFile] = []
+
         for file, status in self._files(snapshot):
             if file.content != DataFileContent.DATA:
                 if status == ManifestEntryStatus.ADDED:
                     delete_files.append(file)
             else:
                 (added if status == ManifestEntryStatus.ADDED else deleted).append(file)
+
         yield "deleted files", deleted
         if not is_rewrite:
             yield "new delete files", delete_files

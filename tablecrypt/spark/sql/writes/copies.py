@@ -53,6 +53,7 @@ class Copy:
                 f"{self.source} has rows that come from no files, so a second call could not be refused: "
                 "check_duplicate_files => false adds them without a check"
             )
+
         self.files = CopiedFiles.of([each for each in locations if each], self.is_checked)
 
     def count(self, written: Sequence[DataFile]) -> None:

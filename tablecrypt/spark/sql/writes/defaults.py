@@ -66,6 +66,7 @@ def default_value(given: Mapping[str, Any], kind: IcebergType, column: str) -> A
 def _expression(field: NestedField, value: Any) -> str | None:
     if not isinstance(field.field_type, PrimitiveType):
         return None
+
     told = to_json(field.field_type, value)
     match field.field_type:
         case BooleanType():
@@ -90,6 +91,7 @@ def _expression(field: NestedField, value: Any) -> str | None:
             return f"X'{told}'"
         case StringType():
             return _text(str(told))
+
     return None
 
 

@@ -126,6 +126,7 @@ def sort_order_of(metadata: TableMetadata, options: SqlWriteOptions, source_colu
     """Return the id of the table's sort order where `layout_of` has rows sorted by all of it; None for a table without one."""
     if not options.uses_layout:
         return None
+
     order = described_order(metadata)
     # A file claims the order only if its rows have all of it: readers may rely on that.
     is_whole = bool(order) and len(order) == len(metadata.sort_order().fields)
@@ -185,6 +186,7 @@ def _distribution(properties: Mapping[str, str], kind: WriteKind, is_partitioned
         own = _mode(properties, f"write.{kind.command}.distribution-mode")
         follows = kind.command == "merge" and not kind.is_delta and not is_partitioned
         asked = own or (of_rows if follows else HASH if kind.has_rows else NONE)
+
     clusters_by_file = not kind.has_rows or (kind.command in ("delete", "update") and not kind.is_delta)
     return NONE if asked == HASH and not is_partitioned and not clusters_by_file else asked
 

@@ -100,6 +100,7 @@ def _planned(
     check_sort_columns(list(sort_by or ()), df.columns)
     check_distribution(distribute_by, table.spec())
     rows = df.select(table_columns(df, table.schema()))
+
     return PlannedWrite(rows, located, side, distribute_by is not None, tuple(sort_by or ()))
 
 
@@ -129,6 +130,7 @@ def written_by(statement: Statement) -> list[DataFile]:
         finally:
             # A statement that fails in Spark may ask neither for a commit nor for an abort.
             statement.planner.abandon_writes()
+
     return statement.files
 
 
@@ -164,6 +166,7 @@ class Statement:
         name = request.text("operation")
         if name not in self._operations:
             raise FormatError(f"a write asks for {name!r}")
+
         try:
             return self._operations[name](self.planner, request)
         except Exception as error:

@@ -90,6 +90,7 @@ def with_column_keys(loaded: LoadedTable, *, write_only: bool) -> KeyedTable:
     """
     if loaded.staged is not None:
         return KeyedTable(_staged_with_column_keys(loaded), frozenset())
+
     table, before = copy(loaded.located.table), loaded.located.table.metadata
     unread = ensure_column_keys(table, write_only=write_only)
     # Spark has planned the rows for the table as it was loaded.
@@ -97,6 +98,7 @@ def with_column_keys(loaded: LoadedTable, *, write_only: bool) -> KeyedTable:
     # The write is planned on the older head: with the newer metadata its commit would not see these commits as conflicts.
     if _head(before, loaded.branch) != _head(table.metadata, loaded.branch):
         raise CommitFailedException(f"{loaded.located.name}: others committed while keys of its columns were made: run the statement again")
+
     return KeyedTable(replace(loaded, located=replace(loaded.located, table=table)), unread)
 
 
@@ -117,6 +119,7 @@ def _staged_with_column_keys(loaded: LoadedTable) -> LoadedTable:
     transaction.apply(tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries))
     table = copy(loaded.located.table)
     table.metadata = transaction.table_metadata
+
     return replace(loaded, located=replace(loaded.located, table=table))
 
 

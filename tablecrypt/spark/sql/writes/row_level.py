@@ -114,6 +114,7 @@ def changed_rows(
     else:
         change.dropped = [scan.plan.tasks[number].file for scan in scans for number in scan.numbers]
         change.rewritten = files
+
     return change
 
 
@@ -149,6 +150,7 @@ def delete_where(planner: Planner, request: Request) -> Response:
     change = whole_files(loaded, request.items("filter"))
     summary = {**written_by(request), **loaded.audit_first.summary}
     commit_change(loaded.located, change, WriteOptions(branch=loaded.target, snapshot_properties=summary))
+
     return Response({})
 
 
@@ -165,6 +167,7 @@ def whole_files(loaded: LoadedTable, predicates: Sequence[Mapping[str, Any]]) ->
     asked = exact_filter(predicates, schema)
     if asked is None:
         return _whole_partitions(loaded, predicates)
+
     sure = with_sql_null_semantics(asked, schema)
     tasks = list(located.scan(sure, loaded.branch).plan_files())
     # Which files go would tell what a protected column has in them.
@@ -173,6 +176,7 @@ def whole_files(loaded: LoadedTable, predicates: Sequence[Mapping[str, Any]]) ->
     partly = next((task.file.file_path for task in tasks if not whole.has(task)), None)
     if partly is not None:
         raise ConfigurationError(f"{partly}: the condition may match some of its rows and not others: use DELETE, UPDATE or MERGE")
+
     return RowChange(branch=loaded.target, conflicts_with=sure, dropped=[task.file for task in tasks])
 
 
@@ -183,10 +187,12 @@ def _whole_partitions(loaded: LoadedTable, predicates: Sequence[Predicate]) -> R
     # A part of the condition that is left out would let more files go.
     if any(each is None for each in tests):
         raise ConfigurationError(f"{located.name}: the condition is not one on partitions: use DELETE, UPDATE or MERGE")
+
     # What others add meanwhile may match, whatever the part of the condition that is none on a function says.
     sure = pruning_filter(predicates, metadata.schema(), metadata.schema())
     tasks = cast("list[EncryptedFileScanTask]", list(located.scan(sure, loaded.branch).plan_files()))
     whole = [task.file for task in tasks if all(each[task.file.spec_id](task.file.partition) for each in tests if each is not None)]
+
     return RowChange(branch=loaded.target, conflicts_with=sure, dropped=whole)
 
 

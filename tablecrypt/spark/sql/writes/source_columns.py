@@ -79,6 +79,7 @@ class SourceColumns:
         """Return what a request says of its rows; None where Spark has brought them to the table's columns."""
         if "row_schema" not in request.fields:
             return None
+
         asked = {**IcebergSettings.of(request).values, **write_options(request)}
         told = json.loads(request.text("row_schema"))
         untyped = [field for field in told["fields"] if field["type"] == _VOID]
@@ -102,6 +103,7 @@ class SourceColumns:
             if found is None:
                 return False
             fields = found.field_type.fields if isinstance(found.field_type, StructType) else ()
+
         return True
 
     def check(self, table: str, schema: Schema) -> None:
@@ -113,8 +115,10 @@ class SourceColumns:
         names = [self._folded(field.name) for field in self.schema.fields]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigurationError(f"the rows for {table} have the column {twice[0]} twice: rename one of them")
+
         places = {self._folded(field.name): place for place, field in enumerate(schema.fields)}
         known = [name for name in names if name in places]
+
         for before, after in itertools.pairwise(known):
             # Columns are matched by name all the same; Iceberg has this check, and has it on by default.
             if self.checks_order and places[before] > places[after]:
@@ -149,6 +153,7 @@ class SourceColumns:
         if not self.merges:
             new = ", ".join(".".join(difference.path) for difference in differences)
             raise ConfigurationError(f"{table} lacks the column {new}: the write option mergeSchema=true adds it, or ALTER TABLE")
+
         with transaction.update_schema() as update:
             for difference in differences:
                 difference.stage(update)
@@ -161,6 +166,7 @@ class SourceColumns:
                 raise ConfigurationError(
                     f"{field.name}, which {table} lacks, has no type in the rows: cast it to the type of the new column"
                 )
+
             if existing is None:
                 yield Difference((*path, field.name), field.field_type, is_new=True)
             # A column of nulls fits every type.
@@ -219,6 +225,7 @@ def _holds(wide: IcebergType, narrow: IcebergType) -> bool:
             return True
         case DecimalType(), DecimalType():
             return wide.scale == narrow.scale and wide.precision >= narrow.precision
+
     return False
 
 
@@ -240,6 +247,7 @@ def merged_metadata(loaded: LoadedTable, source_columns: SourceColumns) -> Table
         raise ConfigurationError(
             f"{name}: mergeSchema would show new columns to readers before the rows are published: add them with ALTER TABLE first"
         )
+
     return merged
 
 

@@ -100,9 +100,11 @@ def with_branch(loaded: LoadedTable) -> LoadedTable:
     metadata = loaded.located.table.metadata
     if name is None or name == loaded.branch:
         return loaded
+
     table = loaded.located.reloaded()
     check_unchanged(loaded.located.name, metadata, table.metadata)
     there = table.metadata.refs.get(name)
+
     if there is None and metadata.current_snapshot_id is not None:
         point(table, SnapshotRefType.BRANCH, name, metadata.current_snapshot_id, {})
     elif there is None and table.metadata.current_snapshot_id is None:
@@ -114,4 +116,5 @@ def with_branch(loaded: LoadedTable) -> LoadedTable:
     # The change was planned on the main branch's rows, and this branch has others.
     elif there.snapshot_id != metadata.current_snapshot_id:
         raise CommitFailedException(f"{loaded.located.name}: another writer created the branch {name} meanwhile: run the statement again")
+
     return replace(loaded, located=replace(loaded.located, table=table), branch=name)

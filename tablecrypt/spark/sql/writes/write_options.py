@@ -119,6 +119,7 @@ class SqlWriteOptions:
         level, validated_from = options.get(_ISOLATION_LEVEL), options.get(VALIDATE_FROM)
         if validated_from is not None and level is None:
             raise ConfigurationError(f"the write option {VALIDATE_FROM} says nothing without {_ISOLATION_LEVEL}: give both")
+
         return cls(
             {own: options[name] for name, own in _PROPERTIES.items() if name in options},
             {**written_by(request), **session.snapshot_properties, **_snapshot_properties(given)},
@@ -156,6 +157,7 @@ def in_asked_spec(metadata: TableMetadata, options: SqlWriteOptions, mode: str) 
     """
     if options.spec_id is None:
         return metadata
+
     spec = metadata.specs().get(int(options.spec_id)) if options.spec_id.isdecimal() else None
     if spec is None or any(metadata.schema().find_column_name(field.source_id) is None for field in spec.fields):
         raise ConfigurationError(f"{_SPEC}={options.spec_id}: the table has no such partition spec, or not all of its columns any more")
@@ -166,6 +168,7 @@ def in_asked_spec(metadata: TableMetadata, options: SqlWriteOptions, mode: str) 
     if policy_of(metadata):
         # An earlier spec may show in file paths and manifests what a column that is protected since then holds.
         raise ConfigurationError(f"{_SPEC}={options.spec_id}: tables with protected columns are written with their current partitioning")
+
     return update_table_metadata(metadata, (SetDefaultSpecUpdate(spec_id=spec.spec_id),))
 
 
