@@ -1,6 +1,6 @@
 """Which of our files an operation passes, in the order in which it first enters them.
 
-    python -m tests.support.journeys append | scan | shred     prints the files, one a line
+    python -m tests.support.journeys append | scan | upsert | reencrypt | shred     prints the files, one a line
 
 Each runs in a process of its own, on a table with two snapshots and a deletion vector, so that no cache of another test shortens the way.
 docs/architecture.md draws them, and `drawn` reads what it draws.
@@ -31,6 +31,8 @@ ROWS: Final = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": ["a", "b"
 JOURNEYS: Final[dict[str, Callable[[Table], object]]] = {
     "append": lambda table: table.append(ROWS),
     "scan": lambda table: table.scan("id > 0").to_arrow(),
+    "upsert": lambda table: table.upsert(ROWS, join_cols=["id"]),
+    "reencrypt": maintenance.reencrypt,
     "shred": lambda table: maintenance.shred(table, [table.snapshots()[0].snapshot_id]),
 }
 
