@@ -14,7 +14,8 @@ The rules of a commit are pure, old and new metadata in, an error or nothing out
 
     1. encryption.key-id never changes and never goes.
     2. The format version stays 3.
-    3. Every snapshot names a manifest-list key, and that key and its KEK are in the metadata being committed.
+    3. Every snapshot names a manifest-list key, and that key and its KEK are in the metadata being committed. No KEK goes without the
+       column keys below it.
     4. No statistics file is added, also not in place of another: those that exist are plaintext.
     5. The properties that say which keys to make, and the name mapping, can be used: with others the table would not load again.
     6. Protected columns stay protected, and nothing of the layout tells their values (protection/policy.py).
@@ -42,7 +43,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError
 from tablecrypt.iceberg_properties import check_of_tables
 from tablecrypt.keys.column_entries import is_gone
 from tablecrypt.keys.column_keys import COLUMN_PREFIX
-from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata
@@ -276,6 +277,7 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
         raise ConfigurationError(f"an encrypted table has format version 3, the commit would make it {after.format_version}")
     # All snapshots and not the new one alone: a commit that drops a key must not destroy an older snapshot by accident.
     check_snapshots_have_keys(after)
+    _check_column_keys_keep_keks(before, after)
     check_policy(before, after)
     added = [each for each in after.statistics if each not in before.statistics]
     if added or any(each not in before.partition_statistics for each in after.partition_statistics):
@@ -318,3 +320,15 @@ def check_snapshots_have_keys(metadata: EncryptedTableMetadata) -> None:
                 f"snapshot {snapshot.snapshot_id} needs encryption key {snapshot.key_id}, which the metadata would lack after the commit"
             )
         ring.chain(snapshot.key_id)
+
+
+def _check_column_keys_keep_keks(before: TableMetadata, after: EncryptedTableMetadata) -> None:
+    """Rule 3 on column keys, which no snapshot names."""
+    present, known = after.key_ring, before.key_ring if isinstance(before, EncryptedTableMetadata) else KeyRing()
+    for key in present.column_keys:
+        # Only what this commit takes out: one that is lost already must not block commits about something else.
+        if key.encrypted_by_id in known and key.encrypted_by_id not in present:
+            column = present.column(key.field_id)
+            raise KeyNotFoundError(
+                f"column key {key.key_id} of {column} needs KEK {key.encrypted_by_id}, which the metadata would lack after the commit"
+            )
