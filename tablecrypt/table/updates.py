@@ -27,15 +27,23 @@ Iceberg REST catalog specification, "TableUpdate".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar, Literal, cast
 
 from pydantic import Field
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.name_mapping import parse_mapping_from_json
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetPropertiesUpdate, UpgradeFormatVersionUpdate
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
+)
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
@@ -204,6 +212,23 @@ def _encrypt_table(update: EncryptTableUpdate, base_metadata: TableMetadata, con
     plain = base_metadata.to_v2() if isinstance(base_metadata, TableMetadataV1) else base_metadata
     context.add_update(update)
     return encrypted_metadata(plain)
+
+
+def removed_snapshots(metadata: TableMetadata, snapshot_ids: Collection[int]) -> tuple[TableUpdate, ...]:
+    """Return the updates that remove snapshots with all that names them; none when there are no snapshots."""
+    if not snapshot_ids:
+        return ()
+    removal = cast("TableUpdate", RemoveSnapshotsUpdate(snapshot_ids=sorted(snapshot_ids)))
+    return (*removed_partition_statistics(metadata, snapshot_ids), removal)
+
+
+def removed_partition_statistics(metadata: TableMetadata, snapshot_ids: Collection[int]) -> tuple[TableUpdate, ...]:
+    """Return the updates that remove what metadata says of the partitions' statistics of snapshots that go.
+
+    PyIceberg removes a table's statistics with a snapshot, and not those of its partitions.
+    """
+    of_partitions = {each.snapshot_id for each in metadata.partition_statistics}.intersection(snapshot_ids)
+    return tuple(cast("TableUpdate", RemovePartitionStatisticsUpdate(snapshot_id=each)) for each in sorted(of_partitions))
 
 
 def check_properties_keep_key_id(before: Mapping[str, str], after: Mapping[str, object]) -> None:
