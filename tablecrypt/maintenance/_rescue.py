@@ -17,10 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import cast
 
 from pyiceberg.table import Table
-from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
+from pyiceberg.table.update import TableUpdate
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.arguments import checked_arguments
@@ -42,6 +41,7 @@ from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressLi
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.updates import removed_snapshots
 
 _DOES_NOT_OPEN = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError)
 
@@ -172,8 +172,8 @@ def _plan(table: EncryptedTable, given: list[str], expire_lost: bool, counted: C
     known = {entry.key_id: entry for entry in current.encryption_keys}
     entries = [entry for entry in found.entries.values() if known.get(entry.key_id) != entry]
     put_back = [replaced_key(entry) if entry.key_id in known else added_keys([entry]) for entry in entries]
-    expired = (RemoveSnapshotsUpdate(snapshot_ids=[snapshot.snapshot_id for snapshot in lost]),) if lost else ()
-    updates = (*chain.from_iterable(put_back), *(cast("TableUpdate", each) for each in expired))
+    expired = removed_snapshots(current, [snapshot.snapshot_id for snapshot in lost])
+    updates = (*chain.from_iterable(put_back), *expired)
 
     return _Plan(found, tuple(entry.key_id for entry in entries), lost, tuple(damaged), updates)
 

@@ -25,13 +25,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from operator import index
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate, TableUpdate
+from pyiceberg.table.update import RemoveSnapshotRefUpdate, TableUpdate
 
 from tablecrypt.arguments import checked_arguments, described
 from tablecrypt.errors import ConfigurationError, MissingExtraError
@@ -51,6 +51,7 @@ from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt.table.replace_files import EncryptedManifestCleaning
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
+from tablecrypt.table.updates import removed_snapshots
 
 logger = logging.getLogger(__name__)
 
@@ -297,7 +298,7 @@ def _key_change(table: EncryptedTable, plan: Plan, new_kek: Callable[[], Encrypt
 
     # Named one by one, so that pins know that branches are to end here and were not cut off by an edit.
     ended = (RemoveSnapshotRefUpdate(ref_name=name) for name, ref in current.refs.items() if ref.snapshot_id in expired)
-    removed = (*ended, cast("TableUpdate", RemoveSnapshotsUpdate(snapshot_ids=list(expired)))) if expired else ()
+    removed = (*ended, *removed_snapshots(current, expired))
     if not live:
         return _KeyChange((*removed, *removed_keys(key.key_id for key in current.key_ring.entries)), expired, keks)
 

@@ -22,7 +22,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import ancestors_of
-from pyiceberg.table.update import RemovePartitionStatisticsUpdate
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tablecrypt.arguments import checked_arguments
@@ -214,9 +213,6 @@ def _commit(table: EncryptedTable, plan: _Plan, clean_metadata: bool) -> None:
                     remove(name)
 
         if plan.snapshots:
-            # PyIceberg removes a table's statistics with a snapshot, and not those of its partitions.
-            of_partitions = {each.snapshot_id for each in table.metadata.partition_statistics} & plan.snapshots
-            transaction.apply(tuple(RemovePartitionStatisticsUpdate(snapshot_id=each) for each in sorted(of_partitions)))
             EncryptedExpireSnapshots(transaction=transaction).by_ids(list(plan.snapshots)).commit()
 
         if clean_metadata:

@@ -52,7 +52,7 @@ from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected
 from tablecrypt.table.transaction import EncryptedTransaction
-from tablecrypt.table.updates import RemoveEncryptionKeyUpdate, check_properties_keep_key_id
+from tablecrypt.table.updates import RemoveEncryptionKeyUpdate, check_properties_keep_key_id, removed_partition_statistics
 
 if TYPE_CHECKING:
     import polars as pl
@@ -410,7 +410,7 @@ class EncryptedExpireSnapshots(ExpireSnapshotsAdapter):
     """PyIceberg's ExpireSnapshots for an encrypted table."""
 
     def further_updates(self, updates: tuple[TableUpdate, ...]) -> UpdatesAndRequirements:
-        """Return the removal of each key that the remaining snapshots do not need.
+        """Return the removal of each key that the remaining snapshots do not need, and of what names the statistics of partitions.
 
         A commit that lands in between may use a KEK that looks unused here, so the main branch must not have moved.
         """
@@ -427,7 +427,7 @@ class EncryptedExpireSnapshots(ExpireSnapshotsAdapter):
         head = metadata.refs.get(MAIN_BRANCH)
         unmoved = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head.snapshot_id if head is not None else None)
 
-        return removals, (unmoved,)
+        return (*removed_partition_statistics(metadata, expired), *removals), (unmoved,)
 
 
 @contextmanager

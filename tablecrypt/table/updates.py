@@ -14,7 +14,8 @@ The rules of a commit are pure, old and new metadata in, an error or nothing out
 
     1. encryption.key-id never changes and never goes.
     2. The format version stays 3.
-    3. Every snapshot names a manifest-list key, and that key and its KEK are in the metadata being committed.
+    3. Every snapshot names a manifest-list key, and that key and its KEK are in the metadata being committed. No KEK goes without the
+       column keys below it.
     4. No statistics file is added, also not in place of another: those that exist are plaintext.
     5. The properties that say which keys to make, and the name mapping, can be used: with others the table would not load again.
     6. Protected columns stay protected, and nothing of the layout tells their values (protection/policy.py).
@@ -26,15 +27,23 @@ Iceberg REST catalog specification, "TableUpdate".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar, Literal, cast
 
 from pydantic import Field
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.name_mapping import parse_mapping_from_json
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetPropertiesUpdate, UpgradeFormatVersionUpdate
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
+)
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
@@ -42,7 +51,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError
 from tablecrypt.iceberg_properties import check_of_tables
 from tablecrypt.keys.column_entries import is_gone
 from tablecrypt.keys.column_keys import COLUMN_PREFIX
-from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata
@@ -135,7 +144,9 @@ def _add_encryption_key(  # type: ignore[misc]
         raise CommitFailedException(f"KEK {update.key.encrypted_by_id}, under which the commit's keys are wrapped, is gone from the table")
     if known is not None:
         raise FormatError(f"encryption key {update.key.key_id} is already in the metadata with another value")
+
     context.add_update(update)  # type: ignore[arg-type]
+
     return base.model_copy(update={"encryption_keys": [*base.encryption_keys, update.key]})
 
 
@@ -169,20 +180,24 @@ def _add_encrypted_snapshot(
     snapshot = update.snapshot
     if snapshot.sequence_number is None or snapshot.first_row_id is None or snapshot.added_rows is None:
         raise FormatError(f"snapshot {snapshot.snapshot_id} lacks sequence-number, first-row-id or added-rows, which version 3 requires")
+
     if update.written_under is not None:
         # The base is what the catalog has, with what this commit changes before the snapshot: a change of keys by others is noticed.
         update.written_under.check(base, snapshot.sequence_number)
     has_moved = snapshot.first_row_id < (base.next_row_id or 0) or (
         snapshot.parent_snapshot_id is not None and snapshot.sequence_number <= base.last_sequence_number
     )
+
     if has_moved:
         # Another branch was committed to: no requirement of this commit says so, but its numbers are taken. The commit loop gives new ones.
         raise CommitFailedException(
             f"the table has moved on: it is at sequence number {base.last_sequence_number} and row id {base.next_row_id}, "
             f"snapshot {snapshot.snapshot_id} was made for {snapshot.sequence_number} and {snapshot.first_row_id}"
         )
+
     add_snapshot = apply_table_update.dispatch(AddSnapshotUpdate)
     bound = snapshot.bound_to(base.key_ring, base.stated_layout)
+
     return _encrypted(add_snapshot(update.model_copy(update={"snapshot": bound}), base, context))
 
 
@@ -205,6 +220,23 @@ def _encrypt_table(update: EncryptTableUpdate, base_metadata: TableMetadata, con
     return encrypted_metadata(plain)
 
 
+def removed_snapshots(metadata: TableMetadata, snapshot_ids: Collection[int]) -> tuple[TableUpdate, ...]:
+    """Return the updates that remove snapshots with all that names them; none when there are no snapshots."""
+    if not snapshot_ids:
+        return ()
+    removal = cast("TableUpdate", RemoveSnapshotsUpdate(snapshot_ids=sorted(snapshot_ids)))
+    return (*removed_partition_statistics(metadata, snapshot_ids), removal)
+
+
+def removed_partition_statistics(metadata: TableMetadata, snapshot_ids: Collection[int]) -> tuple[TableUpdate, ...]:
+    """Return the updates that remove what metadata says of the partitions' statistics of snapshots that go.
+
+    PyIceberg removes a table's statistics with a snapshot, and not those of its partitions.
+    """
+    of_partitions = {each.snapshot_id for each in metadata.partition_statistics}.intersection(snapshot_ids)
+    return tuple(cast("TableUpdate", RemovePartitionStatisticsUpdate(snapshot_id=each)) for each in sorted(of_partitions))
+
+
 def check_properties_keep_key_id(before: Mapping[str, str], after: Mapping[str, object]) -> None:
     """Rule 1 on table properties.
 
@@ -219,6 +251,7 @@ def check_properties_keep_key_id(before: Mapping[str, str], after: Mapping[str, 
             f"{properties.KEY_ID.name} ({old}) cannot be removed: the table would be written in plaintext from then on. "
             f"A program that replaces all properties of a table needs {properties.KEY_ID.name}={old} among them"
         )
+
     raise KeyIdChangedError(
         f"{properties.KEY_ID.name} cannot be changed from {old} to {new}: it names the master key for the table's whole life"
     )
@@ -274,8 +307,10 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
     check_table_properties(before.properties, after.properties)
     if not isinstance(after, EncryptedTableMetadata):
         raise ConfigurationError(f"an encrypted table has format version 3, the commit would make it {after.format_version}")
+
     # All snapshots and not the new one alone: a commit that drops a key must not destroy an older snapshot by accident.
     check_snapshots_have_keys(after)
+    _check_column_keys_keep_keks(before, after)
     check_policy(before, after)
     added = [each for each in after.statistics if each not in before.statistics]
     if added or any(each not in before.partition_statistics for each in after.partition_statistics):
@@ -291,6 +326,7 @@ def check_migration(after: TableMetadata) -> None:
     """
     if not isinstance(after, EncryptedTableMetadata) or not after.properties.get(properties.KEY_ID.name):
         raise ConfigurationError(f"a table becomes an encrypted one only in format version 3 and with {properties.KEY_ID.name}")
+
     KeySettings.of(after.properties)
     check_name_mapping(after.properties)
     check_snapshots_have_keys(after)
@@ -317,4 +353,17 @@ def check_snapshots_have_keys(metadata: EncryptedTableMetadata) -> None:
             raise KeyNotFoundError(
                 f"snapshot {snapshot.snapshot_id} needs encryption key {snapshot.key_id}, which the metadata would lack after the commit"
             )
+
         ring.chain(snapshot.key_id)
+
+
+def _check_column_keys_keep_keks(before: TableMetadata, after: EncryptedTableMetadata) -> None:
+    """Rule 3 on column keys, which no snapshot names."""
+    present, known = after.key_ring, before.key_ring if isinstance(before, EncryptedTableMetadata) else KeyRing()
+    for key in present.column_keys:
+        # Only what this commit takes out: one that is lost already must not block commits about something else.
+        if key.encrypted_by_id in known and key.encrypted_by_id not in present:
+            column = present.column(key.field_id)
+            raise KeyNotFoundError(
+                f"column key {key.key_id} of {column} needs KEK {key.encrypted_by_id}, which the metadata would lack after the commit"
+            )

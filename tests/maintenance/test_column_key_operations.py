@@ -9,6 +9,7 @@ from typing import cast
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import TableUpdate
 
 from tablecrypt import maintenance as m
@@ -181,6 +182,46 @@ def test_a_shredding_that_was_killed_after_its_commit_is_finished_by_the_next(
 
 def _killed() -> None:
     raise KeyboardInterrupt
+
+
+def once_after_a_commit(act: Callable[[], object]) -> Callable[[], None]:
+    left = [act]
+
+    def acting() -> None:
+        if left:
+            left.pop()()
+
+    return acting
+
+
+def test_a_column_beside_a_shredded_one_opens_although_its_new_kek_is_used_for_both_before_the_shredding_ends(
+    both: Clients, table: EncryptedTable, stored: list[StoredKey]
+) -> None:
+    others = {each: each.opens(table) for each in stored if each.field_id != SSN}
+    writer, later = cast("EncryptedTable", both.payroll.load_table(table.name())), list[StoredKey]()
+    with at_commits(after=once_after_a_commit(lambda: later.extend(commit_column_keys(writer, SSN)))):
+        done = m.shred_column(table, "ssn")
+
+    refreshed(table)
+    assert {each: each.opens(table) for each in others} == others
+    assert (done.is_complete, len(done.retired_keks)) == (True, 2)
+    assert not set(done.retired_keks) & set(column_entries(table))
+    with pytest.raises(KeyNotFoundError, match="shredded"):
+        later[0].opens(table)
+
+
+def test_column_keys_open_after_a_rotation_that_landed_and_is_planned_again(table: EncryptedTable, stored: list[StoredKey]) -> None:
+    keys = [each.opens(table) for each in stored]
+
+    def unanswered() -> None:
+        raise CommitFailedException("the catalog has committed, and its answer says otherwise")
+
+    with at_commits(after=once_after_a_commit(unanswered)):
+        done = m.rotate_column_keks(table)
+
+    refreshed(table)
+    assert [each.opens(table) for each in stored] == keys
+    assert done.new_keks == {str(kek.encrypted_by_id): kek.key_id for kek in metadata_of(table).key_ring.column_keks}
 
 
 def test_a_dropped_column_can_still_be_shredded(table: EncryptedTable, stored: list[StoredKey]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +16,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
+from tablecrypt.keys.column_entries import is_copy
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.updates import AssertHead, check_commit, check_migration, check_table_properties
+from tests.support.protected_tables import EMAIL, SSN, clients, commit_column_keys, protected_table
 from tests.support.tables import memory_catalog, metadata_of, new_table
 
 KEY_ID = "encryption.key-id"
@@ -124,6 +128,21 @@ def test_every_snapshot_has_its_key_and_the_kek_above_it(metadata: EncryptedTabl
         with pytest.raises(FormatError, match="is not a KEK"):
             check(changed(metadata, encryption_keys=keys))
     check_commit(metadata, changed(metadata, encryption_keys=[*metadata.encryption_keys, kek.model_copy(update={"key_id": "more"})]))
+
+
+def test_no_column_key_is_left_without_its_kek(tmp_path: Path) -> None:
+    table = protected_table(clients(tmp_path).payroll)
+    commit_column_keys(table, SSN, EMAIL)
+    metadata = metadata_of(table.refresh())
+    # As after a removal on purpose: else the copies in the properties stand for what is gone.
+    metadata = changed(metadata, properties={name: value for name, value in metadata.properties.items() if not is_copy(name)})
+    (kek,) = metadata.key_ring.column_keks
+    without_kek = without_keys(metadata, lambda key: key != kek)
+    with pytest.raises(KeyNotFoundError, match=f"needs KEK {re.escape(kek.key_id)}"):
+        check_commit(metadata, without_kek)
+    # Where it was lost before, the table takes other commits.
+    check_commit(without_kek, without_kek)
+    check_commit(metadata, without_keys(metadata, lambda key: not key.is_of_columns))
 
 
 @pytest.mark.parametrize(("field", "make"), [("statistics", statistics), ("partition_statistics", partition_statistics)])

@@ -19,7 +19,7 @@ They need the right to use the columns' master keys, and none to the table's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import ClassVar, Final
@@ -48,7 +48,6 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
 
 _ROUNDS: Final = 5
-NewKek = Callable[[str], EncryptedKey]
 
 
 @dataclass(frozen=True)
@@ -224,33 +223,36 @@ def rotate_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
     if dry_run:
         ring = encrypted_metadata_of(reload(table)).key_ring
         return RotatedColumnKeks(name_of(table), True, {}, tuple(kek.key_id for kek in ring.column_keks), len(ring.column_keys))
-    new_kek = cache(table_io(reload(table)).manager.columns.new_kek)
-    done = commit_keys(table, lambda base: _rotation(base, new_kek)).plan
+
+    done = commit_keys(table, _rotation).plan
     progress(Progress("rotate_column_keks", len(done.wrapped), len(done.wrapped), "keys"))
     new = {str(kek.encrypted_by_id): kek.key_id for kek in done.new_keks}
+
     return RotatedColumnKeks(name_of(table), False, new, done.retired, len(done.wrapped))
 
 
-def _rotation(table: EncryptedTable, new_kek: NewKek) -> _Change:
+def _rotation(table: EncryptedTable) -> _Change:
     ring = encrypted_metadata_of(table).key_ring
-    return _under_new_keks(table, ring, ring.column_keys, new_kek, retired=[kek.key_id for kek in ring.column_keks])
+    return _under_new_keks(table, ring, ring.column_keys, retired=[kek.key_id for kek in ring.column_keks])
 
 
 def _under_new_keks(
-    table: EncryptedTable, ring: KeyRing, entries: Iterable[EncryptedKey], new_kek: NewKek, retired: Iterable[str], gone: Iterable[str] = ()
+    table: EncryptedTable, ring: KeyRing, entries: Iterable[EncryptedKey], retired: Iterable[str], gone: Iterable[str] = ()
 ) -> _Change:
     """Return the change that wraps column keys under new KEKs of their master keys, and lets others go."""
     columns = table_io(table).manager.columns
-    made: dict[str, EncryptedKey] = {}
-    wrapped = []
+    # Made anew for each plan: one of an earlier plan that was committed may be above a key that goes, and so be retired here.
+    new_kek = cache(columns.new_kek)
+    made, wrapped = dict[str, EncryptedKey](), list[EncryptedKey]()
+
     for entry in entries:
         master_key_id = columns.check_column_kek(ring.entry(entry.encrypted_by_id or ""))
         # The refusal of an old KEK says which column it is about; that of a new one does not.
         columns.open(ring, entry)
-        kek = made.setdefault(master_key_id, new_kek(master_key_id))
-        wrapped.append(columns.under(ring, entry, kek))
-    new = tuple(kek for kek in made.values() if kek.key_id not in ring)
-    return _Change(new, tuple(wrapped), tuple(gone), tuple(key_id for key_id in retired if key_id not in {kek.key_id for kek in new}))
+        made[master_key_id] = new_kek(master_key_id)
+        wrapped.append(columns.under(ring, entry, made[master_key_id]))
+
+    return _Change(tuple(made.values()), tuple(wrapped), tuple(gone), tuple(retired))
 
 
 @checked_arguments()
@@ -275,6 +277,7 @@ def rewrap_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
     else:
         done = commit_keys(table, _rewrapping).plan.entries
         progress(Progress("rewrap_column_keks", len(done), len(done), "keys"))
+
     by_master: dict[str, tuple[str, ...]] = {}
     for kek in done:
         by_master[str(kek.encrypted_by_id)] = (*by_master.get(str(kek.encrypted_by_id), ()), kek.key_id)
@@ -317,33 +320,36 @@ def shred_column(
     field_id = _protected_field(metadata, column)
     if dry_run:
         return _foretold(fresh, field_id, column, delete_below)
+
     deleting_io(fresh, delete_below)
     # Whether its declaration holds can be told only while its keys are there.
     is_declared = not undeclared_columns(metadata, table_io(fresh).manager.columns, (field_id,))
-    new_kek = cache(table_io(fresh).manager.columns.new_kek)
     scrubbed, counted = Scrubbed(), Counted("shred_column: metadata files", "files", progress)
     destroyed, retired, older = set[str](), frozenset[str](), OlderFiles()
+
     for _ in range(_ROUNDS):
         # The metadata first: after a kill, the next run finds in older files what is left to scrub.
-        change = commit_keys(table, lambda base: _destruction(base, field_id, new_kek)).plan
+        change = commit_keys(table, lambda base: _destruction(base, field_id)).plan
         destroyed |= set(change.removed)
         fresh = require_encrypted(table)
         older = look_at_older(fresh, older)
         retired |= {*change.retired, *older.column_keks(field_id)} - kek_ids(encrypted_metadata_of(fresh))
         again = scrub(fresh, older, frozenset(retired), deleting_io(fresh, delete_below), counted)
         scrubbed, older = scrubbed.then(again), after_scrub(older, again, encrypted_metadata_of(fresh))
+
         if again.deleted:
             forget_in_log(fresh, again.deleted)
         elif not again.rewritten and not change.updates:
             # Neither the metadata nor an older file has a key of the column any more.
             break
+
     if is_declared:
         # The declaration has gone with its key: without a new one, an edit of the properties would not be noticed.
         commit_keys(table, lambda base: declared_anew(encrypted_metadata_of(base), field_id, table_io(base).manager.columns))
     return _result(fresh, field_id, column, destroyed, retired, scrubbed, dry_run=False)
 
 
-def _destruction(table: EncryptedTable, field_id: int, new_kek: NewKek) -> _Change:
+def _destruction(table: EncryptedTable, field_id: int) -> _Change:
     """Return the change that takes a column's keys out of the metadata, with the KEKs above them."""
     metadata = encrypted_metadata_of(table)
     ring = metadata.key_ring
@@ -352,10 +358,11 @@ def _destruction(table: EncryptedTable, field_id: int, new_kek: NewKek) -> _Chan
     gone = {entry.key_id: entry for entry in held if entry.is_column_key and entry.field_id == field_id}
     retired = {str(entry.encrypted_by_id) for entry in gone.values()}
     beside = [entry for entry in ring.column_keys if entry.encrypted_by_id in retired and entry.field_id != field_id]
-    change = _under_new_keks(table, ring, beside, new_kek, sorted(retired), sorted(gone))
+    change = _under_new_keks(table, ring, beside, sorted(retired), sorted(gone))
     # One that was lost before is gone on purpose from now on: the column may be written again.
     lost = lost_column_keys(metadata, _named(table, metadata)).get(field_id, ())
     declarations = tuple(sorted(entry.key_id for entry in held if entry.is_column_declaration and entry.encrypted_by_id in gone))
+
     return replace(change, declarations=declarations, marked=dict(mark(key_id, field_id) for key_id in lost))
 
 
@@ -372,11 +379,13 @@ def _foretold(table: EncryptedTable, field_id: int, column: str, delete_below: S
     gone = [entry for entry in ring.column_keys if entry.field_id == field_id]
     retired = frozenset(str(entry.encrypted_by_id) for entry in gone) | older.column_keks(field_id)
     scope, expected = table_io(table).deletable.and_below(delete_below), Scrubbed()
+
     for file in holders(table, older, retired):
         if (reason := file.reason_against(scope)) is not None:
             expected.refused[file.location] = reason
         else:
             expected.rewritten.append(file.location)
+
     return _result(table, field_id, column, {entry.key_id for entry in gone}, retired, expected, dry_run=True)
 
 
@@ -393,6 +402,7 @@ def _protected_field(metadata: EncryptedTableMetadata, column: str) -> int:
             if schema is metadata.schema() and (above := {field_id, *ancestors(schema, field_id)} & policy.columns.keys()):
                 whole = schema.find_column_name(above.pop())
                 raise ConfigurationError(f"column {column!r} has no key of its own: it is protected with {whole!r}. Shred that")
+
     raise ConfigurationError(f"no column {column!r} of the table is or was protected, so there is no key of it to destroy")
 
 
