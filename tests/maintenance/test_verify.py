@@ -122,6 +122,20 @@ def test_many_bad_files_are_all_named(table: Table) -> None:
     assert set(bad_parts(verify(table))) == set(damaged)
 
 
+@pytest.mark.parametrize("kind", [FileKind.MANIFEST_LIST, FileKind.MANIFEST])
+def test_a_run_is_not_complete_where_a_bad_file_hides_those_that_it_names(table: Table, kind: FileKind) -> None:
+    assert verify(table).is_complete
+    flip(path_of(a_file(table, kind).location), 40)
+    result = verify(table)
+    assert (result.is_complete, result.to_json()["complete"]) == (False, False)
+
+
+def test_a_bad_file_that_names_no_others_was_checked_too(table: Table) -> None:
+    flip(path_of(a_file(table, FileKind.DATA).location), 40)
+    result = verify(table)
+    assert (result.is_good, result.is_complete) == (False, True)
+
+
 def test_plaintext_in_place_of_ciphertext_is_found(table: Table) -> None:
     target = path_of(a_file(table, FileKind.DELETION_VECTOR).location)
     target.write_bytes(b"PFA1" + bytes(target.stat().st_size - 4))

@@ -5,7 +5,7 @@
                    └────────────────── bad files ◀──────────────────────┘
 
 A bad file does not end the report: it says everything that is wrong. Below a manifest list or manifest that does not open, nothing can be
-found, so its report is not the whole truth until that file is restored: it says so by naming the file.
+found, so its report is not the whole truth until that file is restored: it names the file, and is not complete.
 
 Of protected columns the values are authenticated where this user may use the column's key (columns/verification.py). Without it they are
 passed over, and the result counts the files.
@@ -103,8 +103,13 @@ class Verification:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every byte of every file was checked: not after a quick run, nor where there are `unchecked_columns`."""
-        return self.full and not self.unchecked_columns
+        """Whether every byte of every file was checked.
+
+        Not after a quick run, nor where there are `unchecked_columns`, or a bad manifest list or manifest.
+        """
+        # What a bad one of these names was not found, or cannot be believed to be all.
+        hides_files = any(file.kind.is_metadata for file in self.bad)
+        return self.full and not self.unchecked_columns and not hides_files
 
     @property
     def is_empty(self) -> bool:
