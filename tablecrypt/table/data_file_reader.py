@@ -42,9 +42,9 @@ from pyiceberg.manifest import DataFile, FileFormat
 
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests.avro_blocks import LARGE_BLOCK, AvroBlocks
 from tablecrypt.manifests.avro_schema import most_types
 from tablecrypt.parquet.uniform import PositionedBatch, UniformParquetFile
-from tablecrypt.table.avro_blocks import LARGE_BLOCK, AvroBlocks
 from tablecrypt.table.protection.visible_columns import MaskedFile, VisibleColumns
 from tablecrypt.table.table_files import key_metadata_of
 

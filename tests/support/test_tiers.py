@@ -92,9 +92,12 @@ def _files_of_the_first_tier(request: pytest.FixtureRequest) -> set[str]:
 
 
 def _imported_by_product(name: str) -> set[str]:
-    """What a module of the product imports, where the name is one."""
-    relative = f"{name.replace('.', '/')}.py"
-    found = [path for top in (ROOT, ROOT / "catalog") if name.startswith("tablecrypt") and (path := top / relative).is_file()]
+    """What a module of the product imports, or a package brings, where the name is one."""
+    if not name.startswith("tablecrypt"):
+        return set()
+    stem = name.replace(".", "/")
+    places = [top / relative for top in (ROOT, ROOT / "catalog") for relative in (f"{stem}.py", f"{stem}/__init__.py")]
+    found = [path for path in places if path.is_file()]
     return _imported(found[0]) if found else set()
 
 

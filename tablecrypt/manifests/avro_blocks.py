@@ -22,12 +22,12 @@ from typing import Any, BinaryIO, Final, cast
 
 import fastavro
 
+from tablecrypt._magics import AVRO
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.manifests.avro_reader import decompress_block
 
 LARGE_BLOCK: Final = 64 * 1024 * 1024
 _RATIO: Final = 64
-_MAGIC: Final = b"Obj\x01"
 _CODECS: Final = ("null", "deflate", "zstandard", "snappy", "bzip2")
 
 
@@ -37,7 +37,7 @@ def _record(**fields: Any) -> Any:
 
 _SYNC: Final = {"type": "fixed", "name": "sync_marker", "size": 16}
 _HEADER: Final = _record(
-    magic={"type": "fixed", "name": "magic_bytes", "size": len(_MAGIC)}, metadata={"type": "map", "values": "bytes"}, sync=_SYNC
+    magic={"type": "fixed", "name": "magic_bytes", "size": len(AVRO)}, metadata={"type": "map", "values": "bytes"}, sync=_SYNC
 )
 _BLOCK: Final = _record(count="long", stored="bytes", sync=_SYNC)
 
@@ -62,8 +62,8 @@ class AvroBlocks:
         self._length = source.seek(0, os.SEEK_END)
         source.seek(0)
         header = self._read(_HEADER)
-        if header["magic"] != _MAGIC:
-            raise FormatError(f"it does not begin with {_MAGIC!r}")
+        if header["magic"] != AVRO:
+            raise FormatError(f"it does not begin with {AVRO!r}")
 
         self._sync = header["sync"]
         self.schema = header["metadata"]["avro.schema"].decode()
