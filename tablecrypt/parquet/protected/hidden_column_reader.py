@@ -43,7 +43,7 @@ from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import FileView, Sink, Source
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
 
-_NOT_IN_A_COVER: Final = (
+_NOT_IN_A_PLACEHOLDER: Final = (
     ColumnChunk.OFFSET_INDEX_OFFSET,
     ColumnChunk.OFFSET_INDEX_LENGTH,
     ColumnChunk.COLUMN_INDEX_OFFSET,
@@ -233,7 +233,7 @@ class OpenedView(FileView):
             if offset:
                 metadata.set(field_id, thrift.I64, offset + moved)
 
-        chunk = placeholder.struct.copy(without=_NOT_IN_A_COVER)
+        chunk = placeholder.struct.copy(without=_NOT_IN_A_PLACEHOLDER)
         chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
 
         return chunk
