@@ -40,7 +40,9 @@ class FolderStore:
     def locations(self) -> Iterator[str]:
         for folder in self._folders:
             for parent, _, names in os.walk(folder):
-                yield from (str(Path(parent) / name) for name in names)
+                paths = (Path(parent) / name for name in names)
+                # A link to nothing, or to itself, holds no bytes. One that leads to a file is read as its reader would.
+                yield from (str(path) for path in paths if path.exists() or not path.is_symlink())
 
     def read(self, location: str) -> bytes:
         return Path(location).read_bytes()

@@ -79,6 +79,19 @@ def test_every_file_of_a_watched_folder_is_looked_at(tmp_path: Path) -> None:
     assert registry.scan().files == 2
 
 
+def test_a_link_is_read_as_the_file_that_it_leads_to_and_one_that_leads_nowhere_holds_nothing(tmp_path: Path) -> None:
+    registry = Registry()
+    watched = tmp_path / "watched"
+    registry.watch(watched)
+    _write(watched / "fine.bin", CIPHERTEXT)
+    link = watched / "link.metadata.json"
+    link.symlink_to(_write(tmp_path / "elsewhere.bin", b"PAR1" + CIPHERTEXT))
+    (watched / "nowhere.metadata.json").symlink_to(tmp_path / "missing")
+    (watched / "circle.metadata.json").symlink_to(watched / "circle.metadata.json")
+
+    assert _found(registry) == [f"{link}: begins as plaintext Parquet"]
+
+
 def test_an_encrypted_table_is_found_without_being_watched(unwatched_warehouse: Path) -> None:
     registry = Registry()
     registry.search_tables_in(unwatched_warehouse)
