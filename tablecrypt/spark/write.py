@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, cast, get_args
@@ -25,6 +24,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.arguments import check_text
 from tablecrypt.engines.changes import RowChange, check_unchanged, committing, is_merge_on_read, stage_row_change
@@ -288,8 +288,10 @@ def write_partition(
     yield result_batch(number, replace(job, number=number).encrypted_result(files))
 
 
-def commit_written(located: LocatedTable, files: list[DataFile], options: WriteOptions) -> None:
+def commit_written(located: LocatedTable, files: list[DataFile], options: WriteOptions) -> Snapshot | None:
     """Commit files that executors wrote: an append, or in place of all rows or of the partitions that they fall into.
+
+    Return the new snapshot; None where there is none, since an append has no rows.
 
     Args:
         located: the table as it was loaded before the files were written, or since.
@@ -301,10 +303,7 @@ def commit_written(located: LocatedTable, files: list[DataFile], options: WriteO
         current = _unchanged(located)
         change = replaced_partitions(located, files, options.branch) if options.mode == "overwrite_partitions" else None
 
-    if change is None:
-        _commit(current, files, options)
-    else:
-        _commit_change(located, change, options)
+    return _commit(current, files, options) if change is None else _commit_change(located, change, options)
 
 
 def _written(df: DataFrame, located: LocatedTable, options: WriteOptions) -> list[DataFile]:
@@ -344,12 +343,12 @@ def _unchanged(located: LocatedTable) -> EncryptedTable:
     return reloaded
 
 
-def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions) -> None:
+def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions) -> Snapshot | None:
     # No rows, no snapshot; but columns that the write adds are added all the same.
     if not files and options.mode == "append" and options.stage_first is None:
-        return
+        return None
 
-    with _committing(table, files, options) as transaction:
+    def stage(transaction: EncryptedTransaction) -> None:
         if options.mode == "overwrite":
             stage_overwrite(transaction, files, options.summary, options.branch)
             return
@@ -361,13 +360,15 @@ def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions)
             for file in files:
                 producer.append_data_file(file)
 
+    return _committed(table, files, options, stage)
+
 
 def _merge_mode(located: LocatedTable) -> str:
     return row_mode(located.table.metadata.properties, MERGE_MODE)
 
 
-def commit_change(located: LocatedTable, change: RowChange, options: WriteOptions) -> None:
-    """Commit a change; nothing for an empty one.
+def commit_change(located: LocatedTable, change: RowChange, options: WriteOptions) -> Snapshot | None:
+    """Commit a change, and return the new snapshot; nothing, and None, for an empty change.
 
     Args:
         located: the table as it was when the change was planned.
@@ -380,17 +381,18 @@ def commit_change(located: LocatedTable, change: RowChange, options: WriteOption
     """
     with removing_on_error(cast("EncryptingFileIO", located.table.io), change.written):
         _unchanged(located)
-    _commit_change(located, change, options)
+
+    return _commit_change(located, change, options)
 
 
-def _commit_change(located: LocatedTable, change: RowChange, options: WriteOptions) -> None:
-    with _committing(located.table, change.written, options) as transaction:
-        stage_row_change(transaction, change, options.summary)
+def _commit_change(located: LocatedTable, change: RowChange, options: WriteOptions) -> Snapshot | None:
+    return _committed(located.table, change.written, options, lambda transaction: stage_row_change(transaction, change, options.summary))
 
 
-@contextmanager
-def _committing(table: EncryptedTable, files: Sequence[DataFile], options: WriteOptions) -> Iterator[EncryptedTransaction]:
-    """Commit what the block stages, after what the options say comes first."""
+def _committed(
+    table: EncryptedTable, files: Sequence[DataFile], options: WriteOptions, stage: Callable[[EncryptedTransaction], None]
+) -> Snapshot | None:
+    """Commit what `stage` stages, after what the options say comes first. Return the new snapshot; None where nothing made one."""
     io = cast("EncryptingFileIO", table.io)
     with removing_on_error(io, files):
         transaction = begin(table, options.marker)
@@ -404,4 +406,9 @@ def _committing(table: EncryptedTable, files: Sequence[DataFile], options: Write
         if options.stage_first is not None:
             # In the same commit, so that no reader sees the columns without the rows.
             options.stage_first(transaction)
-        yield transaction
+        before = transaction.table_metadata.snapshots
+        stage(transaction)
+        staged = transaction.table_metadata.snapshots
+
+    # A commit that is tried again keeps its snapshot's id, and counts its totals anew.
+    return transaction.table_metadata.snapshot_by_id(staged[-1].snapshot_id) if len(staged) > len(before) else None

@@ -2,7 +2,7 @@ package tablecrypt.jvm;
 
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 
-/** What one task, or the driver, says of a metric of the scan. */
+/** What one task, or the driver, says of a metric of a scan or a write. */
 class MetricValue implements CustomTaskMetric {
   private final String name;
   private final long value;

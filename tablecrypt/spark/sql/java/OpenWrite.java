@@ -72,14 +72,14 @@ class OpenWrite {
     return factory;
   }
 
-  /** Commit the tasks' results. Whatever becomes of it, Python sees to the files from here on. */
-  void commit(ObjectNode fields, WriterCommitMessage[] messages) {
+  /** Commit the tasks' results, and return the response. Whatever becomes of it, Python sees to the files from here on. */
+  JsonNode commit(ObjectNode fields, WriterCommitMessage[] messages) {
     close();
     ObjectNode commit = request("commit_write");
     commit.setAll(fields);
     byte[] content = encoded(messages);
     mayBeCommitted = true;
-    planner.ask(commit, content);
+    return planner.ask(commit, content).json;
   }
 
   /** Remove the files, unless the commit was asked for. */

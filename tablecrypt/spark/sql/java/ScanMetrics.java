@@ -47,7 +47,7 @@ class ScanMetrics {
   static CustomMetric[] all() {
     CustomMetric[] all = new CustomMetric[SHOWN.length + 1];
     for (int index = 0; index < SHOWN.length; index++) {
-      all[index] = new ScanMetric(SHOWN[index][0], SHOWN[index][1]);
+      all[index] = new SummedMetric(SHOWN[index][0], SHOWN[index][1]);
     }
     all[SHOWN.length] = new ScanTime(SCAN, "total scan duration");
     return all;

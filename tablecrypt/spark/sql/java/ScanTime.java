@@ -4,7 +4,7 @@ import java.util.Arrays;
 import java.util.Locale;
 
 /** How long tasks took, in nanoseconds: all of them together, the fastest, the one in the middle and the slowest. */
-public class ScanTime extends ScanMetric {
+public class ScanTime extends SummedMetric {
   private static final String[] UNITS = {"ns", "us", "ms"};
 
   public ScanTime() {

@@ -37,7 +37,7 @@ class SqlBatchWrite implements DeltaBatchWrite {
     if (write.change != null) {
       write.change.describeScan(fields);
     }
-    open.commit(fields, messages);
+    write.hasCommitted(open.commit(fields, messages).get("metrics"));
   }
 
   public void abort(WriterCommitMessage[] messages) {

@@ -10,6 +10,8 @@ import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NullOrdering;
 import org.apache.spark.sql.connector.expressions.SortDirection;
 import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.write.DeltaBatchWrite;
 import org.apache.spark.sql.connector.write.DeltaWrite;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
@@ -27,6 +29,8 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
   private final JsonNode filter;
   private JsonNode layout;
   private RowSources sources;
+  private JsonNode committed;
+  private boolean isStream = false;
 
   SqlWrite(SqlTable table, SqlRowChange change, LogicalWriteInfo info, String mode, JsonNode filter) {
     this.table = table;
@@ -51,7 +55,23 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
   }
 
   public StreamingWrite toStreaming() {
+    isStream = true;
     return new SqlStreamingWrite(this);
+  }
+
+  /** Of a stream Spark asks for no numbers when a batch has ended, and would show zeros. */
+  public CustomMetric[] supportedCustomMetrics() {
+    return isStream ? new CustomMetric[0] : WriteMetrics.all();
+  }
+
+  /** Spark asks when the write has ended. */
+  public CustomTaskMetric[] reportDriverMetrics() {
+    return WriteMetrics.of(committed);
+  }
+
+  /** Take the numbers of the snapshot that the write has committed. */
+  void hasCommitted(JsonNode metrics) {
+    committed = metrics;
   }
 
   /** A request about this write. */

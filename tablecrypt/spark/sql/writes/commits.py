@@ -56,6 +56,7 @@ from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.conflicts import ConflictCheck, checked_since, in_partitions_of, may_match
 from tablecrypt.spark.sql.writes.distribution import sort_order_of
+from tablecrypt.spark.sql.writes.metrics import write_metrics
 from tablecrypt.spark.sql.writes.python_writes import content_for_tasks, with_column_keys
 from tablecrypt.spark.sql.writes.row_level import changed_rows, merge_counts, scans_of, whole_files
 from tablecrypt.spark.sql.writes.source_columns import SourceColumns, merged_metadata
@@ -325,15 +326,13 @@ def commit_write(planner: Planner, request: Request) -> Response:
         options = replace(options, snapshot_properties={**options.snapshot_properties, **merge_counts(request)})
 
     try:
-        if change is not None:
-            commit_change(write.located, change, options)
-        else:
-            commit_written(write.located, files, options)
+        committed = commit_written(write.located, files, options) if change is None else commit_change(write.located, change, options)
     # Spark repeats a batch if it does not know that the commit succeeded: the rows must not come twice.
     except BatchAlreadyCommittedError:
         logger.info("%s already contains the batch: %s", write.located.name, marker)
+        committed = None
 
-    return Response({"files": len(files)})
+    return Response({"files": len(files), "metrics": write_metrics(committed)})
 
 
 def ended_write(planner: Planner, request: Request) -> tuple[OpenWrite, list[DataFile], RowChange | None]:

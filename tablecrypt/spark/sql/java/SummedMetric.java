@@ -2,16 +2,16 @@ package tablecrypt.jvm;
 
 import org.apache.spark.sql.connector.metric.CustomSumMetric;
 
-/** A number that Spark's UI shows of a scan, summed up over its tasks. The UI makes one without a name, to sum up. */
-public class ScanMetric extends CustomSumMetric {
+/** A number that Spark's UI shows of a scan or a write, summed up over its tasks. The UI makes one without a name, to sum up. */
+public class SummedMetric extends CustomSumMetric {
   private final String name;
   private final String description;
 
-  public ScanMetric() {
+  public SummedMetric() {
     this("", "");
   }
 
-  ScanMetric(String name, String description) {
+  SummedMetric(String name, String description) {
     this.name = name;
     this.description = description;
   }

@@ -1,16 +1,18 @@
-"""What Spark's UI shows of a scan: Iceberg's metrics and what decryption took, and nothing of rows or keys."""
+"""What Spark's UI shows of a scan and of a write: Iceberg's metrics and what decryption took, and nothing of rows or keys."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.transforms import IdentityTransform
 
 from tablecrypt.manifests import EncryptedDataFile
+from tablecrypt.spark.sql.writes.metrics import write_metrics
 from tests.spark.conftest import Lake, SparkRun
 from tests.spark.sql.test_row_level import MARK, in_mode
 from tests.spark.sql.test_write import SIMPLE, create
@@ -33,6 +35,25 @@ def metrics_of(rows: DataFrame) -> dict[str, int]:
     metrics = plan.collectLeaves().apply(0).metrics()
     names = [str(metrics.keys().toSeq().apply(at)) for at in range(metrics.size())]
     return {name: int(metrics.apply(name).value()) for name in names if name != "numOutputRows"}
+
+
+def write_metrics_of(statement: DataFrame) -> dict[str, int]:
+    """The metrics of a statement that wrote, those that are not 0."""
+    plan = statement._jdf.queryExecution().executedPlan()
+    # Spark runs a statement when it is made, and keeps its plan in that of the result.
+    writes = [each for each in _nodes(plan) if each.metrics().contains("addedRecords")]
+    [metrics] = [each.metrics() for each in writes]
+    names = [str(metrics.keys().toSeq().apply(at)) for at in range(metrics.size())]
+    found = {name: int(metrics.apply(name).value()) for name in names if name.startswith(("added", "removed", "total"))}
+    return {name: value for name, value in found.items() if value}
+
+
+def _nodes(plan: Any) -> list[Any]:
+    """The plan's own nodes and those that it shows inside."""
+    below = [plan.children().apply(at) for at in range(plan.children().size())]
+    inside = [plan.innerChildren().apply(at) for at in range(plan.innerChildren().size())]
+    plans = [each for each in (*below, *inside) if "org.apache.spark.sql.execution" in each.getClass().getName()]
+    return [plan, *(node for each in plans for node in _nodes(each))]
 
 
 def shown_of_last(spark: SparkSession) -> dict[str, str]:
@@ -107,3 +128,56 @@ def test_metrics_count_files_that_python_reads_and_their_numbers_alone_are_logge
     logged = b"".join(spark_run.events().values())
     assert b"bytes of columns that Spark's reader decrypted" in logged
     assert UNLOGGED.encode() not in logged
+
+
+def test_a_write_shows_what_its_commit_added_removed_and_left(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    name = f"prod.{new_name}"
+    table = create(prod, new_name, SIMPLE, properties=in_mode(MARK))
+
+    inserted = write_metrics_of(spark.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ id, 'a' FROM range(1000)"))
+    [file] = [task.file for task in table.refresh().scan().plan_files()]
+    assert inserted == {
+        "addedDataFiles": 1,
+        "addedRecords": 1000,
+        "addedFileSizeInBytes": file.file_size_in_bytes,
+        "totalDataFiles": 1,
+        "totalRecords": 1000,
+        "totalFileSizeInBytes": file.file_size_in_bytes,
+    }
+
+    deleted = write_metrics_of(spark.sql(f"DELETE FROM {name} WHERE id IN (2, 4, 6)"))
+    sizes = {key: deleted.pop(key) for key in ("addedFileSizeInBytes", "totalFileSizeInBytes")}
+    assert deleted == {
+        "addedDeleteFiles": 1,
+        "addedPositionalDeleteFiles": 1,
+        "addedPositionalDeletes": 3,
+        "totalDataFiles": 1,
+        "totalDeleteFiles": 1,
+        "totalPositionalDeletes": 3,
+        "totalRecords": 1000,
+    }
+    assert sizes["totalFileSizeInBytes"] == file.file_size_in_bytes + sizes["addedFileSizeInBytes"]
+
+    replaced = write_metrics_of(spark.sql(f"INSERT OVERWRITE {name} SELECT /*+ COALESCE(1) */ id, 'b' FROM range(10)"))
+    assert {key: replaced[key] for key in ("addedRecords", "removedRecords", "removedDataFiles", "totalRecords")} == {
+        "addedRecords": 10,
+        "removedRecords": 1000,
+        "removedDataFiles": 1,
+        "totalRecords": 10,
+    }
+    assert shown_of_last(spark)["number of removed records"] == "1000"
+
+
+def test_a_write_that_commits_nothing_shows_nothing(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    name = f"prod.{new_name}"
+    create(prod, new_name, SIMPLE)
+
+    assert write_metrics_of(spark.sql(f"INSERT INTO {name} SELECT id, 'a' FROM range(10) WHERE id > 10")) == {}
+
+
+def test_what_a_server_makes_of_a_summary_fails_no_write() -> None:
+    summary = Summary(
+        Operation.APPEND, **{"added-records": "many", "total-records": "-1", "added-data-files": "2", "total-data-files": "²"}
+    )
+    snapshot = Snapshot(snapshot_id=1, sequence_number=1, timestamp_ms=1, manifest_list="list", summary=summary)
+    assert {name: value for name, value in write_metrics(snapshot).items() if value} == {"addedDataFiles": 2}
