@@ -16,13 +16,7 @@ from importlib.util import find_spec
 
 from pyiceberg.catalog import URI, Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    CommitStateUnknownException,
-    NoSuchNamespaceError,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io import load_file_io
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -166,7 +160,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
         """Create a table; an encrypted one in one transaction with its pin."""
-        self._check_namespace(new.identifier)
+        self.check_namespace(new.identifier)
         self._refuse_existing(new.identifier)
         if not new.is_encrypted:
             # Before the table is made: writers that find it would put plaintext where an encrypted table was.
@@ -193,7 +187,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         if overwrite:
             raise NotImplementedError("`overwrite` isn't supported")
 
-        self._check_namespace(identifier)
+        self.check_namespace(identifier)
         pin_check = self.client_pins.begin_check(identifier)
         file = read_metadata_file(load_file_io(properties=self.properties, location=metadata_location).new_input(metadata_location))
         loaded, seen = self._loaded(identifier, file)
@@ -214,7 +208,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
             KeyIdChangedError, MetadataRollbackError, TamperedFileError: the new identifier has a pin that speaks against the table.
         """
         check_text("the new name of a table", to_identifier)
-        self._check_namespace(to_identifier)
+        self.check_namespace(to_identifier)
         old, new = self.names(from_identifier), self.names(to_identifier)
 
         with Session(self.engine) as session:
@@ -434,11 +428,6 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         with Session(self.engine) as session:
             if session.execute(select(IcebergTables.table_name).where(self.is_row_of(identifier))).first() is not None:
                 raise TableAlreadyExistsError(f"Table {'.'.join(self.names(identifier))} already exists")
-
-    def _check_namespace(self, identifier: str | Identifier) -> None:
-        namespace = Catalog.namespace_from(identifier)
-        if not self.namespace_exists(namespace):
-            raise NoSuchNamespaceError(f"Namespace does not exist: {namespace}")
 
 
 class EncryptedInMemoryCatalog(EncryptedSqlCatalog, InMemoryCatalog):

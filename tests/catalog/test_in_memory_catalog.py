@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,20 @@ def test_names_without_a_namespace_are_refused_as_pyiceberg_does(kind: type[Encr
     for properties in ({}, ENCRYPTED):
         with pytest.raises(NoSuchNamespaceError):
             catalog.create_table("t", ROWS.schema, properties=properties)
+        with pytest.raises(NoSuchNamespaceError):
+            catalog.create_table_transaction("t", ROWS.schema, properties=properties)
     with pytest.raises(ValueError, match=r"^Empty namespace identifier$"):
         catalog.load_table("t")
+
+
+@pytest.mark.parametrize("properties", [{}, ENCRYPTED])
+@pytest.mark.parametrize("name", ["nowhere.t", "db.nowhere.t"])
+def test_no_transaction_creates_a_table_in_a_namespace_that_is_not_there(
+    catalog: EncryptedInMemoryCatalog, tmp_path: Path, name: str, properties: dict[str, str]
+) -> None:
+    with pytest.raises(NoSuchNamespaceError, match=re.escape(name.removesuffix(".t"))):
+        catalog.create_table_transaction(name, ROWS.schema, properties=properties)
+    assert files_below(tmp_path) == set()
 
 
 def test_a_table_that_exists_is_not_created_again(catalog: EncryptedInMemoryCatalog, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
@@ -51,6 +52,17 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
     def stage_new_table(self, *args: Any, **kwargs: Any) -> StagedTable:
         """Return a new table as PyIceberg makes it, not committed."""
         return self._create_staged_table(*args, **kwargs)
+
+    def check_namespace(self, identifier: str | Identifier) -> None:
+        """Raise NoSuchNamespaceError where the namespace of this table's name is not there."""
+        namespace = Catalog.namespace_from(identifier)
+        if not self.namespace_exists(namespace):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(namespace)}")
+
+    def _create_staged_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> StagedTable:
+        # PyIceberg does not ask, nor does a database that takes the row: the table would be in a namespace that is not there.
+        self.check_namespace(identifier)
+        return super()._create_staged_table(identifier, *args, **kwargs)
 
     @property
     def client_properties(self) -> Properties:

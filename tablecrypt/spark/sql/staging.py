@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.refs import MAIN_BRANCH
 
@@ -142,11 +142,6 @@ def stage_create_or_replace(planner: Planner, request: Request) -> Response:
 def _created(planner: Planner, opened: OpenCatalog, request: Request) -> Response:
     definition = Definition.of(request)
     definition.check(opened.catalog)
-    namespace = definition.identifier[:-1]
-    # Neither PyIceberg's transaction nor a SQL catalog's commit asks: the table would be in a namespace that is not there.
-    if not opened.catalog.namespace_exists(namespace):
-        raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(namespace)}")
-
     transaction = opened.catalog.create_table_transaction(
         definition.identifier,
         definition.schema,
