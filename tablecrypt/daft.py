@@ -27,11 +27,12 @@ from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.jobs import WorkerJob
 from tablecrypt.engines.reads import ReadPlan, planned_read, rows_of, scan_of
 from tablecrypt.engines.tasks import WritingTask, decrypted_results
-from tablecrypt.engines.writes import begin_write, check_place, commit_files, current_table
+from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.parquet.view_types import rows_without_views
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 
 try:
@@ -100,11 +101,10 @@ def datasink(
     if mode not in get_args(Mode):
         raise ConfigurationError(f"mode {mode!r} is not known: use append or overwrite, or table.upsert(df.to_arrow())")
 
-    properties = dict(snapshot_properties or {})
-    check_place(table, branch, properties)
+    options = commit_to(table, branch, snapshot_properties)
     if mode == "overwrite":
         refuse_restricted(table.io, f"writing in mode {mode}")
-    return EncryptedSink(table, mode, branch, properties)
+    return EncryptedSink(table, mode, options)
 
 
 class _Source(DataSource):  # type: ignore[misc]
@@ -156,9 +156,9 @@ class _Task(DataSourceTask):  # type: ignore[misc]
 class EncryptedSink(DataSink[bytes]):  # type: ignore[misc]
     """What Daft writes an encrypted table through. Pickled, for tasks elsewhere, it holds ciphertext alone."""
 
-    def __init__(self, table: EncryptedTable, mode: Mode, branch: str, snapshot_properties: dict[str, str]) -> None:
-        self._target: tuple[EncryptedTable, Mode, str, dict[str, str]] | None = (table, mode, branch, snapshot_properties)
-        job, access = begin_write(table, branch, _ENGINE)
+    def __init__(self, table: EncryptedTable, mode: Mode, options: CommitOptions) -> None:
+        self._target: tuple[EncryptedTable, Mode, CommitOptions] | None = (table, mode, options)
+        job, access = begin_write(table, options.branch, _ENGINE)
         self._job: WorkerJob | None = job
         self._ticket: JobTicket = job.ticket
         self._shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(access))
@@ -195,12 +195,12 @@ class EncryptedSink(DataSink[bytes]):  # type: ignore[misc]
         if self._target is None or self._job is None:
             raise ConfigurationError("an encrypted table is committed to by the program that made the sink")
 
-        table, mode, branch, properties = self._target
+        table, mode, options = self._target
         job = self._job
         messages = ((int.from_bytes(each.result[:8], "little"), each.result[8:]) for each in write_results)
         files = [file for done in decrypted_results(job.key, FileEntryCodec(job.metadata), messages) for file in done.files]
         current = current_table(table, job, files)
-        commit_files(current, job, files, branch, properties, overwrites=mode == "overwrite")
+        commit_files(current, job, files, options, overwrites=mode == "overwrite")
 
         return MicroPartition.from_pydict(
             {

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeVar, cast
+from typing import Final, Literal, TypeVar
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
@@ -116,7 +116,7 @@ def _older_metadata(table: EncryptedTable, skip_unreadable: bool) -> tuple[dict[
     found: dict[str, TableMetadata] = {}
     skipped: dict[str, str] = {}
     seen = {table.metadata_location}
-    io = cast("EncryptingFileIO", table.io)
+    io = table.io
     waiting = [entry.metadata_file for entry in table.metadata.metadata_log]
 
     while waiting:

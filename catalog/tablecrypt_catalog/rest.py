@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import Field, SerializeAsAny, ValidationError
 from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, RestCatalog, ScanPlanningMode, TableResponse
@@ -48,7 +48,6 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encryp
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import (
     AddEncryptionKeyUpdate,
     EncryptTableUpdate,
@@ -415,8 +414,8 @@ def _new_metadata(table: Table, new: NewTable) -> EncryptedTableMetadata:
 
 def _declare_columns(table: EncryptedTable) -> None:
     """Commit the declarations of a new table's protected columns: the server makes tables without keys."""
-    io = cast("TableFileIO", table.io)
-    if updates := first_declarations(cast("EncryptedTableMetadata", table.metadata), io.manager.columns):
+    io = table.io
+    if updates := first_declarations(table.metadata, io.manager.columns):
         transaction = table.transaction()
         transaction.apply(updates)
         transaction.commit_transaction()

@@ -24,28 +24,23 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import UpdatesAndRequirements
 
 from tablecrypt.table._pyiceberg.producers import WholeSnapshotAdapter
-from tablecrypt.table.snapshots import EncryptedProducer
+from tablecrypt.table.snapshots import CommitOptions, EncryptedProducer
 from tablecrypt.table.table_files import ObsoleteDeletes
 
 if TYPE_CHECKING:
     from tablecrypt.table.transaction import EncryptedTransaction
 
 
-def stage_overwrite(
-    transaction: EncryptedTransaction, files: Sequence[DataFile], snapshot_properties: dict[str, str], branch: str | None
-) -> None:
+def stage_overwrite(transaction: EncryptedTransaction, files: Sequence[DataFile], options: CommitOptions) -> None:
     """Stage the replacement of all that a branch holds.
 
     Args:
         transaction: its commit makes the snapshot.
         files: what takes the place of all others.
-        snapshot_properties: for the snapshot's summary.
-        branch: None for a snapshot of no branch, which replaces what the main one holds.
+        options: without a branch, the snapshot replaces what the main one holds.
     """
-    update = transaction.update_snapshot(snapshot_properties, branch)
-    with update.producer(EncryptedOverwriteOfAll, Operation.OVERWRITE if files else Operation.DELETE) as producer:
-        for file in files:
-            producer.append_data_file(file)
+    operation = Operation.OVERWRITE if files else Operation.DELETE
+    transaction.new_snapshot(options).producer(EncryptedOverwriteOfAll, operation).commit_files(files)
 
 
 class EncryptedOverwriteOfAll(EncryptedProducer, WholeSnapshotAdapter):

@@ -286,7 +286,7 @@ def ensure_column_keys(table: EncryptedTable, *, write_only: bool = False) -> fr
             unless `write_only` says so: masks would become values. Nothing was committed.
         CommitFailedException: others committed first, several times in a row.
     """
-    metadata, io = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io)
+    metadata, io = table.metadata, table.io
     policy = policy_of(metadata)
     if not policy:
         return frozenset()

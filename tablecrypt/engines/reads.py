@@ -138,7 +138,7 @@ def planned_read(scan: EncryptedScan, engine: str) -> ReadPlan:
     access = job.access(frozenset() if visible is None else visible.opened)
     content = ReadContent(access, projected, scan.row_filter, scan.case_sensitive, masked)
     codec = FileEntryCodec(metadata)
-    parts = [part for task in scan.tasks() for part in cast("EncryptedFileScanTask", task).split(_PART_BYTES)]
+    parts = [part for task in scan.tasks() for part in task.split(_PART_BYTES)]
     files = (
         FileToRead(number, job.key.encrypt(Role.TASK, number, codec.encode_tasks([part])), part.size, _rows(scan, part))
         for number, part in enumerate(parts)

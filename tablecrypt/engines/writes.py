@@ -16,7 +16,6 @@ from typing import cast
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
-from tablecrypt.arguments import check_text
 from tablecrypt.engines.access import TableAccess
 from tablecrypt.engines.changes import check_unchanged, committing
 from tablecrypt.engines.jobs import WorkerJob
@@ -24,23 +23,22 @@ from tablecrypt.engines.overwrite import stage_overwrite
 from tablecrypt.engines.protected_columns import ensure_column_keys
 from tablecrypt.engines.tasks import removing_on_error
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
+from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 
 
-def check_place(table: EncryptedTable, branch: str, snapshot_properties: Mapping[str, str]) -> None:
-    """Check where a write goes. ConfigurationError for a branch that is not there, and for texts that cannot be stored."""
-    check_text("snapshot_properties", snapshot_properties)
-    check_text("branch", branch)
+def commit_to(table: EncryptedTable, branch: str, snapshot_properties: Mapping[str, str] | None) -> CommitOptions:
+    """Return where a write goes. ConfigurationError for a branch that is not there, and for texts that cannot be stored."""
+    options = CommitOptions(branch, dict(snapshot_properties or {}))
     branches = {name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
     if branch not in branches | {MAIN_BRANCH}:
         name = ".".join(table.name())
         raise ConfigurationError(f"{name} has no branch {branch!r}: create it with table.manage_snapshots().create_branch(...)")
+    return options
 
 
-def begin_write(table: EncryptedTable, branch: str, engine: str) -> tuple[WorkerJob, TableAccess]:
+def begin_write(table: EncryptedTable, branch: str | None, engine: str) -> tuple[WorkerJob, TableAccess]:
     """Begin the job of a write, and return it with what its tasks need of the table.
 
     Raises:
@@ -50,7 +48,7 @@ def begin_write(table: EncryptedTable, branch: str, engine: str) -> tuple[Worker
     """
     # First, since it may commit: the job has to be planned on metadata that has these keys.
     ensure_column_keys(table)
-    metadata, io = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io)
+    metadata, io = table.metadata, table.io
     # Asked now: a master key that may not be used would else stop the commit, after workers had written everything.
     io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
     # The next two calls are for their errors, which one driver reports better than every worker.
@@ -74,9 +72,7 @@ def current_table(table: EncryptedTable, job: WorkerJob, files: list[DataFile]) 
     return cast("EncryptedTable", current)
 
 
-def commit_files(
-    current: EncryptedTable, job: WorkerJob, files: list[DataFile], branch: str, snapshot_properties: dict[str, str], *, overwrites: bool
-) -> None:
+def commit_files(current: EncryptedTable, job: WorkerJob, files: list[DataFile], options: CommitOptions, *, overwrites: bool) -> None:
     """Commit the files of all tasks in one snapshot, if there are any or all other rows go.
 
     Raises:
@@ -89,8 +85,6 @@ def commit_files(
     transaction = current.transaction()
     with committing(transaction, job.io, files):
         if overwrites:
-            stage_overwrite(transaction, files, snapshot_properties, branch)
-            return
-        with transaction.append_producer(snapshot_properties, branch) as producer:
-            for file in files:
-                producer.append_data_file(file)
+            stage_overwrite(transaction, files, options)
+        else:
+            transaction.append_producer(options).commit_files(files)

@@ -36,7 +36,7 @@ from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
-from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload
+from tablecrypt.maintenance._tables import name_of, reload
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
@@ -141,7 +141,7 @@ def commit_keys(
 
 
 def _commit(base: EncryptedTable, updates: tuple[TableUpdate, ...]) -> None:
-    metadata = encrypted_metadata_of(base)
+    metadata = base.metadata
     # Every ref, not main alone: a commit to any branch may have wrapped its key under a KEK that goes here.
     requirements: tuple[TableRequirement, ...] = tuple(
         AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in metadata.refs.items()
@@ -167,7 +167,7 @@ def _commit(base: EncryptedTable, updates: tuple[TableUpdate, ...]) -> None:
 def _put_back(table: EncryptedTable, before: EncryptedTableMetadata, error: KeyNotFoundError) -> None:
     """Give back what snapshots need that a server added to the table while keys were removed from it."""
     fresh = reload(table)
-    current = encrypted_metadata_of(fresh)
+    current = fresh.metadata
     # The new snapshot's key is in the current state, and its KEK in the one before.
     both, present = KeyRing([*before.encryption_keys, *current.encryption_keys]), current.key_ring
     needed = both.needed_by(snapshot.key_id for snapshot in current.snapshots if snapshot.key_id is not None)

@@ -49,7 +49,7 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.new_blobs import unwrap_key
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
-from tablecrypt.maintenance._tables import check_own_manifests, encrypted_metadata_of, name_of, reload, table_io
+from tablecrypt.maintenance._tables import check_own_manifests, name_of, reload
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
@@ -111,7 +111,7 @@ def plan_rotation(
         KeyNotFoundError, PlaintextRefusedError: a snapshot's key is missing.
         AuthenticationError, KmsError: a key cannot be opened, or the KMS refused.
     """
-    metadata, manager = encrypted_metadata_of(table), table_io(table).manager
+    metadata, manager = table.metadata, table.io.manager
     if not metadata.encryption_keys:
         # A table without keys has no snapshots: its first commit makes a KEK.
         return Rotation()
@@ -162,7 +162,7 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     if dry_run:
-        metadata = encrypted_metadata_of(reload(table))
+        metadata = reload(table).metadata
         check_snapshots_have_keys(metadata)
         needed = _key_ids(metadata.snapshots)
         keks = tuple(kek.key_id for kek in metadata.key_ring.keks)
@@ -170,7 +170,7 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
         return RotatedKek(name_of(table), True, None, keks, len(needed), pruned)
 
     # One KEK however often others commit first: each new one would cost requests to the KMS.
-    new_kek, counted = cache(table_io(reload(table)).manager.new_kek), Counted("rotate_kek", "keys", progress)
+    new_kek, counted = cache(reload(table).io.manager.new_kek), Counted("rotate_kek", "keys", progress)
     plan = commit_keys(table, lambda base: plan_rotation(base, new_kek, counted)).plan
     new = None if plan.new_kek is None else plan.new_kek.key_id
 
@@ -250,12 +250,12 @@ def rewrap(
     """
     if dry_run:
         loaded = reload(table)
-        chains, unneeded = _chains(encrypted_metadata_of(loaded))
-        return Rewrapped(name_of(table), True, table_io(loaded).manager.table_key_id, tuple(chains), unneeded)
+        chains, unneeded = _chains(loaded.metadata)
+        return Rewrapped(name_of(table), True, loaded.io.manager.table_key_id, tuple(chains), unneeded)
 
     rewrapper = _Rewrapper(from_key_id, Counted("rewrap", "keys", progress), manifests_below)
     outcome = commit_keys(table, rewrapper.plan)
-    return Rewrapped(name_of(table), False, table_io(outcome.base).manager.table_key_id, outcome.plan.keks, outcome.plan.unneeded)
+    return Rewrapped(name_of(table), False, outcome.base.io.manager.table_key_id, outcome.plan.keks, outcome.plan.unneeded)
 
 
 class _Rewrapper:
@@ -269,7 +269,7 @@ class _Rewrapper:
 
     def plan(self, table: EncryptedTable) -> _RewrapPlan:
         """Return the exchange of every KEK of the table."""
-        chains, unneeded = _chains(encrypted_metadata_of(table))
+        chains, unneeded = _chains(table.metadata)
         keks = [self._rewrapped(table, chain) for chain in self._counted.track(list(chains.values()))]
         updates = tuple(update for kek in keks for update in replaced_key(kek))
         return _RewrapPlan(tuple(kek.key_id for kek in keks), unneeded, updates)
@@ -282,7 +282,7 @@ class _Rewrapper:
         return self._done[wrapped]
 
     def _rewrap(self, table: EncryptedTable, chain: KeyChain) -> EncryptedKey:
-        manager = table_io(table).manager
+        manager = table.io.manager
         if self._from_key_id is None or not _opens(manager.kms, self._from_key_id, chain.kek):
             # Made after the alias was moved, or rewrapped by an earlier run: the old key may be gone by now.
             return manager.rewrap_kek(chain)
@@ -304,7 +304,7 @@ class _Rewrapper:
             AuthenticationError, TamperedFileError, KeyNotFoundError, KmsError: the current snapshot cannot be read.
         """
         # Some lists may be under the old master key and some under the table's own: reading them takes either.
-        metadata, io = encrypted_metadata_of(table), table_io(table)
+        metadata, io = table.metadata, table.io
         opening = TableFileIO(io.inner, EncryptionManager(EitherMasterKey(io.manager.kms, from_key_id), io.manager.table_key_id))
         proven: set[str] = set()
         snapshot = metadata.current_snapshot()
@@ -427,7 +427,7 @@ def prune_keys(table: Table, dry_run: bool = False, progress: ProgressListener =
 
 
 def _prune_plan(table: EncryptedTable) -> _PrunePlan:
-    metadata = encrypted_metadata_of(table)
+    metadata = table.metadata
     ring = metadata.key_ring
     # Column keys always count as needed: files name them, and no snapshot does.
     needed = ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)

@@ -30,7 +30,7 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import StoredFile, canonical, remove_empty_folders, stored_files
-from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
@@ -142,9 +142,9 @@ def _deleting_io(table: EncryptedTable, delete_below: Sequence[str], folder: str
             check_garbage_is_collected(table)
 
         # A caller that names the folder to look at says that it is the table's.
-        return table_io(table).deleting_below(delete_below).deleting_in(folder)
+        return table.io.deleting_below(delete_below).deleting_in(folder)
 
-    return table_io(table).deleting_below(delete_below) if dry_run else deleting_io(table, delete_below)
+    return table.io.deleting_below(delete_below) if dry_run else deleting_io(table, delete_below)
 
 
 def _reason_against(io: TableFileIO, strangers: Mapping[str, str], location: str) -> str | None:

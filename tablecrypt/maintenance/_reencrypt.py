@@ -40,15 +40,7 @@ from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance._file_rewrite import FileRewrite, NewFileWork, commit_replacement, write_again
 from tablecrypt.maintenance._journal import Journal
-from tablecrypt.maintenance._tables import (
-    check_branch,
-    checked_condition,
-    checked_moment,
-    encrypted_metadata_of,
-    name_of,
-    require_encrypted,
-    table_io,
-)
+from tablecrypt.maintenance._tables import check_branch, checked_condition, checked_moment, name_of, require_encrypted
 from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.columns.partitions import ShownFiles, not_among
 from tablecrypt.maintenance.columns.reencryption import FilesToReencrypt, NewFile, ReencryptWork, files_to_reencrypt, write_protected
@@ -211,7 +203,7 @@ class _Reencryption:
 
     def _copy(self, plan: _Plan, files: FilesToReencrypt, found: Reencrypted) -> Reencrypted:
         """Write the new files and commit them."""
-        io, metadata = table_io(self.table), encrypted_metadata_of(self.table)
+        io, metadata = self.table.io, self.table.metadata
         written_under = WrittenUnder.of(metadata)
         key_length = self.data_key_length or io.manager.data_key_length
         journal = Journal(io, metadata, metadata.encryption_keys, metadata.head_key_id(self.branch), OPERATION)
@@ -291,7 +283,7 @@ def _planned(
     table: EncryptedTable, where: FileCondition, older_than: dt.datetime | None, branch: str, among: Collection[str] | None = None
 ) -> _Plan:
     """Plan the files that a filter and a moment leave, of the data files at these locations where they are given."""
-    metadata = encrypted_metadata_of(table)
+    metadata = table.metadata
     snapshot = metadata.snapshot_by_name(branch)
     if snapshot is None:
         return _Plan({}, 0, {})

@@ -40,7 +40,7 @@ from tablecrypt.maintenance._relocate_metadata import (
     only_snapshots,
 )
 from tablecrypt.maintenance._storage import canonical, stored_files
-from tablecrypt.maintenance._tables import check_new_name, check_own_manifests, encrypted_metadata_of, name_of, reload, table_io
+from tablecrypt.maintenance._tables import check_new_name, check_own_manifests, name_of, reload
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
@@ -164,7 +164,7 @@ class _Copying:
     """One table on its way to one place."""
 
     def __init__(self, table: EncryptedTable, new_location: str, key_id: str | None, all_snapshots: bool) -> None:
-        metadata, source = encrypted_metadata_of(table), table_io(table)
+        metadata, source = table.metadata, table.io
         self.table = table
         self.key_id = key_id or source.manager.table_key_id
         # A column's master key must not be the copy's own: every reader of the copy could use it.

@@ -34,7 +34,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.key_ring import EncryptedKey, KeyChain, KeyRing
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, replaced_key
-from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, table_io
+from tablecrypt.maintenance._tables import name_of, reload
 from tablecrypt.maintenance.columns.lost_keys import LostColumnKeys
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
@@ -156,7 +156,7 @@ def rescue(
 
 
 def _plan(table: EncryptedTable, given: list[str], expire_lost: bool, counted: Counted) -> _Plan:
-    current, opener = encrypted_metadata_of(table), _Opener(table)
+    current, opener = table.metadata, _Opener(table)
     found = _search(table, opener, opener.broken(counted), given)
     # A key that opens is not lost: expiring its snapshot would lose what a restored file brings back.
     damaged = [each.snapshot_id for each in found.broken if opener.opens(current.key_ring, str(each.key_id))]
@@ -184,7 +184,7 @@ def _search(table: EncryptedTable, opener: _Opener, broken: list[EncryptedSnapsh
     entries: dict[str, EncryptedKey] = {}
     found_in: list[str] = []
     unreadable: dict[str, str] = {}
-    candidates, sources, columns = _Candidates(opener, encrypted_metadata_of(table)), _sources(table, given), LostColumnKeys(table)
+    candidates, sources, columns = _Candidates(opener, table.metadata), _sources(table, given), LostColumnKeys(table)
 
     while (broken or columns.left) and (source := next(sources, None)) is not None:
         if source.metadata is None:
@@ -221,7 +221,7 @@ class _Opener:
 
     def broken(self, counted: Counted) -> list[EncryptedSnapshot]:
         """Return the snapshots that have a key-id and whose manifest lists do not open."""
-        metadata = encrypted_metadata_of(self._table)
+        metadata = self._table.metadata
         ring = metadata.key_ring
         snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.key_id is not None]
         read = ExecutorFactory.get_or_create().map(lambda snapshot: self.reads(snapshot, ring), snapshots)
@@ -234,7 +234,7 @@ class _Opener:
 
     def opens(self, ring: KeyRing, key_id: str) -> bool:
         """Whether a manifest-list key opens under its KEK, whatever it opens in turn."""
-        return self._succeeds(lambda: table_io(self._table).manager.decrypt_manifest_list_key_metadata(ring.chain(key_id)))
+        return self._succeeds(lambda: self._table.io.manager.decrypt_manifest_list_key_metadata(ring.chain(key_id)))
 
     def _succeeds(self, attempt: Callable[[], object]) -> bool:
         try:

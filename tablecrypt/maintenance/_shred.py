@@ -42,7 +42,7 @@ from tablecrypt.maintenance._key_rotation import plan_rotation
 from tablecrypt.maintenance._shred_find import Plan, Wanted, find, kek_ids, look_at_older
 from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub
 from tablecrypt.maintenance._storage import object_versions
-from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, name_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance._tables import metadata_folder, name_of, reload, require_encrypted
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.manifests.manifest_cache import CACHE
 from tablecrypt.printable import counted
@@ -197,7 +197,7 @@ def shred(
         fresh = reload(table)
         plan = find(fresh, wanted.also(replaced_heads(fresh)), tracked, plan.older)
 
-    shredded = _carry_out(table, plan, delete_below, cache(table_io(fresh).manager.new_kek), progress)
+    shredded = _carry_out(table, plan, delete_below, cache(fresh.io.manager.new_kek), progress)
     # Manifests that this process kept to plan with may hold the DEKs that are gone, and kept metadata the wrapped keys.
     CACHE.clear()
     PARSED.clear()
@@ -243,7 +243,7 @@ def _carry_out(
         fresh = require_encrypted(table)
         # A commit on its way may make such a file current, and the catalog may know its hash: it must not be written over.
         again = scrub(fresh, plan.older.without(plan.unsettled), plan.retired, deleting_io(fresh, delete_below), tracked)
-        scrubbed, plan = scrubbed.then(again), replace(plan, older=after_scrub(plan.older, again, encrypted_metadata_of(fresh)))
+        scrubbed, plan = scrubbed.then(again), replace(plan, older=after_scrub(plan.older, again, fresh.metadata))
 
         if again.deleted:
             # Taking files out of the log writes new metadata, and leaves another older file behind: the next round looks again.
@@ -259,7 +259,7 @@ def _commit(table: Table, plan: Plan, new_kek: Callable[[], EncryptedKey]) -> Pl
     """Take the snapshots and their KEKs out of the table's metadata, and return the plan as it stands then."""
     change = commit_keys(table, lambda base: _key_change(base, plan, new_kek)).plan
     fresh = require_encrypted(table)
-    current, older = encrypted_metadata_of(fresh), look_at_older(fresh, plan.older)
+    current, older = fresh.metadata, look_at_older(fresh, plan.older)
     # What comes into a table that was shredded whole is new, and stays.
     wanted = plan.wanted if plan.wanted.snapshot_ids is not None else Wanted(frozenset(change.expired))
     # Only what the log names was the table's. A file beside it may hold the KEK of a commit that is about to land.
@@ -289,7 +289,7 @@ def _key_change(table: EncryptedTable, plan: Plan, new_kek: Callable[[], Encrypt
     """
     # Asked again of the newest state: others may have pointed a branch or tag there meanwhile.
     plan.wanted.check_refs(table)
-    current = encrypted_metadata_of(table)
+    current = table.metadata
     live, keks = plan.wanted.live(current), kek_ids(current)
     expired = tuple(snapshot.snapshot_id for snapshot in current.snapshots if plan.wanted.has(snapshot))
     if not expired and plan.retired.isdisjoint(keks):
@@ -311,14 +311,14 @@ def _key_change(table: EncryptedTable, plan: Plan, new_kek: Callable[[], Encrypt
 def _foretell(table: EncryptedTable, plan: Plan, delete_below: Sequence[str]) -> Shredded:
     """Return what is known beforehand of what a run would do."""
     # Not `deleting_io`, which raises where nothing may be touched: a dry run reports what would be refused.
-    scope, expected = table_io(table).deletable.and_below(delete_below), Scrubbed()
+    scope, expected = table.io.deletable.and_below(delete_below), Scrubbed()
     for file in holders(table, plan.older, plan.retired):
         if (reason := file.reason_against(scope)) is not None:
             expected.refused[file.location] = reason
         else:
             expected.rewritten.append(file.location)
 
-    if plan.retired & kek_ids(encrypted_metadata_of(table)):
+    if plan.retired & kek_ids(table.metadata):
         # The commit would make the current file an older one, which is then scrubbed like the others.
         expected.rewritten.append(table.metadata_location)
     return _result(table, plan, expected, dry_run=True)
@@ -346,7 +346,7 @@ def _result(table: EncryptedTable, plan: Plan, scrubbed: Scrubbed, dry_run: bool
 
 def outside(table: EncryptedTable) -> tuple[str, ...]:
     """Say what may still open shredded snapshots, which nothing in the table can tell or change."""
-    master_key = table_io(table).manager.table_key_id
+    master_key = table.io.manager.table_key_id
     return (
         f"A copy of an older metadata file (backup, replica, file system snapshot) still opens what it did for anybody with {master_key}. "
         "Destroying that key ends it: relocate the table under another key first.",
@@ -364,9 +364,7 @@ def _versions(table: EncryptedTable) -> str:
         return f"Snapshots and backups of the file system that holds {folder} are not known here."
 
     try:
-        found = [
-            each.location for each in object_versions(table_io(table).inner, folder) if each.location.endswith(TABLE_METADATA_SUFFIXES)
-        ]
+        found = [each.location for each in object_versions(table.io.inner, folder) if each.location.endswith(TABLE_METADATA_SUFFIXES)]
     except (MissingExtraError, OSError) as error:
         # Not the same as none: a store that does not answer proves nothing.
         return f"Whether the bucket keeps older versions of {folder} is not known: {error}"
@@ -379,7 +377,7 @@ def _versions(table: EncryptedTable) -> str:
 
 def replaced_heads(table: EncryptedTable) -> frozenset[int]:
     """Return the ids of the snapshots whose places heads of branches took, unless a branch or tag points to them."""
-    metadata = encrypted_metadata_of(table)
+    metadata = table.metadata
     pointed_to = {ref.snapshot_id for ref in metadata.refs.values()}
     heads = (metadata.snapshot_by_id(snapshot_id) for snapshot_id in pointed_to)
     marks = {str(head.summary[REPLACES]) for head in heads if head is not None and head.summary is not None and head.summary[REPLACES]}

@@ -34,7 +34,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.column_entries import stored_entries
 from tablecrypt.keys.key_ring import KeyRing
-from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, table_io
+from tablecrypt.maintenance._tables import name_of
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
@@ -169,7 +169,7 @@ def _parts_of_layout(metadata: EncryptedTableMetadata) -> tuple[object, ...]:
 def look_at_older(table: EncryptedTable, before: OlderFiles | None = None) -> OlderFiles:
     """Read the older metadata files of a table that were not read before."""
     before = before or OlderFiles()
-    reader = _Reader(encrypted_metadata_of(table))
+    reader = _Reader(table.metadata)
     found = set()
     for file in older_metadata(table, before.keks):
         found.add(file.location)
@@ -356,7 +356,7 @@ def find(table: EncryptedTable, wanted: Wanted, counted: Counted, before: OlderF
         KmsError: the KMS refused.
     """
     wanted.check_refs(table)
-    current, older = encrypted_metadata_of(table), look_at_older(table, before)
+    current, older = table.metadata, look_at_older(table, before)
     live = wanted.live(current)
     selected = _selected(current, older, live)
     asked = frozenset(selected) if wanted.snapshot_ids is None else wanted.snapshot_ids
@@ -371,7 +371,7 @@ def find(table: EncryptedTable, wanted: Wanted, counted: Counted, before: OlderF
         not_found=tuple(sorted(asked - selected.keys())),
         retired=retired,
         older=older,
-        inventory=_take_inventory(table_io(table), live, list(selected.values()), counted),
+        inventory=_take_inventory(table.io, live, list(selected.values()), counted),
     )
 
 

@@ -29,7 +29,7 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
 from tablecrypt.maintenance._storage import canonical, delete_checksums, stored_files
-from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, table_io
+from tablecrypt.maintenance._tables import metadata_folder
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedTableMetadata, decompressed, read_named_metadata_file
@@ -64,7 +64,7 @@ def holders(table: EncryptedTable, older: OlderFiles, retired: Collection[str]) 
         older: what its older metadata files hold.
         retired: key-ids of the KEKs that no file is to hold.
     """
-    io = table_io(table)
+    io = table.io
     for location, unread in older.unread.items():
         # What cannot be parsed is searched for the ids as text.
         if (unread.is_logged and unread.problem) or _names_any(content_of(io, location), retired):
@@ -127,7 +127,7 @@ def scrub(table: EncryptedTable, older: OlderFiles, retired: frozenset[str], io:
         io: the table's, which writes over and deletes what lies below its folders, and nothing else.
         counted: hears of the files.
     """
-    current, done = encrypted_metadata_of(table), Scrubbed()
+    current, done = table.metadata, Scrubbed()
     for file in counted.track(list(holders(table, older, retired - kek_ids(current)))):
         if (reason := file.reason_against(io.deletable)) is not None:
             done.refused[file.location] = reason

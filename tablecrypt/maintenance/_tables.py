@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final, cast
+from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
@@ -23,10 +23,8 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.setting_kinds import nearest
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
-from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import FileCondition
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 
 _NO_SUCH_COLUMN: Final = re.compile(r"Could not find field with name (?P<name>.+), case_sensitive=True")
 
@@ -45,16 +43,6 @@ def require_encrypted(table: Table, advice: str = "") -> EncryptedTable:
 def name_of(table: Table) -> str:
     """Return how results and errors name a table."""
     return ".".join(table.name())
-
-
-def encrypted_metadata_of(table: EncryptedTable) -> EncryptedTableMetadata:
-    """Return a table's metadata in the class that holds keys."""
-    return cast("EncryptedTableMetadata", table.metadata)
-
-
-def table_io(table: EncryptedTable) -> TableFileIO:
-    """Return a table's FileIO with its encryption manager."""
-    return cast("TableFileIO", table.io)
 
 
 def metadata_folder(metadata: TableMetadata) -> str:
@@ -144,7 +132,7 @@ def check_own_manifests(table: EncryptedTable, manifests: Iterable[str], manifes
         ConfigurationError: a manifest lies elsewhere.
     """
     # What the metadata says of its location counts for nothing: an attacker who put the snapshots there could edit that too.
-    known = table_io(table).deletable
+    known = table.io.deletable
     own = DeletionScope(known.folders, (*known.named, *names_of("manifests_below", manifests_below)))
     for manifest in manifests:
         if not own.contains(manifest):

@@ -38,7 +38,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance._file_rewrite import commit_replacement, done_files, new_files
-from tablecrypt.maintenance._tables import check_branch, checked_condition, encrypted_metadata_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance._tables import check_branch, checked_condition, reload, require_encrypted
 from tablecrypt.maintenance.compaction_plan import (
     DELETE_RATIO,
     MIN_INPUT_FILES,
@@ -273,7 +273,7 @@ class Compaction:
 
     def run(self, runner: Runner, progress: ProgressListener) -> Compacted:
         """Rewrite every group by a runner and commit."""
-        metadata = encrypted_metadata_of(self.table)
+        metadata = self.table.metadata
         codec = FileEntryCodec(metadata)
         key_length = self.data_key_length or self._io.manager.data_key_length
         facts = RewriteFacts(metadata.without_history().model_dump_json(), key_length, self.sort_by)
@@ -329,7 +329,7 @@ class Compaction:
 
     @property
     def _io(self) -> TableFileIO:
-        return table_io(self.table)
+        return self.table.io
 
     def _dangling(self, replaced: Iterable[EncryptedFileScanTask]) -> frozenset[DataFile]:
         return self.unused_deletes | dangling_deletes(self.tasks, replaced)
@@ -371,7 +371,7 @@ class Compaction:
 def scan_tasks(table: EncryptedTable, branch: str, condition: FileCondition = _EVERY_FILE) -> list[EncryptedFileScanTask]:
     """Plan the scan of a branch, files without rows included."""
     scan = table.scan(condition.row_filter, options={"include_empty_files": "true"}).use_ref(branch)
-    return cast("list[EncryptedFileScanTask]", list(scan.counted_tasks(PlanCounts(), condition.of_partitions)))
+    return scan.counted_tasks(PlanCounts(), condition.of_partitions)
 
 
 def unused_deletes(table: EncryptedTable, snapshot: Snapshot | None, tasks: Iterable[EncryptedFileScanTask]) -> frozenset[DataFile]:

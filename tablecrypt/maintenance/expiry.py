@@ -27,7 +27,7 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.maintenance._storage import canonical
-from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted
 from tablecrypt.maintenance._unused_metadata import removal_of_unused
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.reachable import FileKind, Reachable, reachable_files
@@ -131,7 +131,7 @@ def expire_snapshots(
         # Planned anew at each attempt: what others have committed meanwhile may need what the plan before would expire.
         current = reload(table)
         refuse_restricted(current.io, "expire_snapshots")
-        io = table_io(current).deleting_below(delete_below) if dry_run else deleting_io(current, delete_below)
+        io = current.io.deleting_below(delete_below) if dry_run else deleting_io(current, delete_below)
         plan = _plan(current.metadata, _Limits.of(current.metadata, older_than, retain_last), frozenset(snapshots))
         result = ExpiredSnapshots(name_of(table), dry_run, tuple(sorted(plan.snapshots)), tuple(sorted(plan.refs)))
         if dry_run or not (plan.snapshots or plan.refs or clean_metadata):

@@ -21,7 +21,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import canonical, stored_files
-from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, table_io
+from tablecrypt.maintenance._tables import metadata_folder
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 
@@ -68,7 +68,7 @@ def older_metadata(table: EncryptedTable, known: Iterable[str] = ()) -> Iterator
         table: the table.
         known: locations of files to pass over, with their logs: the caller has read them before.
     """
-    metadata = encrypted_metadata_of(table)
+    metadata = table.metadata
     seen = {canonical(location) for location in (table.metadata_location, *known)}
     logged: deque[str] = deque()
 
@@ -109,7 +109,7 @@ def read_older(table: EncryptedTable, location: str, is_given: bool = False) -> 
         location: of the file.
         is_given: whether the caller names the file, in whatever folder and by whatever name, and not other metadata.
     """
-    io = table_io(table)
+    io = table.io
     try:
         file = (
             read_metadata_file(io.inner.new_input(location)) if is_given else read_named_metadata_file(io.inner, location, io.own_folders)
@@ -136,6 +136,6 @@ def _listed(table: EncryptedTable) -> list[str]:
     folders = {metadata_folder(table.metadata)}
     if (elsewhere := table.properties.get(TableProperties.WRITE_METADATA_PATH)) is not None:
         folders.add(elsewhere.rstrip("/"))
-    inner = table_io(table).inner
+    inner = table.io.inner
     found = {file.location for folder in folders for file in stored_files(inner, folder) if file.location.endswith(TABLE_METADATA_SUFFIXES)}
     return sorted(found, key=lambda location: location.rpartition("/")[2], reverse=True)

@@ -42,7 +42,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnPolicy
-from tablecrypt.maintenance._tables import encrypted_metadata_of, require_encrypted
+from tablecrypt.maintenance._tables import require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of
@@ -413,7 +413,7 @@ def inspect(table: Table) -> dict[str, Any]:
     Raises:
         ConfigurationError: the table is not encrypted.
     """
-    metadata = encrypted_metadata_of(require_encrypted(table))
+    metadata = require_encrypted(table).metadata
     found = reachable_files(metadata, table.io)
     snapshots_under = Counter(kek for kek in found.keks_of_snapshots.values() if kek is not None)
     kinds = Counter(file.kind for file in found.files.values())

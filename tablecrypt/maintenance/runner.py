@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
@@ -95,7 +95,7 @@ class LocalRunner:
 
     def run(self, table: EncryptedTable, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
         """Yield what comes of each work, the largest begun first. At most two works a worker are begun or waiting to be taken."""
-        io = cast("EncryptingFileIO", table.io)
+        io = table.io
 
         def run_one(index: int) -> tuple[int, FileDone[R]]:
             each = works[index]

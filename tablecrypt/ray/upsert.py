@@ -13,18 +13,16 @@ A Dataset that is sorted by the keys lets each task read a part of the table alo
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
 import pyarrow as pa
 import ray
-from pyiceberg.table import ALWAYS_TRUE, FileScanTask, upsert_util
+from pyiceberg.table import ALWAYS_TRUE, upsert_util
 from pyroaring import BitMap64
 
 from tablecrypt.engines.access import TableAccess
-from tablecrypt.engines.changes import RowChange, is_merge_on_read
 from tablecrypt.engines.job_keys import JobKey, JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, merge_positions
 from tablecrypt.engines.jobs import WorkerJob
@@ -35,7 +33,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, Tablecryp
 from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.row_changes import identifier_columns, upsert_mode
+from tablecrypt.table.row_changes import RowChange, identifier_columns, is_merge_on_read, upsert_mode
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.upserts import Upsert, keys_filter
@@ -72,7 +70,7 @@ def planned_upsert(
     # An upsert compares all columns with what is stored: on masks every row would differ, and masks would be written.
     scan = table.scan(masked="error")
     scan = scan.use_ref(branch) if branch in table.metadata.refs else scan
-    tasks = tuple(cast("list[EncryptedFileScanTask]", list(scan.tasks())))
+    tasks = tuple(scan.tasks())
     message = job.key.encrypt(Role.TASK, 0, FileEntryCodec(job.metadata).encode_tasks(tasks))
 
     return UpsertContent(access, named, tasks), message
@@ -81,7 +79,7 @@ def planned_upsert(
 class _ScanOfTasks(EncryptedDataScan):
     """A scan of files that were planned elsewhere."""
 
-    planned: tuple[FileScanTask, ...] = ()
+    planned: tuple[EncryptedFileScanTask, ...] = ()
 
     def update(self, **overrides: Any) -> Self:
         """Return the scan with other arguments, of the same files."""
@@ -89,9 +87,9 @@ class _ScanOfTasks(EncryptedDataScan):
         updated.planned = self.planned
         return updated
 
-    def tasks(self) -> Iterable[FileScanTask]:
+    def tasks(self) -> list[EncryptedFileScanTask]:
         """Return a task for each file."""
-        return self.planned
+        return list(self.planned)
 
 
 def upserted(task: WritingTask, message: bytes, rows: pa.Table) -> tuple[bytes, bytes]:
@@ -113,11 +111,11 @@ def upserted(task: WritingTask, message: bytes, rows: pa.Table) -> tuple[bytes, 
     scan = _ScanOfTasks(table_metadata=task.metadata, io=task.io, row_filter=ALWAYS_TRUE)
     scan.planned = tuple(tasks)
     try:
-        found = Upsert(rows, scan, keys, by_vectors=True, write_uuid=uuid.uuid4()).find()
+        found = Upsert(rows, scan, keys, by_vectors=True).plan()
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
 
-    positions = {each.file.file_path: bitmap for each, bitmap in found.replaced}
+    positions = {each.file.file_path: bitmap for each, bitmap in found.replaced.position_deleted}
     # All tasks have the same list of files, so the number of the list is 0 in each.
     marks = {(0, index): positions[each.file.file_path] for index, each in enumerate(tasks) if each.file.file_path in positions}
     added = pa.concat_tables([found.updated, found.inserted], promote_options="default")
@@ -177,16 +175,14 @@ class TaskKeys:
         return cls(both.filter(pa.compute.invert(updated)).select(names), both.filter(updated).select(names))
 
 
-def upsert_change(
-    table: EncryptedTable, branch: str, content: UpsertContent, results: Sequence[EngineTaskResult], keys: TaskKeys | None
-) -> RowChange:
+def upsert_change(table: EncryptedTable, content: UpsertContent, results: Sequence[EngineTaskResult], keys: TaskKeys | None) -> RowChange:
     """Return what the tasks found and wrote, with files written again where the table says copy-on-write.
 
     Raises:
         ConfigurationError: a key occurs twice.
         KmsError: a worker may not use a key.
     """
-    change = RowChange(branch=branch, added=[file for result in results for file in result.files])
+    change = RowChange(added=[file for result in results for file in result.files])
     if keys is None:
         return change
 

@@ -25,17 +25,18 @@ from ray.data import Datasink
 from ray.data.block import Block, BlockAccessor
 
 from tablecrypt.engines.arrow_rows import stored_reader, stored_schema
-from tablecrypt.engines.changes import committing, stage_row_change
+from tablecrypt.engines.changes import committing
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.jobs import WorkerJob
 from tablecrypt.engines.tasks import WritingTask, decrypted_results, removing_on_error
-from tablecrypt.engines.writes import begin_write, check_place, commit_files, current_table
+from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.parquet.view_types import rows_without_views
 from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.ray.upsert import TaskKeys, UpsertContent, planned_upsert, upsert_change, upserted
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 
 Mode = Literal["append", "overwrite", "upsert"]
@@ -81,7 +82,7 @@ def datasink(
             f"tablecrypt.ray.datasink takes an encrypted table, not {type(table).__name__}: use Dataset.write_iceberg for tables that are "
             "not encrypted"
         )
-    return EncryptedDatasink(Writing.of(table, mode, keys, branch, dict(snapshot_properties or {})))
+    return EncryptedDatasink(Writing.of(table, mode, keys, branch, snapshot_properties))
 
 
 @dataclass(frozen=True)
@@ -127,25 +128,27 @@ class Writing:
 
     table: EncryptedTable
     mode: Mode
-    branch: str
-    snapshot_properties: dict[str, str]
+    options: CommitOptions
     job: WorkerJob
     plan: WritePlan
     content: UpsertContent | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, table: EncryptedTable, mode: Mode, keys: Sequence[str] | None, branch: str, snapshot_properties: dict[str, str]) -> Writing:
+    def of(
+        cls, table: EncryptedTable, mode: Mode, keys: Sequence[str] | None, branch: str, snapshot_properties: Mapping[str, str] | None
+    ) -> Writing:
         """Check what can be known before rows are written, and plan; see `datasink`."""
-        _check_options(table, mode, keys, branch, snapshot_properties)
+        _check_mode(table, mode, keys)
+        options = commit_to(table, branch, snapshot_properties)
         job, access = begin_write(table, branch, ENGINE)
         if mode != "upsert":
             shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(access))
-            return cls(table, mode, branch, snapshot_properties, job, WritePlan(job.ticket, shared, None))
+            return cls(table, mode, options, job, WritePlan(job.ticket, shared, None))
 
         content, task = planned_upsert(table, branch, keys, job, access)
         shared = job.key.encrypt(Role.SHARED, 0, pickle.dumps(content))
 
-        return cls(table, mode, branch, snapshot_properties, job, WritePlan(job.ticket, shared, task), content)
+        return cls(table, mode, options, job, WritePlan(job.ticket, shared, task), content)
 
     def check_rows(self, schema: object) -> None:
         """Raise ConfigurationError for rows of an Arrow schema that do not fit the table."""
@@ -164,7 +167,7 @@ class Writing:
 
         with removing_on_error(io, files):
             keys = TaskKeys.opened(self.job.key, ((each.number, each.keys) for each in written))
-            change = upsert_change(self.table, self.branch, self.content, results, keys)
+            change = upsert_change(self.table, self.content, results, keys)
         # Nothing is replaced, so this is an append, which no commit of others is in conflict with.
         if not change.position_deleted and not change.dropped:
             self._commit_files(current, files)
@@ -173,15 +176,13 @@ class Writing:
         # On the table as it was planned on, so that PyIceberg finds what others changed since.
         transaction = self.table.transaction()
         with committing(transaction, io, change.written):
-            stage_row_change(transaction, change, self.snapshot_properties)
+            transaction.stage_rows(change, self.options)
 
     def _commit_files(self, current: EncryptedTable, files: list[DataFile]) -> None:
-        commit_files(current, self.job, files, self.branch, self.snapshot_properties, overwrites=self.mode == "overwrite")
+        commit_files(current, self.job, files, self.options, overwrites=self.mode == "overwrite")
 
 
-def _check_options(
-    table: EncryptedTable, mode: Mode, keys: Sequence[str] | None, branch: str, snapshot_properties: Mapping[str, str]
-) -> None:
+def _check_mode(table: EncryptedTable, mode: Mode, keys: Sequence[str] | None) -> None:
     if mode not in get_args(Mode):
         raise ConfigurationError(f"mode {mode!r} is not known: use append, overwrite or upsert")
     if keys is not None and mode != "upsert":
@@ -190,7 +191,6 @@ def _check_options(
     # A user would replace rows that the server does not let that user see.
     if mode != "append":
         refuse_restricted(table.io, f"writing in mode {mode}")
-    check_place(table, branch, snapshot_properties)
 
 
 class EncryptedDatasink(Datasink[Written | None]):  # type: ignore[misc]

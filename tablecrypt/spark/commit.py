@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile
@@ -36,11 +36,11 @@ from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import ancestors_of
 
-from tablecrypt.engines.changes import RowChange
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.row_changes import RowChange
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 
@@ -69,11 +69,11 @@ def replaced_partitions(located: LocatedTable, files: Sequence[DataFile], branch
     """Return the change that replaces the content of these files' partitions by the files."""
     replaced = {partition_values(file.partition) for file in files}
     dropped = [task.file for task in _live_tasks(located, branch) if partition_values(task.file.partition) in replaced]
-    return RowChange(branch=branch, dropped=dropped, added=list(files))
+    return RowChange(dropped=dropped, added=list(files))
 
 
 def _live_tasks(located: LocatedTable, branch: str | None) -> list[EncryptedFileScanTask]:
-    return cast("list[EncryptedFileScanTask]", list(located.scan(ALWAYS_TRUE, branch).plan_files()))
+    return located.scan(ALWAYS_TRUE, branch).plan_files()
 
 
 class BatchAlreadyCommittedError(ValidationException):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
@@ -26,7 +26,7 @@ from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
 from tablecrypt.engines.access import TableAccess
-from tablecrypt.engines.changes import RowChange, is_merge_on_read, numbered
+from tablecrypt.engines.changes import numbered
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, bitmap_of, merge_positions
 from tablecrypt.engines.rewriting import encrypt_rewrites, rewritten_files
@@ -41,6 +41,7 @@ from tablecrypt.table.lineage import ROW_ID
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import ERROR
 from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.row_changes import RowChange, is_merge_on_read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,10 +110,10 @@ def change_without(
     filtered = extract_field_ids(bind(located.table.schema(), scan.row_filter, case_sensitive=True))
     # On masks the filter would delete the wrong rows.
     readable_columns(located.table, Schema(), filtered, ERROR)
-    tasks = cast("list[EncryptedFileScanTask]", list(scan.plan_files()))
+    tasks = scan.plan_files()
     # Files that match as a whole are dropped unread, as in `table.delete`.
     whole, rest = WholeFiles(located.table.schema(), scan.row_filter).split(tasks)
-    change = RowChange(branch=branch, conflicts_with=scan.row_filter, dropped=whole)
+    change = RowChange(conflicts_with=scan.row_filter, dropped=whole)
     if not rest:
         return change
 

@@ -23,7 +23,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -43,7 +43,7 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 
 from tablecrypt.engines.access import TableAccess
-from tablecrypt.engines.changes import RowChange, numbered
+from tablecrypt.engines.changes import numbered
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.job_messages import FileNumber, merge_positions, positions_by_file
 from tablecrypt.engines.tasks import decrypted_results, encrypt_tasks
@@ -57,7 +57,7 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import TaskReader
-from tablecrypt.table.row_changes import isolation_of
+from tablecrypt.table.row_changes import RowChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -131,9 +131,9 @@ def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], b
         ConfigurationError: a key is null in the DataFrame, or occurs twice in it or in the table.
     """
     spark = df.sparkSession
-    change = RowChange(branch=branch, isolation=isolation_of(located.table.metadata.properties, "merge"))
+    change = RowChange()
     # All files: which keys the rows have is known only when Spark evaluates them.
-    tasks = cast("list[EncryptedFileScanTask]", list(located.scan(ALWAYS_TRUE, branch).plan_files()))
+    tasks = located.scan(ALWAYS_TRUE, branch).plan_files()
     partitions = Sizing.of(spark).partitions(tasks) if tasks else []
     rows = _joined(df, _keys_of_table(df, located, keys, partitions), keys)
 

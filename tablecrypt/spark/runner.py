@@ -43,7 +43,6 @@ from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.sorted_compaction import rewritten_in_order
 from tablecrypt.spark.tables import LocatedTable, job_columns
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -197,7 +196,7 @@ def _done(io: EncryptingFileIO, function: FileFunction[Any, Any], works: Iterabl
 
 def _shared_content(table: EncryptedTable, function: FileFunction[Any, Any]) -> bytes:
     # The inner FileIO alone: that of the table has the key manager, and does not leave the driver.
-    inner_io = pickle.dumps(cast("TableFileIO", table.io).inner)
+    inner_io = pickle.dumps(table.io.inner)
     try:
         return pickle.dumps(SharedWorkContent(inner_io, function, job_columns(table)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:

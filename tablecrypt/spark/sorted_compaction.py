@@ -16,7 +16,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -38,10 +38,8 @@ from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.tables import LocatedTable, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
-from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.reader import TaskReader
-from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -76,7 +74,7 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
     results = results_of(_ordered(rows, compaction), write_encrypted_files)
     files = [file for result in decrypted_results(job_key, codec, results) for file in result.files]
     # Compared before the commit: a task whose result is missing would lose its rows for good.
-    with removing_on_error(cast("TableFileIO", planned.table.io), files):
+    with removing_on_error(planned.table.io, files):
         check_rows([group.live_rows for group in compaction.groups], files, tasks[0].file.file_path)
     compaction.add(compaction.groups, files)
     progress(Progress(OPERATION, len(tasks), len(tasks), "files"))
@@ -129,7 +127,7 @@ def write_rows(ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.
 
 def _access(compaction: Compaction) -> TableAccess:
     """Return access to the table in the planned state, with the compaction's file size."""
-    metadata = cast("EncryptedTableMetadata", compaction.table.metadata)
+    metadata = compaction.table.metadata
     # In the tasks' copy of the metadata only: the table's own property stays.
     rolling = with_target_file_size(metadata, max(group.roll_size for group in compaction.groups))
     return replace(table_access(compaction.table), metadata_json=rolling.without_history().model_dump_json())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
@@ -22,13 +22,11 @@ from tablecrypt.files.locations import is_relative
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.spark.broadcast_keys import brings_keys_by_spark, issue_by_broadcast
 from tablecrypt.spark.network import check_credentials_stay_private, check_network, kms_properties, warn_of_open_network
-from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.policy import has_column_keys
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, visible_columns
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,7 +122,7 @@ class LocatedTable:
 
     @property
     def _manager(self) -> EncryptionManager:
-        return cast("TableFileIO", self.table.io).manager
+        return self.table.io.manager
 
 
 def load_encrypted_table(catalog: Catalog, name: str) -> EncryptedTable:
@@ -155,7 +153,7 @@ def table_access(
         write_only: field ids of the columns that tasks write and may not read, whose keys are brought in any case.
     """
     columns = job_columns(table, readable, brings_keys=brings_keys, write_only=write_only)
-    return TableAccess.of(cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io), columns)
+    return TableAccess.of(table.metadata, table.io, columns)
 
 
 def job_columns(
@@ -169,8 +167,8 @@ def job_columns(
     # Executors without a KMS could open no column key either.
     brings_keys = brings_keys or brings_keys_by_spark(properties)
     return JobColumns.of(
-        cast("EncryptedTableMetadata", table.metadata),
-        cast("TableFileIO", table.io),
+        table.metadata,
+        table.io,
         readable,
         None if brings_keys else kms_properties(properties),
         write_only,
@@ -222,7 +220,7 @@ class PlannedRead:
         # Spark is refused conditions on masks, or has to ask for them: see masked_columns.py.
         masked = scan.masked or MASK
         readable = readable_columns(located.table, projected, filtered, masked)
-        tasks = cast("list[EncryptedFileScanTask]", list(scan.plan_files()))
+        tasks = scan.plan_files()
         return cls(located, projected, scan.row_filter, tasks, masked, readable)
 
 
@@ -238,7 +236,7 @@ def readable_columns(table: EncryptedTable, projected: Schema, filtered: set[int
     Raises:
         ColumnKeyDeniedError: values are needed that this user may not see.
     """
-    visible = visible_columns(table.metadata, cast("TableFileIO", table.io), projected, filtered, masked)
+    visible = visible_columns(table.metadata, table.io, projected, filtered, masked)
     return frozenset() if visible is None else visible.opened
 
 

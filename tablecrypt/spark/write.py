@@ -15,7 +15,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
@@ -24,16 +24,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import IsolationLevel, Snapshot
 
-from tablecrypt.arguments import check_text
-from tablecrypt.engines.changes import RowChange, check_unchanged, committing, is_merge_on_read, stage_row_change
+from tablecrypt.engines.changes import check_unchanged, committing
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.overwrite import stage_overwrite
 from tablecrypt.engines.protected_columns import ensure_column_keys
 from tablecrypt.engines.tasks import decrypted_results, removing_on_error
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.spark.columns import arrow_schema, batch_for_table, schema_for_table
 from tablecrypt.spark.commit import BatchMarker, begin, check_can_replace_partitions, replaced_partitions
@@ -50,7 +48,8 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.protection.exposed_values import check_sort_columns
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.row_changes import MERGE_MODE, row_mode
+from tablecrypt.table.row_changes import MERGE_MODE, RowChange, is_merge_on_read, isolation_of, row_mode
+from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 
@@ -72,6 +71,7 @@ class WriteOptions:
     distribute_by: Distribution | None = None
     sort_by: Sequence[str] | None = None
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
+    isolation: IsolationLevel | None = None
     marker: BatchMarker | None = None
     path: Path | None = None
     stage_first: Callable[[EncryptedTransaction], None] | None = None
@@ -83,8 +83,7 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError for options that contradict each other, and for text that could not be committed."""
-        check_text("snapshot_properties", self.snapshot_properties)
-        check_text("branch", self.branch)
+        CommitOptions(self.branch, self.snapshot_properties)
         if self.mode not in get_args(Mode):
             raise ConfigurationError(f"mode {self.mode!r} is not known: use append, overwrite, overwrite_partitions or merge")
         if self.overwrite_filter is not None and self.mode != "overwrite":
@@ -102,6 +101,11 @@ class WriteOptions:
     def summary(self) -> dict[str, str]:
         """Properties of the new snapshot."""
         return {**self.snapshot_properties, **(self.marker.summary if self.marker is not None else {})}
+
+    @property
+    def commit(self) -> CommitOptions:
+        """How the rows are committed."""
+        return CommitOptions(self.branch, self.summary, isolation=self.isolation)
 
 
 def write_table(
@@ -172,13 +176,14 @@ def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> N
         # Counted now: copy-on-write empties the list of marks.
         updated = sum(len(positions) for _, positions in change.position_deleted)
         # The second job may fail after the first has written its files.
-        with removing_on_error(cast("EncryptingFileIO", located.table.io), change.written):
+        with removing_on_error(located.table.io, change.written):
             rewrite_unless_merge_on_read(df.sparkSession, located, change, _merge_mode(located))
-        counts = merge_counts(change, updated)
-        commit_change(located, change, replace(options, snapshot_properties={**counts, **options.snapshot_properties}))
+        summary = {**merge_counts(change, updated), **options.snapshot_properties}
+        isolation = isolation_of(located.table.metadata.properties, "merge")
+        commit_change(located, change, replace(options, snapshot_properties=summary, isolation=isolation))
     elif options.overwrite_filter is not None:
         added = _written(df, located, options)
-        with removing_on_error(cast("EncryptingFileIO", located.table.io), added):
+        with removing_on_error(located.table.io, added):
             change = change_without(df.sparkSession, located, options.overwrite_filter, options.branch, _merge_mode(located))
         change.added = added
         commit_change(located, change, options)
@@ -298,7 +303,7 @@ def commit_written(located: LocatedTable, files: list[DataFile], options: WriteO
         files: all of them hold rows of this write; what is certainly not committed is deleted.
         options: mode "append", "overwrite" without a filter, or "overwrite_partitions".
     """
-    with removing_on_error(cast("EncryptingFileIO", located.table.io), files):
+    with removing_on_error(located.table.io, files):
         # An append goes onto the table as it is now; a change stays on the snapshot that it was planned on.
         current = _unchanged(located)
         change = replaced_partitions(located, files, options.branch) if options.mode == "overwrite_partitions" else None
@@ -350,15 +355,13 @@ def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions)
 
     def stage(transaction: EncryptedTransaction) -> None:
         if options.mode == "overwrite":
-            stage_overwrite(transaction, files, options.summary, options.branch)
+            stage_overwrite(transaction, files, options.commit)
             return
         if not files:
             return
 
         copied = options.copied.fingerprints if options.copied is not None else frozenset[bytes]()
-        with transaction.append_producer(options.summary, options.branch, copied) as producer:
-            for file in files:
-                producer.append_data_file(file)
+        transaction.append_producer(options.commit, copied_files=copied).commit_files(files)
 
     return _committed(table, files, options, stage)
 
@@ -379,21 +382,21 @@ def commit_change(located: LocatedTable, change: RowChange, options: WriteOption
         ConfigurationError: the table's schema or partitioning was changed meanwhile.
         CommitFailedException, ValidationException: others were faster, or changed rows that this change is about. Nothing is committed.
     """
-    with removing_on_error(cast("EncryptingFileIO", located.table.io), change.written):
+    with removing_on_error(located.table.io, change.written):
         _unchanged(located)
 
     return _commit_change(located, change, options)
 
 
 def _commit_change(located: LocatedTable, change: RowChange, options: WriteOptions) -> Snapshot | None:
-    return _committed(located.table, change.written, options, lambda transaction: stage_row_change(transaction, change, options.summary))
+    return _committed(located.table, change.written, options, lambda transaction: transaction.stage_rows(change, options.commit))
 
 
 def _committed(
     table: EncryptedTable, files: Sequence[DataFile], options: WriteOptions, stage: Callable[[EncryptedTransaction], None]
 ) -> Snapshot | None:
     """Commit what `stage` stages, after what the options say comes first. Return the new snapshot; None where nothing made one."""
-    io = cast("EncryptingFileIO", table.io)
+    io = table.io
     with removing_on_error(io, files):
         transaction = begin(table, options.marker)
         if options.check_base is not None:

@@ -28,19 +28,21 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from pyiceberg.io import FileIO
-from pyiceberg.table import FileScanTask, TableProperties
+from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+
+if TYPE_CHECKING:
+    from tablecrypt.table.planning import EncryptedFileScanTask
 
 _STORAGE: Final = "s3.endpoint"
 _ENGINES: Final = {"daft", "polars"}
@@ -174,13 +176,13 @@ class ScanForOthers:
         updated.is_for_an_engine = self.is_for_an_engine
         return updated
 
-    def plan_files(self) -> Iterable[FileScanTask]:
+    def plan_files(self) -> list[EncryptedFileScanTask]:
         """Return a task for each data file that the scan reads."""
         tasks = self.tasks()
         if not self.is_for_an_engine:
             return tasks
-        return cast("list[FileScanTask]", [_Ciphertext() for _ in tasks])
+        return cast("list[EncryptedFileScanTask]", [_Ciphertext() for _ in tasks])
 
     @abstractmethod
-    def tasks(self) -> Iterable[FileScanTask]:
+    def tasks(self) -> list[EncryptedFileScanTask]:
         """Return the tasks, for this package to read."""

@@ -1,7 +1,11 @@
-"""What a transaction does with rows and files before a producer commits it: delete, update, add.
+"""What changes in the rows and files of a table, before a producer commits it: delete, update, add.
 
-Rows leave their data files in one of two ways, as the table's properties say. Copy-on-write writes the data files again without the rows
-that a filter matches. Merge-on-read marks the rows in deletion vectors (deletes.py), and the data files stay as they are.
+    found rows: (file, positions) ──copy-on-write──▶ those files are written again without the rows
+                                  ──merge-on-read──▶ deletion vectors (deletes.py), written when the change is staged
+    new files                     ──────────────────▶ added
+
+Rows leave their data files in one of these two ways, as the table's properties say. `EncryptedTransaction.stage_rows` makes one snapshot of
+a change, whoever found and wrote it: a table, Spark or Ray.
 
 A row that only moves keeps its `_row_id` and its `_last_updated_sequence_number`. upserts.py says which rows an upsert changes.
 
@@ -16,7 +20,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 import pyarrow as pa
@@ -24,7 +28,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io.pyarrow import data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table import TableProperties, upsert_util
+from pyiceberg.table import ALWAYS_TRUE, TableProperties, upsert_util
 from pyiceberg.table.snapshots import IsolationLevel
 from pyroaring import BitMap64
 
@@ -34,14 +38,12 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
-from tablecrypt.table.deletes import write_row_delta
-from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.filters import DeleteFilter
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import statistics_plan
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_files import TableFileIO
-from tablecrypt.table.upserts import Replaced
 from tablecrypt.table.write import write_data_files
 
 UPDATE_MODE: Final = "write.update.mode"
@@ -49,14 +51,35 @@ MERGE_MODE: Final = "write.merge.mode"
 _MODES: Final = (TableProperties.DELETE_MODE_COPY_ON_WRITE, TableProperties.DELETE_MODE_MERGE_ON_READ)
 
 
-@dataclass(frozen=True)
-class RowDelete:
-    """Rows to delete: those that match the predicate on a branch (None: the main branch), in one of the two modes."""
+@dataclass
+class RowChange:
+    """What was found and written, before it is committed."""
 
-    predicate: BooleanExpression
-    case_sensitive: bool
-    branch: str | None
-    mode: str
+    conflicts_with: BooleanExpression = ALWAYS_TRUE
+    """Rows that other writers must not have changed in the meantime."""
+    dropped: list[DataFile] = field(default_factory=list)
+    """Data files that are removed as a whole."""
+    position_deleted: list[tuple[EncryptedFileScanTask, BitMap64]] = field(default_factory=list)
+    """Data files that lose some of their rows, with the positions of these rows."""
+    rewritten: list[DataFile] = field(default_factory=list)
+    """New files with the remaining rows of dropped files."""
+    added: list[DataFile] = field(default_factory=list)
+    """New rows."""
+    write_uuid: uuid.UUID = field(default_factory=uuid.uuid4)
+    """Part of the names of files that are written for it."""
+
+    def __bool__(self) -> bool:
+        return bool(self.dropped or self.position_deleted or self.rewritten or self.added)
+
+    @property
+    def written(self) -> list[DataFile]:
+        """Data files that exist for this change alone."""
+        return [*self.rewritten, *self.added]
+
+
+def is_merge_on_read(mode: str) -> bool:
+    """Whether a mode of `row_mode` says that rows are position-deleted, and files not rewritten."""
+    return mode == TableProperties.DELETE_MODE_MERGE_ON_READ
 
 
 def row_mode(properties: Mapping[str, str], *names: str) -> str:
@@ -89,21 +112,27 @@ def upsert_mode(properties: Mapping[str, str]) -> str:
     return row_mode(properties, MERGE_MODE, UPDATE_MODE)
 
 
-def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Replaced]:
-    """Write every data file again that holds rows matching the scan's filter, without those rows.
+def deleted_rows(scan: EncryptedDataScan, mode: str) -> RowChange:
+    """Return the change that deletes the rows which match a scan's filter; copies of files without them are written.
 
     Args:
-        scan: the table, the branch and the filter of the rows to leave out. One data file at a time is in memory.
-        write_uuid: part of the new files' names.
-
-    Returns:
-        The replaced files. Files that may match by their statistics but hold no matching row are not among them.
+        scan: the table, the branch and the filter of the rows to delete. For deletion vectors only the columns of the filter are read.
+        mode: see `row_mode`.
     """
+    if not is_merge_on_read(mode):
+        return _rewritten_without(scan)
+
+    matching = ((task, BitMap64(scan.matching_positions(task).to_pylist())) for task in scan.plan_files())
+    return RowChange(scan.row_filter, position_deleted=[(task, positions) for task, positions in matching if positions])
+
+
+def _rewritten_without(scan: EncryptedDataScan) -> RowChange:
+    """Write every data file again that holds matching rows, without those rows. One data file at a time is in memory."""
     metadata = scan.table_metadata
     io = cast("TableFileIO", scan.io)
     delete = DeleteFilter(metadata.schema(), scan.row_filter, scan.case_sensitive)
     counter = itertools.count(0)
-    replaced: list[Replaced] = []
+    change = RowChange(scan.row_filter)
 
     for task in scan.plan_files():
         rows = scan.rows_with_lineage(task)
@@ -111,21 +140,11 @@ def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Repl
         # Statistics only say that rows may match: a file without one stays, with its key and its place.
         if kept.num_rows == rows.num_rows:
             continue
-        new = write_data_files(metadata, kept, io, io.manager, write_uuid, counter) if kept.num_rows else []
-        replaced.append((task.file, new))
+        change.dropped.append(task.file)
+        if kept.num_rows:
+            change.rewritten += write_data_files(metadata, kept, io, io.manager, change.write_uuid, counter)
 
-    return replaced
-
-
-def delete_by_vectors(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> RowDelta:
-    """Write deletion vectors for the rows that match a scan's filter.
-
-    Args:
-        scan: the table, the branch and the filter of the rows to delete. Only the columns of the filter are read.
-        write_uuid: part of the Puffin file's name.
-    """
-    matching = ((task, BitMap64(scan.matching_positions(task).to_pylist())) for task in scan.plan_files())
-    return write_row_delta(scan.table_metadata, cast("TableFileIO", scan.io), matching, write_uuid)
+    return change
 
 
 def key_columns(df: pa.Table, schema: Schema, join_cols: list[str] | None) -> list[str]:

@@ -46,7 +46,7 @@ from tablecrypt.table.filters import fitted
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.partitions import partition_values
-from tablecrypt.table.planning import PlanCounts, ScanPlanner, listed_manifests
+from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner, listed_manifests
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, checked_masked, refuse_masks_to_engine
 from tablecrypt.table.reader import TaskReader
@@ -184,11 +184,11 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         """Return where the rows lie in one data file that a delete by the filter takes. Only the filter's columns are read."""
         return _reader(self, Schema(ROW_ID), (), None).matching_positions(task)
 
-    def tasks(self) -> Iterable[FileScanTask]:
+    def tasks(self) -> list[EncryptedFileScanTask]:
         """Return a task for each data file that may hold matching rows. Planned here, never by the catalog."""
         return self.counted_tasks(PlanCounts())
 
-    def counted_tasks(self, counts: PlanCounts, of_partitions: Mapping[int, BooleanExpression] = EMPTY_DICT) -> Iterable[FileScanTask]:
+    def counted_tasks(self, counts: PlanCounts, of_partitions: Mapping[int, BooleanExpression] = EMPTY_DICT) -> list[EncryptedFileScanTask]:
         """Return the scan's tasks, and add to the counts what planning looked at.
 
         Args:
@@ -236,7 +236,7 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapte
     # `update` makes a scan of the parameters that it finds in the signature.
     __init__.__wrapped__ = IncrementalAppendScan.__init__  # type: ignore[attr-defined]
 
-    def tasks(self) -> Iterable[FileScanTask]:
+    def tasks(self) -> list[EncryptedFileScanTask]:
         """Return a task for each data file that an append in the range added."""
         snapshots = {snapshot.snapshot_id: snapshot for snapshot in self._append_snapshots()}
 

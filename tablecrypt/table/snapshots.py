@@ -19,16 +19,17 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
-from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import (
     CHANGED_PARTITION_COUNT_PROP,
+    IsolationLevel,
     Operation,
     Snapshot,
     SnapshotSummaryCollector,
@@ -37,6 +38,7 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate, UpdatesAndRequirements
 
+from tablecrypt.arguments import check_text
 from tablecrypt.errors import FormatError
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import NewManifestListKey
@@ -71,6 +73,31 @@ _ENGINE = "engine-name"
 _SPARK = "spark"
 
 
+@dataclass(frozen=True)
+class CommitOptions:
+    """How a change is committed.
+
+    Attributes:
+        branch: where its snapshot goes; None for a snapshot of no branch, made on the main one.
+        snapshot_properties: for the snapshot's summary.
+        case_sensitive: whether the names of columns in its filters are.
+        isolation: what others may have done meanwhile: a level, or the operation for which the table's properties say one; None for
+            the operation of the snapshot.
+
+    Raises:
+        ConfigurationError: UTF-8 cannot hold the branch or the properties.
+    """
+
+    branch: str | None = MAIN_BRANCH
+    snapshot_properties: Mapping[str, str] = field(default_factory=dict)
+    case_sensitive: bool = True
+    isolation: Operation | IsolationLevel | None = None
+
+    def __post_init__(self) -> None:
+        check_text("snapshot_properties", self.snapshot_properties)
+        check_text("branch", self.branch)
+
+
 class EncryptedProducer(ProducerAdapter):
     """Writes a snapshot's manifests and manifest list encrypted, in format version 3 with row lineage."""
 
@@ -93,6 +120,12 @@ class EncryptedProducer(ProducerAdapter):
         data_file.spec_id = getattr(data_file, "spec_id", self.table_metadata.default_spec_id)
         self.added_data_files.append(data_file)
         return self
+
+    def commit_files(self, files: Iterable[DataFile]) -> None:
+        """Add files, and stage the snapshot. Raises as `append_data_file` and `produce`."""
+        with self:
+            for file in files:
+                self.append_data_file(file)
 
     def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriterV3:
         """Return a writer of data manifests; PyIceberg's producers and merges write through it."""
@@ -467,9 +500,9 @@ class EncryptedUpdateSnapshot(UpdateSnapshotAdapter):
         """Return a producer that appends and merges manifests."""
         return self.producer(EncryptedMergeAppend, Operation.APPEND)
 
-    def overwrite(self, commit_uuid: uuid.UUID | None = None, operation: Operation = Operation.OVERWRITE) -> EncryptedOverwrite:
-        """Return a producer that replaces data files, as this operation: DELETE where none takes their place."""
-        producer = self.producer(EncryptedOverwrite, Operation.APPEND if self.is_first_snapshot else operation)
+    def overwrite(self, commit_uuid: uuid.UUID | None = None) -> EncryptedOverwrite:
+        """Return a producer that replaces data files."""
+        producer = self.producer(EncryptedOverwrite, Operation.APPEND if self.is_first_snapshot else Operation.OVERWRITE)
         producer.commit_uuid = commit_uuid or producer.commit_uuid
         return producer
 

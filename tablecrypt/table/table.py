@@ -72,14 +72,16 @@ _MAINTENANCE: Final = "tablecrypt.maintenance.table_maintenance"
 class EncryptedTable(TableAdapter):
     """PyIceberg's Table for an encrypted table. The catalogs of `tablecrypt_catalog` return it."""
 
+    io: TableFileIO
+
     @property
-    def metadata(self) -> TableMetadata:
+    def metadata(self) -> EncryptedTableMetadata:
         """The table's metadata, as others get it: see foreign_engines.py."""
         return self._metadata
 
     @metadata.setter
     def metadata(self, metadata: TableMetadata) -> None:
-        self._metadata = for_others(metadata)
+        self._metadata = cast("EncryptedTableMetadata", for_others(metadata))
 
     @property
     def properties(self) -> dict[str, str]:
@@ -107,9 +109,8 @@ class EncryptedTable(TableAdapter):
         """Load the newest metadata. Files that were written and not committed yet can be committed afterwards."""
         io, metadata = self.io, self.metadata
         super().refresh()
-        if isinstance(io, TableFileIO) and isinstance(self.io, TableFileIO) and isinstance(metadata, EncryptedTableMetadata):
-            # The keys of columns that were made for files still to be committed belong to the old manager.
-            self.io.manager.columns.take_over(io.manager.columns, metadata.key_ring)
+        # The keys of columns that were made for files still to be committed belong to the old manager.
+        self.io.manager.columns.take_over(io.manager.columns, metadata.key_ring)
         return self
 
     def transaction(self) -> EncryptedTransaction:

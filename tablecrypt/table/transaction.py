@@ -11,7 +11,6 @@ import itertools
 import uuid
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import cast
 
 import pyarrow as pa
@@ -39,15 +38,14 @@ from pyiceberg.typedef import EMPTY_DICT, Properties, Record, TableVersion
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.config import Config
 
-from tablecrypt.arguments import check_text
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
 from tablecrypt.parquet.view_types import rows_without_views
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
-from tablecrypt.table._pyiceberg.producers import FastAppendFiles
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, parse_row_filter
+from tablecrypt.table.deletes import write_row_delta
 from tablecrypt.table.filters import fitted, partitions_filter, with_sql_null_semantics
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.declaration import (
@@ -64,19 +62,19 @@ from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import (
-    RowDelete,
-    delete_by_vectors,
+    RowChange,
+    deleted_rows,
     encrypted_files_to_data_files,
+    is_merge_on_read,
     key_columns,
-    rewrite_without,
     row_mode,
     upsert_mode,
 )
 from tablecrypt.table.scan import EncryptedDataScan
-from tablecrypt.table.snapshots import EncryptedDelete, EncryptedOverwrite, EncryptedProducer, EncryptedUpdateSnapshot
+from tablecrypt.table.snapshots import CommitOptions, EncryptedOverwrite, EncryptedProducer, EncryptedUpdateSnapshot
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, UpgradeToVersion3Update, check_properties_keep_key_id, check_table_properties
-from tablecrypt.table.upserts import Replaced, Upsert
+from tablecrypt.table.upserts import Upsert
 from tablecrypt.table.write import write_data_files
 
 
@@ -100,8 +98,12 @@ class EncryptedTransaction(TransactionAdapter):
         self, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
     ) -> EncryptedUpdateSnapshot:
         """Return the producers of a new snapshot on a branch. ConfigurationError for properties or a branch that UTF-8 cannot hold."""
-        _check_summary(snapshot_properties, branch)
-        return EncryptedUpdateSnapshot(self, io=self.table.io, branch=branch, snapshot_properties=snapshot_properties)
+        return self.new_snapshot(CommitOptions(branch, snapshot_properties))
+
+    def new_snapshot(self, options: CommitOptions) -> EncryptedUpdateSnapshot:
+        """Return the producers of a new snapshot."""
+        properties = dict(options.snapshot_properties)
+        return EncryptedUpdateSnapshot(self, io=self.table.io, branch=options.branch, snapshot_properties=properties)
 
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
         """Evolve the schema."""
@@ -117,16 +119,48 @@ class EncryptedTransaction(TransactionAdapter):
         return UpdateSpecInVersion3(self)
 
     def append_producer(
-        self, snapshot_properties: dict[str, str], branch: str | None, copied_files: frozenset[bytes] = frozenset()
-    ) -> FastAppendFiles:
+        self, options: CommitOptions, commit_uuid: uuid.UUID | None = None, copied_files: frozenset[bytes] = frozenset()
+    ) -> EncryptedProducer:
         """Return a fast or a merge append, as the table's properties say.
 
         Args:
+            options: say where to, and what the summary holds.
+            commit_uuid: part of the names of its files.
             copied_files: fingerprints of the files that the rows were copied from, for the table to remember.
         """
-        producer = super().append_producer(snapshot_properties, branch)
-        cast("EncryptedProducer", producer).copied_files = copied_files
+        producer = cast("EncryptedProducer", self.fast_or_merge_append(dict(options.snapshot_properties), options.branch))
+        producer.commit_uuid = commit_uuid or producer.commit_uuid
+        producer.copied_files = copied_files
         return producer
+
+    def stage_rows(self, change: RowChange, options: CommitOptions, begun: EncryptedProducer | None = None) -> None:
+        """Stage a change as one snapshot, in a transaction on the table as it was when the change was planned. An empty one is none.
+
+        Args:
+            begun: an earlier snapshot of this transaction, with which the change began.
+        """
+        if not change:
+            return
+
+        update = self.new_snapshot(options)
+        operation = Operation.OVERWRITE if change.written else Operation.DELETE
+        if change.position_deleted:
+            vectors = write_row_delta(self.encrypted_metadata, self.table_io, change.position_deleted, change.write_uuid, change.dropped)
+            producer: EncryptedOverwrite = update.row_delta(vectors, operation)
+        else:
+            producer = update.producer(EncryptedOverwrite, operation)
+            producer.commit_uuid = change.write_uuid
+            for file in change.dropped:
+                producer.delete_data_file(file)
+
+        # Then new manifests inherit the fingerprints of files that the rows were copied from, so that add_files still knows them.
+        producer.moves_rows = bool(change.rewritten or (change.position_deleted and change.added))
+        producer.isolate_as(options.isolation or operation)
+        if begun is not None:
+            producer.continue_from(begun)
+
+        producer.delete_by_predicate(change.conflicts_with, options.case_sensitive)
+        producer.commit_files(change.written)
 
     def append(
         self, df: pa.Table | pa.RecordBatchReader, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
@@ -138,7 +172,7 @@ class EncryptedTransaction(TransactionAdapter):
             KmsError: the KMS refused the table's key; nothing was committed.
         """
         self._check_rows(df)
-        self._append_rows(df, snapshot_properties, branch)
+        self._append_rows(df, CommitOptions(branch, snapshot_properties))
 
     def overwrite(
         self,
@@ -150,10 +184,11 @@ class EncryptedTransaction(TransactionAdapter):
     ) -> None:
         """Delete the rows that match the filter, then append `df`."""
         self._check_rows(df)
+        options = CommitOptions(branch, snapshot_properties, case_sensitive, Operation.OVERWRITE)
         if overwrite_filter != AlwaysFalse():
             refuse_restricted(self.table.io, "overwrite")
-            self.delete(overwrite_filter, snapshot_properties, case_sensitive, branch, Operation.OVERWRITE)
-        self._append_rows(df, snapshot_properties, branch)
+            self._delete(overwrite_filter, options)
+        self._append_rows(df, options)
 
     def dynamic_partition_overwrite(
         self, df: pa.Table, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
@@ -175,7 +210,7 @@ class EncryptedTransaction(TransactionAdapter):
                 )
 
         self._check_rows(df)
-        _check_summary(snapshot_properties, branch)
+        options = CommitOptions(branch, snapshot_properties, isolation=Operation.OVERWRITE)
         if df.num_rows == 0:
             return
 
@@ -183,8 +218,8 @@ class EncryptedTransaction(TransactionAdapter):
         data_files = self._write(df, commit_uuid, branch)
         fields = [self.table_metadata.schema().find_field(field.source_id).name for field in spec.fields]
         replaced = self.partition_predicate({file.partition for file in data_files}, fields)
-        self.delete(replaced, snapshot_properties, branch=branch, _isolation_operation=Operation.OVERWRITE)
-        self._append_files(data_files, snapshot_properties, branch, commit_uuid)
+        self._delete(replaced, options)
+        self.append_producer(options, commit_uuid).commit_files(data_files)
 
     def delete(
         self,
@@ -200,9 +235,7 @@ class EncryptedTransaction(TransactionAdapter):
         `_last_updated_sequence_number`. merge-on-read marks the rows in deletion vectors.
         """
         refuse_restricted(self.table.io, "delete")
-        mode = row_mode(self.table_metadata.properties, TableProperties.DELETE_MODE)
-        predicate = fitted(parse_row_filter(delete_filter), self.table_metadata.schema(), case_sensitive)
-        self._delete(RowDelete(predicate, case_sensitive, branch, mode), snapshot_properties, _isolation_operation)
+        self._delete(delete_filter, CommitOptions(branch, snapshot_properties, case_sensitive, _isolation_operation or Operation.DELETE))
 
     def upsert(
         self,
@@ -226,31 +259,24 @@ class EncryptedTransaction(TransactionAdapter):
             raise ValueError("no upsert options selected...exiting")
 
         refuse_restricted(self.table.io, "upsert")
-        _check_summary(snapshot_properties, branch)
+        options = CommitOptions(branch, snapshot_properties, case_sensitive, Operation.OVERWRITE)
         keys = key_columns(df, self.table_metadata.schema(), join_cols)
         self._check_rows(df)
         df = rows_without_views(df)
         scan = self.new_scan(ALWAYS_TRUE, case_sensitive)
         if branch is not None and branch in self.table_metadata.refs:
             scan = scan.use_ref(branch)
-        commit_uuid = uuid.uuid4()
-        by_vectors = upsert_mode(self.table_metadata.properties) == TableProperties.DELETE_MODE_MERGE_ON_READ
-        plan = Upsert(df, scan, keys, by_vectors, commit_uuid).plan(when_matched_update_all, when_not_matched_insert_all)
+        by_vectors = is_merge_on_read(upsert_mode(self.table_metadata.properties))
+        plan = Upsert(df, scan, keys, by_vectors).plan(when_matched_update_all, when_not_matched_insert_all)
 
         if plan.updated.num_rows:
-            update = self.update_snapshot(snapshot_properties, branch)
-            operation = Operation.OVERWRITE if any(files for _, files in plan.replaced) else Operation.DELETE
-            replacing = update.row_delta(plan.row_delta) if plan.row_delta else update.overwrite(commit_uuid, operation)
-            producer = _replacing(replacing, plan.replaced)
-            producer.isolate_as(Operation.OVERWRITE)
             # The overwrite may drop manifests that remember copied files: the rows that are appended next take that over.
             copied = self._copied_files(branch)
-            with producer:
-                producer.delete_by_predicate(plan.updated_filter, case_sensitive)
-            self._append_rows(plan.updated, snapshot_properties, branch, copied - self._copied_files(branch))
+            self.stage_rows(plan.replaced, options)
+            self._append_rows(plan.updated, options, copied - self._copied_files(branch))
 
         if plan.inserted.num_rows:
-            self._append_rows(plan.inserted, snapshot_properties, branch)
+            self._append_rows(plan.inserted, options)
         return UpsertResult(rows_updated=plan.updated.num_rows, rows_inserted=plan.inserted.num_rows)
 
     def add_files(
@@ -284,7 +310,7 @@ class EncryptedTransaction(TransactionAdapter):
         if self.table_metadata.name_mapping() is None:
             mapping = self.table_metadata.schema().name_mapping.model_dump_json()
             self.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-        self._append_files(data_files, snapshot_properties, branch)
+        self.append_producer(CommitOptions(branch, snapshot_properties)).commit_files(data_files)
 
     def _check_not_referenced(self, metadata: TableMetadata, file_paths: Iterable[str], branch: str | None) -> None:
         snapshot = metadata.snapshot_by_name(branch)
@@ -378,50 +404,31 @@ class EncryptedTransaction(TransactionAdapter):
         added: object = update
         return isinstance(added, AddEncryptionKeyUpdate) and not added.is_of_transaction
 
-    def _delete(self, delete: RowDelete, snapshot_properties: dict[str, str], isolation: Operation | None) -> None:
-        delete = replace(delete, predicate=with_sql_null_semantics(delete.predicate, self.table_metadata.schema(), delete.case_sensitive))
-        self._check_may_delete(delete)
-        whole_files = self.update_snapshot(snapshot_properties, delete.branch).delete()
-        if isolation is not None:
-            whole_files.isolate_as(isolation)
+    def _delete(self, delete_filter: str | BooleanExpression, options: CommitOptions) -> None:
+        schema = self.table_metadata.schema()
+        mode = row_mode(self.table_metadata.properties, TableProperties.DELETE_MODE)
+        predicate = fitted(parse_row_filter(delete_filter), schema, options.case_sensitive)
+        predicate = with_sql_null_semantics(predicate, schema, options.case_sensitive)
+        self._check_may_delete(predicate, options, mode)
+
+        whole_files = self.new_snapshot(options).delete()
+        whole_files.isolate_as(options.isolation or Operation.DELETE)
         with whole_files:
-            whole_files.delete_by_predicate(delete.predicate, delete.case_sensitive)
+            whole_files.delete_by_predicate(predicate, options.case_sensitive)
+
         if whole_files.rewrites_needed:
-            self._delete_rows(delete, whole_files, snapshot_properties, isolation)
+            scan = self.new_scan(predicate, options.case_sensitive)
+            scan = scan.use_ref(options.branch) if options.branch is not None else scan
+            self.stage_rows(deleted_rows(scan, mode), options, whole_files)
         elif not whole_files.files_affected:
             warnings.warn("Delete operation did not match any records", stacklevel=3)
 
-    def _check_may_delete(self, delete: RowDelete) -> None:
+    def _check_may_delete(self, predicate: BooleanExpression, options: CommitOptions, mode: str) -> None:
         """Refuse before anything is written what reads protected columns: filters on them, and files that are written again with them."""
         schema = self.table_metadata.schema()
-        filtered = extract_field_ids(bind(schema, delete.predicate, delete.case_sensitive))
-        rewrites = delete.mode != TableProperties.DELETE_MODE_MERGE_ON_READ and filtered
+        filtered = extract_field_ids(bind(schema, predicate, options.case_sensitive))
+        rewrites = not is_merge_on_read(mode) and filtered
         visible_columns(self.table_metadata, self.table_io, schema if rewrites else Schema(), filtered, ERROR)
-
-    def _delete_rows(
-        self, delete: RowDelete, whole_files: EncryptedDelete, snapshot_properties: dict[str, str], isolation: Operation | None
-    ) -> None:
-        scan = self.new_scan(delete.predicate, delete.case_sensitive)
-        scan = scan.use_ref(delete.branch) if delete.branch is not None else scan
-        commit_uuid = uuid.uuid4()
-        producer = self._row_producer(delete, scan, snapshot_properties, commit_uuid)
-        if producer is None:
-            return
-
-        if isolation is not None:
-            producer.isolate_as(isolation)
-        producer.continue_from(whole_files)
-        with producer:
-            producer.delete_by_predicate(delete.predicate, delete.case_sensitive)
-
-    def _row_producer(
-        self, delete: RowDelete, scan: EncryptedDataScan, snapshot_properties: dict[str, str], commit_uuid: uuid.UUID
-    ) -> EncryptedOverwrite | None:
-        if delete.mode == TableProperties.DELETE_MODE_MERGE_ON_READ:
-            row_delta = delete_by_vectors(scan, commit_uuid)
-            return self.update_snapshot(snapshot_properties, delete.branch).row_delta(row_delta) if row_delta else None
-        replaced = rewrite_without(scan, commit_uuid)
-        return _replacing(self.update_snapshot(snapshot_properties, delete.branch).overwrite(commit_uuid), replaced) if replaced else None
 
     def _check_rows(self, df: pa.Table | pa.RecordBatchReader) -> None:
         if not isinstance(df, (pa.Table, pa.RecordBatchReader)):
@@ -439,27 +446,12 @@ class EncryptedTransaction(TransactionAdapter):
         return copied_files_of(self.table.io, snapshot.manifests(self.table.io)) if snapshot is not None else frozenset()
 
     def _append_rows(
-        self,
-        df: pa.Table | pa.RecordBatchReader,
-        snapshot_properties: dict[str, str],
-        branch: str | None,
-        copied_files: frozenset[bytes] = frozenset(),
+        self, df: pa.Table | pa.RecordBatchReader, options: CommitOptions, copied_files: frozenset[bytes] = frozenset()
     ) -> None:
-        producer = self.append_producer(snapshot_properties, branch, copied_files)
+        # Made before the files: it remembers by which protection of columns they are written.
+        producer = self.append_producer(options, copied_files=copied_files)
         has_rows = isinstance(df, pa.RecordBatchReader) or df.num_rows > 0
-        data_files = self._write(df, producer.commit_uuid, branch) if has_rows else []
-        with producer:
-            for file in data_files:
-                producer.append_data_file(file)
-
-    def _append_files(
-        self, data_files: Iterable[DataFile], snapshot_properties: dict[str, str], branch: str | None, commit_uuid: uuid.UUID | None = None
-    ) -> None:
-        producer = self.append_producer(snapshot_properties, branch)
-        producer.commit_uuid = commit_uuid or producer.commit_uuid
-        with producer:
-            for file in data_files:
-                producer.append_data_file(file)
+        producer.commit_files(self._write(df, producer.commit_uuid, options.branch) if has_rows else [])
 
     def _write(self, df: pa.Table | pa.RecordBatchReader, write_uuid: uuid.UUID, branch: str | None) -> list[DataFile]:
         io = self.table_io
@@ -467,20 +459,6 @@ class EncryptedTransaction(TransactionAdapter):
         # Before a file is written: a table key that the KMS denies would otherwise show only at the commit.
         io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
         return write_data_files(metadata, df, io, io.manager, write_uuid, itertools.count(0))
-
-
-def _check_summary(snapshot_properties: Mapping[str, str], branch: str | None) -> None:
-    check_text("snapshot_properties", snapshot_properties)
-    check_text("branch", branch)
-
-
-def _replacing(overwrite: EncryptedOverwrite, replaced: Iterable[Replaced]) -> EncryptedOverwrite:
-    overwrite.moves_rows = True
-    for old, new in replaced:
-        overwrite.delete_data_file(old)
-        for file in new:
-            overwrite.append_data_file(file)
-    return overwrite
 
 
 class EncryptedCreateTransaction(CreateTransactionAdapter, EncryptedTransaction):

@@ -16,8 +16,7 @@ Iceberg table spec, "Row Lineage".
 from __future__ import annotations
 
 import itertools
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Final, cast
@@ -28,20 +27,19 @@ from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterTha
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, upsert_util
+from pyiceberg.table import upsert_util
 from pyiceberg.types import DateType, IntegerType, LongType, StringType
 from pyroaring import BitMap64
 
-from tablecrypt.table.deletes import comparable, row_numbers, write_row_delta
-from tablecrypt.table.deletion_vectors import RowDelta
+from tablecrypt.table.deletes import comparable, row_numbers
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.prefetch import RowSource, prefetched
+from tablecrypt.table.row_changes import RowChange
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.write import write_data_files
 
-Replaced = tuple[DataFile, list[DataFile]]
-"""A data file and the files that take its place; none where every row of it goes."""
 _WORKERS: Final = 3
 FEW_KEYS: Final = 200
 """PyIceberg holds so many values of a filter against the bounds of a file; with more it reads every file."""
@@ -57,39 +55,20 @@ class UpsertPlan:
 
     Attributes:
         updated: rows to write in place of others, with their lineage columns.
-        updated_filter: matches the rows that they replace, and maybe others.
-        replaced: the data files of those rows, where they are written again without them.
-        row_delta: deletion vectors of those rows; None where data files are written again.
-        inserted: rows to add.
-    """
-
-    updated: pa.Table
-    updated_filter: BooleanExpression
-    replaced: Sequence[Replaced]
-    row_delta: RowDelta | None
-    inserted: pa.Table
-
-
-@dataclass(frozen=True)
-class FoundRows:
-    """What an upsert finds in some data files, before anything is written.
-
-    Attributes:
-        updated: rows to write in place of others, with their lineage columns.
-        inserted: rows whose keys are not in these files.
-        replaced: the data files of the rows that are replaced, with the positions of these.
+        inserted: rows to add, whose keys the table does not have.
+        replaced: takes away the rows in whose place others come. It conflicts with these, and maybe with rows of other keys.
     """
 
     updated: pa.Table
     inserted: pa.Table
-    replaced: list[tuple[FileScanTask, BitMap64]]
+    replaced: RowChange
 
 
 @dataclass(frozen=True)
 class _Matched:
     """The live rows of one data file that have a key: their positions, and the number of the new row with that key (`_FOUND`)."""
 
-    task: FileScanTask
+    task: EncryptedFileScanTask
     found: pa.Table
 
 
@@ -97,7 +76,7 @@ class _Matched:
 class _Change:
     """The rows of one data file that differ (`_DIFFERING`), and the files that take its place, where it is written again."""
 
-    task: FileScanTask
+    task: EncryptedFileScanTask
     differing: pa.Table
     files: list[DataFile]
 
@@ -110,19 +89,18 @@ class Upsert:
         rows: at most one for each key.
         scan: of the table and the branch.
         keys: the key columns.
-        by_vectors: whether deletion vectors take away the rows that are replaced.
-        write_uuid: part of the names of new files.
+        by_vectors: whether the rows that are replaced are position-deleted; nothing is written then.
     """
 
     rows: pa.Table
     scan: EncryptedDataScan
     keys: list[str]
     by_vectors: bool
-    write_uuid: uuid.UUID
+    _replaced: RowChange = field(default_factory=RowChange)
     _counter: itertools.count[int] = field(default_factory=itertools.count)
 
-    def plan(self, update_matched: bool, insert_unmatched: bool) -> UpsertPlan:
-        """Find the rows, and write what takes the place of those that differ.
+    def plan(self, update_matched: bool = True, insert_unmatched: bool = True) -> UpsertPlan:
+        """Find the rows, and write the files again that hold rows which differ, unless these are position-deleted.
 
         Args:
             update_matched: whether rows that differ from their match are updated.
@@ -136,26 +114,15 @@ class Upsert:
         changes = self._changes(matched, numbers) if update_matched and matched else []
         updated = self._with_lineage(_combined([each.differing for each in changes], _DIFFERING))
 
-        return UpsertPlan(
-            updated=updated,
-            updated_filter=keys_filter(updated.select(self.keys), self._schema),
-            replaced=[] if self.by_vectors else [(each.task.file, each.files) for each in changes],
-            row_delta=self._row_delta(changes) if self.by_vectors and changes else None,
-            inserted=self._without(numbers) if insert_unmatched else self.rows.slice(0, 0),
-        )
+        self._replaced.conflicts_with = keys_filter(updated.select(self.keys), self._schema)
+        if self.by_vectors:
+            positions = [BitMap64(each.differing.column("position").to_pylist()) for each in changes]
+            self._replaced.position_deleted = [(each.task, deleted) for each, deleted in zip(changes, positions, strict=True)]
+        else:
+            self._replaced.dropped = [each.task.file for each in changes]
+            self._replaced.rewritten = [file for each in changes for file in each.files]
 
-    def find(self) -> FoundRows:
-        """Find the rows, and write nothing. The upsert is by vectors: files that are written again are so elsewhere.
-
-        Raises:
-            ValueError: as `plan`.
-        """
-        matched = self._checked_matches()
-        numbers = _combined([each.found for each in matched], _FOUND).column("number")
-        changes = self._changes(matched, numbers) if matched else []
-        updated = self._with_lineage(_combined([each.differing for each in changes], _DIFFERING))
-        replaced = [(each.task, BitMap64(each.differing.column("position").to_pylist())) for each in changes]
-        return FoundRows(updated, self._without(numbers), replaced)
+        return UpsertPlan(updated, self._without(numbers) if insert_unmatched else self.rows.slice(0, 0), self._replaced)
 
     def _checked_matches(self) -> list[_Matched]:
         for key in self.keys:
@@ -177,7 +144,7 @@ class Upsert:
         scan = self.scan.filter(keys_filter(keys, self._schema))
         reader = scan.reader_of(Schema(*key_fields, ROW_ID))
 
-        def matched(task: FileScanTask) -> Iterator[_Matched]:
+        def matched(task: EncryptedFileScanTask) -> Iterator[_Matched]:
             parts: list[pa.RecordBatch] = []
             for positions, rows in reader.positioned_batches(task):
                 numbers = row_numbers(keys, rows, self.keys)
@@ -230,11 +197,9 @@ class Upsert:
         if not any(rows.num_rows for rows in kept):
             return []
         io = cast("TableFileIO", self.scan.io)
-        return write_data_files(self.scan.table_metadata, pa.Table.from_batches(kept), io, io.manager, self.write_uuid, self._counter)
-
-    def _row_delta(self, changes: list[_Change]) -> RowDelta:
-        deleted = ((each.task, BitMap64(each.differing.column("position").to_pylist())) for each in changes)
-        return write_row_delta(self.scan.table_metadata, cast("TableFileIO", self.scan.io), deleted, self.write_uuid)
+        return write_data_files(
+            self.scan.table_metadata, pa.Table.from_batches(kept), io, io.manager, self._replaced.write_uuid, self._counter
+        )
 
     def _with_lineage(self, differing: pa.Table) -> pa.Table:
         """The new rows that take the place of these, in their own order."""

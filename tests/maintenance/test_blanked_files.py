@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pyarrow as pa
 import pytest
 from pyiceberg.expressions.parser import parse
@@ -15,7 +13,6 @@ from tablecrypt.maintenance.columns.blanking import blanked_file
 from tablecrypt.maintenance.erasure.blanking import blank_rows
 from tablecrypt.maintenance.erasure.plan import RefWork
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
-from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.table import EncryptedTable
 from tests.support.protected_tables import Clients, protected_table
@@ -83,7 +80,7 @@ def test_no_blanked_file_is_left_when_a_later_one_fails(both: Clients) -> None:
     for _ in range(2):
         protected.append(ROWS)
     table = encrypted_table(both.analyst.load_table("db.people"))
-    tasks = [cast("EncryptedFileScanTask", task) for task in table.scan().plan_files()]
+    tasks = table.scan().plan_files()
     path_of(tasks[1].file.file_path).unlink()
     known, location = stored_files(table), table.metadata_location
     work = RefWork("main", "branch", table.metadata.snapshots[-1].snapshot_id, tasks, tasks)

@@ -16,7 +16,6 @@ from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import AddEncryptionKeyUpdate
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.protected_tables import (
@@ -243,7 +242,7 @@ def test_a_part_of_a_protected_column_is_shredded_with_the_whole(both: Clients) 
 
 
 def test_keks_without_a_column_key_are_pruned(table: EncryptedTable, stored: list[StoredKey]) -> None:
-    kek = cast("TableFileIO", table.io).manager.columns.new_kek(COLUMN_KEY)
+    kek = table.io.manager.columns.new_kek(COLUMN_KEY)
     transaction = table.transaction()
     transaction.apply((cast("TableUpdate", AddEncryptionKeyUpdate(key=kek)),))
     transaction.commit_transaction()

@@ -54,8 +54,8 @@ def test_files_are_read_and_written_with_the_keys_that_travel_beside_the_work(ta
 
     for index, done in runner.run(table, copy_encrypted, copying):
         with (
-            table.io.decrypting_input(done.result.location, done.keys[0]).open() as copied,  # type: ignore[attr-defined]
-            table.io.raw_input(works[index].work).open() as original,  # type: ignore[attr-defined]
+            table.io.decrypting_input(done.result.location, done.keys[0]).open() as copied,
+            table.io.raw_input(works[index].work).open() as original,
         ):
             assert copied.read() == original.read()
 

@@ -19,7 +19,7 @@ from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, Struct
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.table_files import key_metadata_of
 from tests.support.hidden_column_files import ProtectedFile
 from tests.support.listeners import stopping
 from tests.support.protected_tables import EMAIL, SSN, Clients, protected_table, write_only
@@ -46,7 +46,7 @@ def _path(file: DataFile) -> Path:
 
 def _flip_a_byte_of_the_hidden_column(table: EncryptedTable, file: DataFile, field_id: int) -> None:
     key_metadata, path = key_metadata_of(file), _path(file)
-    keys = column_keys(metadata_of(table), cast("TableFileIO", table.io))
+    keys = column_keys(metadata_of(table), table.io)
 
     def hidden_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
         field_id = cast("int", hidden_field_id(path[0]))

@@ -27,6 +27,7 @@ from tablecrypt.manifests.copied_files import (
 )
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile, read_manifest_header
 from tablecrypt.table.replace_files import EncryptedManifestRewrite
+from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.transaction import EncryptedTransaction
@@ -50,9 +51,7 @@ def stage_copy(transaction: EncryptedTransaction, sources: Iterable[str], *ids: 
     copied = CopiedFiles.of(sources, is_checked)
     transaction.check_each_base(lambda metadata: copied.check(transaction.table.io, metadata, "main"))
     files = transaction._write(rows(*ids), transaction.update_snapshot().fast_append().commit_uuid, "main")
-    with transaction.append_producer({}, "main", copied.fingerprints) as producer:
-        for file in files:
-            producer.append_data_file(file)
+    transaction.append_producer(CommitOptions(), copied_files=copied.fingerprints).commit_files(files)
 
 
 def copy(table: EncryptedTable, sources: Iterable[str], *ids: int, is_checked: bool = True) -> None:
@@ -215,7 +214,7 @@ def test_a_very_long_header_is_read(table: EncryptedTable) -> None:
     [manifest] = table.metadata.snapshots[-1].manifests(table.io)
     assert remembers_files(manifest)
     row = EncryptedManifestFile.of(manifest)
-    assert len(read_manifest_header(table.io, row.manifest_path, row.open_key_metadata())[HEADER_FIELD]) > 1024 * 1024  # type: ignore[arg-type]
+    assert len(read_manifest_header(table.io, row.manifest_path, row.open_key_metadata())[HEADER_FIELD]) > 1024 * 1024
 
 
 @pytest.mark.parametrize("value", ["%", "AAAA", base64.b64encode(bytes(17)).decode()])

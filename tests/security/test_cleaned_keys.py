@@ -21,7 +21,6 @@ from tablecrypt.spark.sql.writes.python_writes import with_column_keys
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.replacement import stage_replacement
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.write import write_data_files
 from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
 from tests.support.edited_metadata import edited, read_metadata
@@ -185,7 +184,7 @@ def test_a_table_that_spark_replaces_gets_no_new_key_beside_one_that_is_gone(bot
     staged = StagedTable(transaction, replaces=True)
     keyed = with_column_keys(LoadedTable(located, "prod", "main", None, True, staged), write_only=False)
     writing = keyed.loaded.located.table
-    staged.keep(write_data_files(metadata_of(writing), people(3), cast("TableFileIO", lost.io), cast("TableFileIO", lost.io).manager), {})
+    staged.keep(write_data_files(metadata_of(writing), people(3), lost.io, lost.io.manager), {})
     with pytest.raises(KeyNotFoundError, match="no new key is made beside it"):
         staged.commit()
     m.rescue(lost)

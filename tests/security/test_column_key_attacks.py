@@ -29,12 +29,11 @@ from tablecrypt.keys.column_entries import ENTRY_PREFIX
 from tablecrypt.keys.key_ring import COLUMN_KEK, EncryptedKey
 from tablecrypt.maintenance import FindingKind
 from tablecrypt.table.deletion_vectors import RowDelta
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.protected_tables import SSN, TABLE_KEY, Clients, opened_by_table_key, protected_table
 from tests.support.table_files import TableFiles
@@ -187,7 +186,7 @@ def test_protection_that_its_owner_ends_is_no_attack_and_later_lists_name_it_no_
         transaction.set_properties({"encryption.column-keys": ""})
     for _ in range(2):
         people.append(ROWS)
-    named = [cast("EncryptedSnapshot", each).authenticated_header(people.io).protected_columns for each in people.metadata.snapshots]
+    named = [each.authenticated_header(people.io).protected_columns for each in people.metadata.snapshots]
     assert named == [{SSN}, frozenset(), frozenset()]
     assert len(ssn(people)) == 9
 
@@ -209,12 +208,12 @@ def test_a_pinned_table_whose_protection_was_edited_away_is_not_loaded(both: Cli
 
 def test_equality_deletes_by_a_protected_column_are_not_read(both: Clients, people: EncryptedTable, tmp_path: Path) -> None:
     files = TableFiles(tmp_path, people.schema())
-    files.metadata, files.io = people.metadata, cast("TableFileIO", people.io)
+    files.metadata, files.io = people.metadata, people.io
     delete = files.equality_deletes(pa.table({"ssn": ["SSN-0002"]}), [SSN])
     by_id = files.equality_deletes(pa.table({"id": pa.array([2], pa.int64())}), [1])
     (task,) = people.scan().plan_files()
     for table in (people, of_analyst(both, people)):
-        reader = TaskReader(table.metadata, cast("TableFileIO", table.io), table.schema(), ALWAYS_TRUE, masked="mask")
+        reader = TaskReader(table.metadata, table.io, table.schema(), ALWAYS_TRUE, masked="mask")
         with pytest.raises(FormatError, match="by the values of the protected column 'ssn'"):
             list(reader.batches(EncryptedFileScanTask(task.file, {delete}, data_sequence_number=1)))
         batches = list(reader.batches(EncryptedFileScanTask(task.file, {by_id}, data_sequence_number=1)))
@@ -225,7 +224,7 @@ def test_a_table_with_equality_deletes_by_a_protected_column_is_rolled_back_to_t
     both: Clients, people: EncryptedTable, tmp_path: Path
 ) -> None:
     files = TableFiles(tmp_path, people.schema())
-    files.metadata, files.io = people.metadata, cast("TableFileIO", people.io)
+    files.metadata, files.io = people.metadata, people.io
     before = people.metadata.snapshots[-1].snapshot_id
     delete = files.equality_deletes(pa.table({"ssn": ["SSN-0002"]}), [SSN])
     with people.transaction() as transaction:

@@ -202,7 +202,7 @@ def test_a_table_sends_the_clients_credentials_nowhere(aws: AwsServer, unwatched
     forged = catalog.register_table("db.forged", edited(table, setting(hostile)))
 
     assert isinstance(forged, EncryptedTable)
-    assert dict(forged.io.inner.properties) == dict(catalog.properties)  # type: ignore[attr-defined]
+    assert dict(forged.io.inner.properties) == dict(catalog.properties)
     forged.append(ROWS)
     assert catalog.load_table("db.forged").scan().to_arrow().num_rows == 6
 

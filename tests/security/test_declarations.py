@@ -24,7 +24,6 @@ from tablecrypt.keys.column_entries import GONE_PREFIX
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.lying_rest_server import LyingRestServer
@@ -74,7 +73,7 @@ def edit(both: Clients, folder: Path, change: Callable[[dict[str, Any]], object]
 def declarations(table: EncryptedTable, field_id: int = SSN) -> dict[str, tuple[ColumnDeclaration, ...]]:
     """What the newest declarations of a column say, to whoever may use its keys."""
     metadata = metadata_of(table)
-    maker = cast("TableFileIO", table.io).manager.columns
+    maker = table.io.manager.columns
     return Declarations(maker, metadata.key_ring, str(metadata.table_uuid)).newest(field_id)
 
 
@@ -186,7 +185,7 @@ def test_the_clerk_takes_no_column_by_a_declaration_under_his_own_key(both: Clie
     own = protected_table(both.clerk, "db.own", **{"encryption.column-keys": f"{OTHER_COLUMN_KEY}: ssn"})
     ring = metadata_of(own).key_ring
     (kek,), (column_key,) = ring.column_keks, ring.column_keys
-    maker = cast("TableFileIO", own.io).manager.columns
+    maker = own.io.manager.columns
     opened = maker.open(ring, column_key)
     claimed = ColumnDeclaration.stated(ColumnPolicy.from_properties(own.properties), SSN)
     forged = ColumnDeclaration(SSN, claimed.column, {COLUMN_KEY: 99}, ("ssn",), 99)

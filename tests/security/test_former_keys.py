@@ -24,8 +24,8 @@ from tablecrypt.keys.column_entries import is_copy
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.replace_files import EncryptedFileSwap
+from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.write import write_data_files
 from tests.security.test_declarations import commit_by_hand, declare, edit, loaded, ssn
@@ -57,7 +57,7 @@ def people(both: Clients) -> EncryptedTable:
 
 def forged_files(table: EncryptedTable) -> list[DataFile]:
     """A file with a row whose ssn is under the former key, as the clerk can write it with his own keys and code."""
-    metadata, io = metadata_of(table), cast("TableFileIO", table.io)
+    metadata, io = metadata_of(table), table.io
     turned = {name: value for name, value in metadata.properties.items() if not is_copy(name) and name not in (FORMER, UNTIL)}
     turned[f"{PREFIX}.key-id"] = OTHER_COLUMN_KEY
     entries = [entry for entry in metadata.encryption_keys if entry not in metadata.key_ring.column_declarations]
@@ -69,7 +69,7 @@ def forge(both: Clients) -> None:
     """Append such a file."""
     table = loaded(both.clerk)
     with table.transaction() as transaction:
-        cast("EncryptedTransaction", transaction)._append_files(forged_files(table), {}, "main")
+        cast("EncryptedTransaction", transaction).append_producer(CommitOptions()).commit_files(forged_files(table))
 
 
 def forge_as_of_before(table: EncryptedTable, files: Iterable[DataFile]) -> None:

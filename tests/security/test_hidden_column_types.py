@@ -24,7 +24,7 @@ from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, FileMetaData, SchemaElement, Struct
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.table_files import key_metadata_of
 from tests.support.hidden_column_files import ProtectedFile
 from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients
 from tests.support.tables import data_files, metadata_of, path_of
@@ -67,7 +67,7 @@ def rewritten_footer(table: EncryptedTable, change: Callable[[Struct, list[list[
 def in_version_1(table: EncryptedTable) -> None:
     """Make the key metadata of the file's hidden columns that of files from before the type was bound to it."""
     (file,) = data_files(table)
-    io, metadata, prefix = cast("TableFileIO", table.io), metadata_of(table), key_metadata_of(file).aad_prefix
+    io, metadata, prefix = table.io, metadata_of(table), key_metadata_of(file).aad_prefix
     keys = column_keys(metadata, io)
     found = ProtectedLayout(source_of(path_of(file.file_path).read_bytes()), key_metadata_of(file)).stored()
 

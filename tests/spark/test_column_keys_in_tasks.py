@@ -20,12 +20,10 @@ from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, KeyNotF
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKeys
 from tablecrypt.spark.tables import readable_columns
-from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.bound_schemas import OF_TEXT
 from tests.support.protected_tables import EMAIL, PEOPLE_SCHEMA, SSN, Clients, commit_column_keys, protected_table
@@ -52,18 +50,18 @@ def as_seen_by(catalog: EncryptedSqlCatalog) -> EncryptedTable:
 def task_io(table: EncryptedTable, columns: JobColumns | None) -> JobFileIO:
     assert columns is not None
     sent = pickle.loads(pickle.dumps(columns))
-    return JobFileIO(cast("TableFileIO", table.io).inner, None, sent)
+    return JobFileIO(table.io.inner, None, sent)
 
 
 def read(table: EncryptedTable, columns: JobColumns | None, masked: str = "mask") -> list[Any]:
     metadata = metadata_of(table).without_history()
     reader = TaskReader(metadata, task_io(table, columns), table.schema(), ALWAYS_TRUE, masked=masked)
-    tasks = cast("list[EncryptedFileScanTask]", list(table.scan().plan_files()))
+    tasks = table.scan().plan_files()
     return [value for task in tasks for batch in reader.batches(task) for value in batch.column("ssn").to_pylist()]
 
 
 def columns_of(table: EncryptedTable, readable: frozenset[int] | None, properties: dict[str, str] | None) -> JobColumns | None:
-    return JobColumns.of(metadata_of(table), cast(TableFileIO, table.io), readable, properties)
+    return JobColumns.of(metadata_of(table), table.io, readable, properties)
 
 
 def keys_of_task(table: EncryptedTable, columns: JobColumns | None) -> ColumnKeys:
@@ -146,7 +144,7 @@ def test_a_task_writes_under_committed_column_keys_alone(both: Clients, brought:
     ensure_column_keys(table)
     made = keys_of_task(table, columns_of(table, None, properties)).generate([SSN, EMAIL], PREFIX)
     fresh = as_seen_by(both.payroll)
-    keys = column_keys(metadata_of(fresh), cast("TableFileIO", fresh.io))
+    keys = column_keys(metadata_of(fresh), fresh.io)
     assert {each: keys.unwrap(each, key.key_metadata(OF_TEXT), PREFIX, OF_TEXT, 1) for each, key in made.items()} == {
         each: key.secret for each, key in made.items()
     }
@@ -167,7 +165,7 @@ def test_a_task_hashes_with_the_tables_key_and_makes_none(both: Clients, brought
 
     ensure_column_keys(table)
     task = keys_of_task(table, columns_of(table, None, properties))
-    assert task.mask_key(SSN) == column_keys(metadata_of(table), cast("TableFileIO", table.io)).mask_key(SSN)
+    assert task.mask_key(SSN) == column_keys(metadata_of(table), table.io).mask_key(SSN)
     assert task.generate([SSN], PREFIX)
 
 

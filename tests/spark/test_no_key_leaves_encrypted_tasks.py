@@ -21,7 +21,7 @@ from tablecrypt.spark.read import ReadJob, python_rows
 from tablecrypt.spark.runner import SparkRunner
 from tablecrypt.spark.tables import PlannedRead, job_columns
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
 from tests.support.aws import AwsServer
 from tests.support.file_functions import Copying, copy_encrypted, count_rows
@@ -174,7 +174,7 @@ def test_no_column_key_leaves_encrypted_tasks(
     rows.explain(mode="extended")
 
     table = cast("EncryptedTable", lake.catalog.load_table("db.columns"))
-    ring, maker = metadata_of(table).key_ring, cast("TableFileIO", table.io).manager.columns
+    ring, maker = metadata_of(table).key_ring, table.io.manager.columns
     keys = [maker.open(ring, entry).reveal() for entry in ring.column_keys]
     keys += [maker.open_kek(ring, kek, 2).reveal() for kek in ring.column_keks]
     haystacks = {f"closure {number}": pickled for number, (pickled, _) in enumerate(closures)}

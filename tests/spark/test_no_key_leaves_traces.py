@@ -15,9 +15,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_path import lake_in
 from tests.support.aws import AwsServer
@@ -62,10 +60,10 @@ def traces(java_runtime: None, traced_lake: Lake, tmp_path_factory: pytest.TempP
 def keys(traces: Path, traced_lake: Lake) -> dict[str, list[bytes]]:
     """Every key of the tables and of the jobs, by what it is."""
     table = cast("EncryptedTable", traced_lake.catalog.load_table("db.traced"))
-    metadata, manager = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io).manager
+    metadata, manager = table.metadata, table.io.manager
     keks = [each for each in metadata.encryption_keys if each.encrypted_by_id == manager.table_key_id]
     people = cast("EncryptedTable", traced_lake.catalog.load_table("db.people"))
-    ring, columns = cast("EncryptedTableMetadata", people.metadata).key_ring, cast("TableFileIO", people.io).manager.columns
+    ring, columns = people.metadata.key_ring, people.io.manager.columns
     return {
         "DEK": file_keys(table) + file_keys(people),
         "column KEK": [columns.open_kek(ring, each, NOTE).reveal() for each in ring.column_keks],

@@ -14,6 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt import maintenance
 from tablecrypt.engines.overwrite import stage_overwrite
+from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.write import write_data_files
@@ -39,7 +40,7 @@ def overwrite(table: EncryptedTable, ids: Sequence[int], branch: str | None = "m
         assert isinstance(transaction, EncryptedTransaction)
         io = transaction.table_io
         files = write_data_files(transaction.encrypted_metadata, rows(*ids), io, io.manager) if ids else []
-        stage_overwrite(transaction, files, summary, branch)
+        stage_overwrite(transaction, files, CommitOptions(branch, summary))
 
 
 def head(table: Table, branch: str = "main") -> Snapshot:
@@ -148,7 +149,7 @@ def test_what_others_commit_first_is_replaced_as_well(table: EncryptedTable) -> 
     with table.transaction() as transaction:
         assert isinstance(transaction, EncryptedTransaction)
         io = transaction.table_io
-        stage_overwrite(transaction, write_data_files(transaction.encrypted_metadata, rows(9), io, io.manager), {}, "main")
+        stage_overwrite(transaction, write_data_files(transaction.encrypted_metadata, rows(9), io, io.manager), CommitOptions())
         other.append(rows(2))
         other.delete("id = 1")
 

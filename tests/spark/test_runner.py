@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,7 @@ from tablecrypt.maintenance.runner import FileWork, LocalRunner
 from tablecrypt.spark.runner import SharedWorkContent, SparkRunner, collected_results
 from tablecrypt.spark.tables import LocatedTable, job_columns
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake
 from tests.support.file_functions import (
     Copying,
@@ -75,8 +75,8 @@ def test_files_written_by_executors_open_with_the_keys_that_come_back(spark: Spa
     assert sorted(done) == list(range(len(works)))
     for index, each in done.items():
         with (
-            table.io.decrypting_input(each.result.location, each.keys[0]).open() as copied,  # type: ignore[attr-defined]
-            table.io.raw_input(works[index].work).open() as original,  # type: ignore[attr-defined]
+            table.io.decrypting_input(each.result.location, each.keys[0]).open() as copied,
+            table.io.raw_input(works[index].work).open() as original,
         ):
             assert copied.read() == original.read()
 
@@ -120,7 +120,7 @@ def test_of_a_task_that_is_tried_again_one_result_counts(spark: SparkSession, la
     assert len(written) > len(works), "no copy of a first attempt is left, so no task was tried again"
     assert {each.result.location.rpartition("/")[2] for _, each in done} < written
     for _, each in done:
-        with table.io.decrypting_input(each.result.location, each.keys[0]).open() as copied:  # type: ignore[attr-defined]
+        with table.io.decrypting_input(each.result.location, each.keys[0]).open() as copied:
             assert copied.read()
 
 
@@ -131,7 +131,7 @@ def test_a_function_that_no_name_leads_to_is_refused(spark: SparkSession, table:
 
 def test_a_part_for_another_task_is_refused(spark: SparkSession, table: EncryptedTable) -> None:
     ticket, job_key = LocatedTable.of_table(table).issue_job(spark)
-    content = SharedWorkContent(pickle.dumps(cast("TableFileIO", table.io).inner), count_rows, job_columns(table))
+    content = SharedWorkContent(pickle.dumps(table.io.inner), count_rows, job_columns(table))
     shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(content))
     first, second = (
         job_key.encrypt(Role.TASK, number, encode_items([WorkItem(number, work.work, work.keys)]))

@@ -24,8 +24,9 @@ from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.table.file_entries import STATISTICS
 from tablecrypt.table.protection.policy import column_keys
+from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.updates import AddEncryptionKeyUpdate
 from tablecrypt.table.write import write_data_files
@@ -108,10 +109,10 @@ def write_as_java_does(table: EncryptedTable, rows: pa.Table) -> None:
     """Append a file as another engine writes it: every column is under the table's key, with its bounds in the manifest."""
     metadata = metadata_of(table)
     properties = {name: value for name, value in metadata.properties.items() if not name.startswith(("encryption.column", "write."))}
-    io = cast("TableFileIO", table.io)
+    io = table.io
     files = write_data_files(metadata.model_copy(update={"properties": properties, "encryption_keys": []}), rows, io, io.manager)
     with table.transaction() as transaction:
-        cast("EncryptedTransaction", transaction)._append_files(files, {}, "main")
+        cast("EncryptedTransaction", transaction).append_producer(CommitOptions()).commit_files(files)
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class StoredKey:
     def opens(self, table: EncryptedTable) -> bytes:
         """Return the DEK that the table, as its catalog has it now, opens. Raises what reading the column raises."""
         fresh = cast("EncryptedTable", table.catalog.load_table(table.name()))
-        return column_keys(metadata_of(fresh), cast("TableFileIO", fresh.io)).unwrap(
+        return column_keys(metadata_of(fresh), fresh.io).unwrap(
             self.field_id, self.key_metadata, self.aad_prefix, OF_TEXT, self.sequence_number
         )
 
@@ -134,7 +135,7 @@ class StoredKey:
 def commit_column_keys(table: EncryptedTable, *field_ids: int) -> list[StoredKey]:
     """Make the keys of these columns for a new file, as its writer does, and commit their entries of encryption-keys."""
     table.refresh()
-    io, metadata, prefix = cast("TableFileIO", table.io), metadata_of(table), secrets.token_bytes(16)
+    io, metadata, prefix = table.io, metadata_of(table), secrets.token_bytes(16)
     keys = column_keys(metadata, io).generate(field_ids, prefix)
     entries = io.manager.columns.new_entries(metadata.key_ring, [prefix])
     if entries:

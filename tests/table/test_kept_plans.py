@@ -18,7 +18,6 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.maintenance import verify
 from tablecrypt.manifests.manifest_cache import CACHE
-from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tests.support.tables import MASTER_KEY, current_snapshot, flip, memory_catalog, metadata_of, new_table, path_of
@@ -79,7 +78,7 @@ def test_a_list_that_is_kept_is_held_against_each_new_metadata(table: EncryptedT
 
 def test_the_list_of_a_later_snapshot_does_not_stand_in_for_an_earlier_one(table: EncryptedTable) -> None:
     table.scan().to_arrow()
-    first, second = cast("list[EncryptedSnapshot]", table.metadata.snapshots)
+    first, second = table.metadata.snapshots
     moved = first.model_copy(update={"manifest_list": second.manifest_list})
     with pytest.raises(TamperedFileError):
         moved.bound_to(metadata_of(table).key_ring).manifests_to_plan(table.io)

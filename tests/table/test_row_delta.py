@@ -25,7 +25,6 @@ from tablecrypt.table.deletes import write_row_delta
 from tablecrypt.table.deletion_vectors import RowDelta, read_deletion_vector
 from tablecrypt.table.snapshots import EncryptedUpdateSnapshot
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
 from tests.support.table_files import vectors_of
 from tests.support.tables import MERGE_ON_READ, ids, new_table, rows
 
@@ -47,7 +46,7 @@ def task_of(table: EncryptedTable, row_id: int) -> FileScanTask:
 
 
 def written(table: EncryptedTable, deleted: Iterable[tuple[FileScanTask, BitMap64]]) -> RowDelta:
-    return write_row_delta(table.metadata, cast("TableFileIO", table.io), deleted, uuid.uuid4())
+    return write_row_delta(table.metadata, table.io, deleted, uuid.uuid4())
 
 
 def commit(table: EncryptedTable, delta: RowDelta, operation: Operation = Operation.DELETE) -> None:
@@ -56,7 +55,7 @@ def commit(table: EncryptedTable, delta: RowDelta, operation: Operation = Operat
 
 
 def positions_in(table: EncryptedTable, vector: EncryptedDataFile) -> list[int]:
-    return list(read_deletion_vector(cast("TableFileIO", table.io), vector, 10))
+    return list(read_deletion_vector(table.io, vector, 10))
 
 
 def test_the_rows_of_earlier_deletes_are_in_the_new_vector_without_the_caller_knowing_them(table: EncryptedTable) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -26,7 +26,7 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.protection.sizes import LEAST, LEAST_BYTES
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.updates import check_commit
 from tablecrypt.table.write import write_data_files
 from tests.support.protected_tables import SSN, Clients, protected_table, write_as_java_does
@@ -65,7 +65,7 @@ def test_a_setting_that_was_edited_into_the_metadata_is_refused_by_the_writer(bo
     metadata = metadata_of(table)
     edited = metadata_with(metadata, **{name: FEW[name]})
     arrow = pa.RecordBatchReader.from_batches(ROWS.schema, ROWS.to_batches()) if rows == "stream" else rows
-    table_io = cast("TableFileIO", table.io)
+    table_io = table.io
     with pytest.raises(ConfigurationError, match=name):
         write_data_files(edited, arrow, table_io, table_io.manager)
 
@@ -104,7 +104,7 @@ def metadata_with(metadata: EncryptedTableMetadata, **properties: str) -> Encryp
 def opened(table: EncryptedTable, file: Any) -> tuple[FileLayout, FileKeys]:
     """A file with all of its keys."""
     stored, key_metadata = path_of(file.file_path).read_bytes(), key_metadata_of(file)
-    keys: ColumnKeys = column_keys(metadata_of(table), cast("TableFileIO", table.io))
+    keys: ColumnKeys = column_keys(metadata_of(table), table.io)
     found = ProtectedLayout(source_of(stored), key_metadata).stored()
     own = {
         hidden_name(field_id): keys.unwrap(field_id, own, key_metadata.aad_prefix, found.schemas[field_id], 1)

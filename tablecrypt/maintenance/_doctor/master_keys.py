@@ -24,7 +24,6 @@ from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import load_kms
 from tablecrypt.kms.new_blobs import check_blob, unwrap_kek, wrap_unchecked
 from tablecrypt.maintenance._doctor.checks import Check, CheckState, tried
-from tablecrypt.maintenance._tables import encrypted_metadata_of
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 
@@ -85,7 +84,7 @@ def _client_checks(client: KeyManagementClient, table: Table | None, others: tup
         yield Check(_KEYS, "wrap and unwrap", CheckState.UNTRIED, "not tried: no master key is known", advice)
     if isinstance(table, EncryptedTable):
         yield _kek_check(client, table)
-        yield from _column_kek_checks(client, encrypted_metadata_of(table), columns)
+        yield from _column_kek_checks(client, table.metadata, columns)
 
 
 def _columns_by_key(table: Table | None) -> dict[str, str]:
@@ -126,7 +125,7 @@ def _probe(client: KeyManagementClient, key_id: str, columns: str, advice: str) 
 
 
 def _kek_check(client: KeyManagementClient, table: EncryptedTable) -> Check:
-    metadata, snapshot = encrypted_metadata_of(table), table.current_snapshot()
+    metadata, snapshot = table.metadata, table.current_snapshot()
     key_id = metadata.properties[names.KEY_ID.name]
     keyed = None if snapshot is None else getattr(snapshot, "key_id", None)
     name = f"open the table's KEK with {key_id}"

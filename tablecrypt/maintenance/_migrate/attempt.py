@@ -40,7 +40,6 @@ from tablecrypt.maintenance._journal import Journal
 from tablecrypt.maintenance._migrate.orc_files import RewriteOrcWork, rewrite_orc_file, rewrite_orc_work, rewritten_entry
 from tablecrypt.maintenance._migrate.plain_snapshot import MigrationSnapshot, plain_manifests
 from tablecrypt.maintenance._relocate_files import PathMap
-from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.records import EncryptedDataFile
@@ -69,14 +68,14 @@ class Migration:
     def __init__(self, plain: Table, table: EncryptedTable, location: str | None, folders: DeletionScope = NOTHING) -> None:
         self._plain = plain
         self._folders = folders
-        self._io = table_io(table)
+        self._io = table.io
         self._map = None if location is None else PathMap(plain.location().rstrip("/"), location)
-        self._metadata = encrypted_metadata_of(table)
+        self._metadata = table.metadata
         self.table = table
         if location is not None:
             self._metadata = _beginning_at(self._metadata, location, self.uuid_beside(plain, location))
             self.table = _with_metadata(table, self._metadata)
-            self._io = table_io(self.table)
+            self._io = self.table.io
 
         self._manifests = [BaseManifest(*each) for each in self._plain_manifests()]
         self.files = self._live_files()
@@ -180,7 +179,7 @@ class Migration:
 
 def migration_journal(table: EncryptedTable) -> Journal:
     """Return what says which files of a migration to this table are done."""
-    return Journal(table_io(table), table.metadata, (), None, OPERATION)
+    return Journal(table.io, table.metadata, (), None, OPERATION)
 
 
 def _beginning_at(metadata: EncryptedTableMetadata, location: str, table_uuid: uuid.UUID) -> EncryptedTableMetadata:
@@ -193,7 +192,7 @@ def _with_metadata(table: EncryptedTable, metadata: EncryptedTableMetadata) -> E
         identifier=table.name(),
         metadata=metadata,
         metadata_location=table.metadata_location,
-        io=TableFileIO(table_io(table).inner, table_io(table).manager, folders_of(metadata)),
+        io=TableFileIO(table.io.inner, table.io.manager, folders_of(metadata)),
         catalog=table.catalog,
         config=table.config,
     )

@@ -30,7 +30,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope, names_location
 from tablecrypt.maintenance._migrate.attempt import Migration, migration_journal
 from tablecrypt.maintenance._migrate.plaintext import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
-from tablecrypt.maintenance._tables import check_new_name, name_of, require_encrypted, table_io
+from tablecrypt.maintenance._tables import check_new_name, name_of, require_encrypted
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.printable import bytes_shown, counted, shown
@@ -213,7 +213,7 @@ class _InPlace(_Run):
 
     def _clean_up(self, table: EncryptedTable, migrated: Migrated) -> Migrated:
         """Delete what was plain, and say what may be left of it."""
-        io, scope = table_io(table), self._scope(table)
+        io, scope = table.io, self._scope(table)
         before = plaintext_before(table, scope) if self.delete_plaintext else PlaintextOf()
         if self.dry_run:
             return replace(migrated, deleted=before.stored(io.inner), refused=before.refused)

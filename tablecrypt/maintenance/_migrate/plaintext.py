@@ -25,7 +25,7 @@ from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.maintenance._audit.file_signatures import Signature, read_file_starts
 from tablecrypt.maintenance._orphan_files import known_locations
 from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, stored_files
-from tablecrypt.maintenance._tables import name_of, table_io
+from tablecrypt.maintenance._tables import name_of
 from tablecrypt.maintenance.older_metadata import read_older
 from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.printable import bytes_shown
@@ -104,7 +104,7 @@ def plaintext_before(table: EncryptedTable, scope: DeletionScope) -> PlaintextOf
     if metadata is None:
         return PlaintextOf()
 
-    found = plaintext_of(metadata, table_io(table).inner, scope)
+    found = plaintext_of(metadata, table.io.inner, scope)
     kept = {canonical(location) for location in known_locations(table)}
 
     return PlaintextOf(
@@ -120,7 +120,7 @@ def plaintext_left(table: EncryptedTable, refused: Mapping[str, str]) -> Iterato
         table: the encrypted one.
         refused: files that the plain table named and that were not deleted, with the reason.
     """
-    io = table_io(table).inner
+    io = table.io.inner
     for named, reason in refused.items():
         with suppress(FileNotFoundError):
             yield PlaintextLeft(named, len(io.new_input(named)), f"a file that the plain table named: it {reason}")

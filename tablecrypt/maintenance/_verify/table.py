@@ -27,7 +27,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import TamperedFileError
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
-from tablecrypt.maintenance._tables import require_encrypted, table_io
+from tablecrypt.maintenance._tables import require_encrypted
 from tablecrypt.maintenance._verify.files import FileLook, LookAt, Problem, look_at_file
 from tablecrypt.maintenance._verify.state import VerifyState
 from tablecrypt.maintenance.columns.verification import HiddenColumnKeys, hidden_columns_to_verify, unchecked_columns
@@ -154,7 +154,7 @@ def verify(
     run = _Run(table, found, not quick, state, progress)
     if state is not None:
         # Before any file is read: one that changes meanwhile has another time afterwards, so the noted line does not count.
-        run.stamp(stored_files(table_io(table).inner, table.location().rstrip("/")))
+        run.stamp(stored_files(table.io.inner, table.location().rstrip("/")))
     run.look(runner_or_threads(runner, workers))
     if state is not None:
         # Not before: until the run has ended, another one may go on from the file.

@@ -18,7 +18,6 @@ from pyiceberg.manifest import DataFile
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.parquet.protected.carried_over_columns import blank_rows_beside_hidden_columns
 from tablecrypt.table.lineage import without_lineage_ids
@@ -43,7 +42,7 @@ def blanked_file(table: EncryptedTable, file: DataFile, positions: Iterable[int]
     Raises:
         ConfigurationError, FormatError, TamperedFileError: as `blank_rows_beside_hidden_columns` raises them; nothing is left then.
     """
-    io, metadata, old = table_io(table), encrypted_metadata_of(table), key_metadata_of(file)
+    io, metadata, old = table.io, table.metadata, key_metadata_of(file)
     # With the old AAD prefix: the protected columns are copied as ciphertext, which is bound to it.
     new = StandardKeyMetadata(io.manager.new_key_metadata().encryption_key, old.aad_prefix)
     location = table.location_provider().new_data_location(f"00000-0-{uuid.uuid4()}{BLANKED}")

@@ -22,7 +22,6 @@ from pyiceberg.table.update import RemovePropertiesUpdate, TableUpdate
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy, key_id_in
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
-from tablecrypt.maintenance._tables import encrypted_metadata_of
 from tablecrypt.maintenance.columns.footers import footer_works, inspect_hidden_columns
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import Runner
@@ -69,7 +68,7 @@ def forget_former_protection(table: EncryptedTable, runner: Runner) -> None:
 
 
 def _forgotten(table: EncryptedTable, runner: Runner) -> _Forgotten:
-    metadata = encrypted_metadata_of(table)
+    metadata = table.metadata
     footers = _footers_of_all(table, runner)
     if footers is None:
         return _Forgotten()
@@ -90,7 +89,7 @@ def _forgotten(table: EncryptedTable, runner: Runner) -> _Forgotten:
 
 def _footers_of_all(table: EncryptedTable, runner: Runner) -> list[StoredHiddenColumns] | None:
     """What the footers of all data files say; None where one of the files may hold more than can be told."""
-    found = reachable_files(encrypted_metadata_of(table), table.io)
+    found = reachable_files(table.metadata, table.io)
     files = [file for file in found.files.values() if file.kind == FileKind.DATA]
     if found.unopened or any(file.key is None or file.file_format != FileFormat.PARQUET.value for file in files):
         return None

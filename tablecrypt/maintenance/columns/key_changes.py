@@ -36,7 +36,7 @@ from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids, look_at_older
 from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub
-from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance._tables import name_of, reload, require_encrypted
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -192,11 +192,11 @@ def add_column_keys(table: Table, *, write_only: bool = False) -> None:
 
 
 def _missing_keys(table: EncryptedTable, write_only: bool) -> _Added:
-    metadata = encrypted_metadata_of(table)
+    metadata = table.metadata
     columns = policy_of(metadata).columns.values()
     # No key goes into the table for a protection that was set without the right to the column's.
-    check_declared(metadata, table_io(table), writing=True)
-    entries = table_io(table).manager.columns.entries_for(metadata.key_ring, columns, write_only=write_only)
+    check_declared(metadata, table.io, writing=True)
+    entries = table.io.manager.columns.entries_for(metadata.key_ring, columns, write_only=write_only)
     # A new key beside a lost one would make the column look whole, while its earlier values cannot be read.
     refuse_beside_lost(metadata, named_column_keys(metadata, metadata.current_snapshot(), table.io), entries)
     return _Added(entries)
@@ -221,7 +221,7 @@ def rotate_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     if dry_run:
-        ring = encrypted_metadata_of(reload(table)).key_ring
+        ring = reload(table).metadata.key_ring
         return RotatedColumnKeks(name_of(table), True, {}, tuple(kek.key_id for kek in ring.column_keks), len(ring.column_keys))
 
     done = commit_keys(table, _rotation).plan
@@ -232,7 +232,7 @@ def rotate_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
 
 
 def _rotation(table: EncryptedTable) -> _Change:
-    ring = encrypted_metadata_of(table).key_ring
+    ring = table.metadata.key_ring
     return _under_new_keks(table, ring, ring.column_keys, retired=[kek.key_id for kek in ring.column_keks])
 
 
@@ -240,7 +240,7 @@ def _under_new_keks(
     table: EncryptedTable, ring: KeyRing, entries: Iterable[EncryptedKey], retired: Iterable[str], gone: Iterable[str] = ()
 ) -> _Change:
     """Return the change that wraps column keys under new KEKs of their master keys, and lets others go."""
-    columns = table_io(table).manager.columns
+    columns = table.io.manager.columns
     # Made anew for each plan: one of an earlier plan that was committed may be above a key that goes, and so be retired here.
     new_kek = cache(columns.new_kek)
     made, wrapped = dict[str, EncryptedKey](), list[EncryptedKey]()
@@ -273,7 +273,7 @@ def rewrap_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
     """
     done: Iterable[EncryptedKey]
     if dry_run:
-        done = encrypted_metadata_of(reload(table)).key_ring.column_keks
+        done = reload(table).metadata.key_ring.column_keks
     else:
         done = commit_keys(table, _rewrapping).plan.entries
         progress(Progress("rewrap_column_keks", len(done), len(done), "keys"))
@@ -285,7 +285,7 @@ def rewrap_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
 
 
 def _rewrapping(table: EncryptedTable) -> _Replaced:
-    ring, columns = encrypted_metadata_of(table).key_ring, table_io(table).manager.columns
+    ring, columns = table.metadata.key_ring, table.io.manager.columns
     return _Replaced(tuple(columns.rewrapped(ring, kek) for kek in ring.column_keks))
 
 
@@ -316,14 +316,14 @@ def shred_column(
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     fresh = reload(table)
-    metadata = encrypted_metadata_of(fresh)
+    metadata = fresh.metadata
     field_id = _protected_field(metadata, column)
     if dry_run:
         return _foretold(fresh, field_id, column, delete_below)
 
     deleting_io(fresh, delete_below)
     # Whether its declaration holds can be told only while its keys are there.
-    is_declared = not undeclared_columns(metadata, table_io(fresh).manager.columns, (field_id,))
+    is_declared = not undeclared_columns(metadata, fresh.io.manager.columns, (field_id,))
     scrubbed, counted = Scrubbed(), Counted("shred_column: metadata files", "files", progress)
     destroyed, retired, older = set[str](), frozenset[str](), OlderFiles()
 
@@ -333,9 +333,9 @@ def shred_column(
         destroyed |= set(change.removed)
         fresh = require_encrypted(table)
         older = look_at_older(fresh, older)
-        retired |= {*change.retired, *older.column_keks(field_id)} - kek_ids(encrypted_metadata_of(fresh))
+        retired |= {*change.retired, *older.column_keks(field_id)} - kek_ids(fresh.metadata)
         again = scrub(fresh, older, frozenset(retired), deleting_io(fresh, delete_below), counted)
-        scrubbed, older = scrubbed.then(again), after_scrub(older, again, encrypted_metadata_of(fresh))
+        scrubbed, older = scrubbed.then(again), after_scrub(older, again, fresh.metadata)
 
         if again.deleted:
             forget_in_log(fresh, again.deleted)
@@ -345,13 +345,13 @@ def shred_column(
 
     if is_declared:
         # The declaration has gone with its key: without a new one, an edit of the properties would not be noticed.
-        commit_keys(table, lambda base: declared_anew(encrypted_metadata_of(base), field_id, table_io(base).manager.columns))
+        commit_keys(table, lambda base: declared_anew(base.metadata, field_id, base.io.manager.columns))
     return _result(fresh, field_id, column, destroyed, retired, scrubbed, dry_run=False)
 
 
 def _destruction(table: EncryptedTable, field_id: int) -> _Change:
     """Return the change that takes a column's keys out of the metadata, with the KEKs above them."""
-    metadata = encrypted_metadata_of(table)
+    metadata = table.metadata
     ring = metadata.key_ring
     # Of entries that count and of those that were put back: no stored byte is to open the column.
     held = stored_entries(metadata.encryption_keys, metadata.properties)
@@ -375,10 +375,10 @@ def _named(table: EncryptedTable, metadata: EncryptedTableMetadata) -> Iterable[
 
 
 def _foretold(table: EncryptedTable, field_id: int, column: str, delete_below: Sequence[str]) -> ShreddedColumn:
-    ring, older = encrypted_metadata_of(table).key_ring, look_at_older(table)
+    ring, older = table.metadata.key_ring, look_at_older(table)
     gone = [entry for entry in ring.column_keys if entry.field_id == field_id]
     retired = frozenset(str(entry.encrypted_by_id) for entry in gone) | older.column_keks(field_id)
-    scope, expected = table_io(table).deletable.and_below(delete_below), Scrubbed()
+    scope, expected = table.io.deletable.and_below(delete_below), Scrubbed()
 
     for file in holders(table, older, retired):
         if (reason := file.reason_against(scope)) is not None:

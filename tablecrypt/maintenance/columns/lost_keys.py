@@ -25,7 +25,6 @@ from tablecrypt.errors import (
 from tablecrypt.keys.column_entries import is_gone, is_own, stored_entries
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
-from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.protection.kept_entries import lost_column_keys
 from tablecrypt.table.table import EncryptedTable
@@ -47,7 +46,7 @@ class LostColumnKeys:
 
     def __init__(self, table: EncryptedTable) -> None:
         self._table = table
-        self._metadata = encrypted_metadata_of(table)
+        self._metadata = table.metadata
         self._ring = self._metadata.key_ring
         lost = lost_column_keys(self._metadata, set(_named(table, self._metadata)))
         self._field_ids = {key_id: field_id for field_id, key_ids in lost.items() for key_id in key_ids}
@@ -91,7 +90,7 @@ class LostColumnKeys:
         try:
             if entry.field_id != field_id:
                 return False
-            table_io(self._table).manager.columns.open(KeyRing([kek, entry], self._ring.name_of), entry)
+            self._table.io.manager.columns.open(KeyRing([kek, entry], self._ring.name_of), entry)
         except ColumnKeyDeniedError as error:
             self.left[entry.key_id] = str(error)
             return False

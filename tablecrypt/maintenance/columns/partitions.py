@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pyiceberg.manifest import DataFile, DataFileContent
 
 from tablecrypt.maintenance._shred import replace_head
-from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.compaction import Compaction, scan_tasks, unused_deletes
 from tablecrypt.maintenance.compaction_plan import CompactionRules, plan_groups
 from tablecrypt.maintenance.progress import ProgressListener
@@ -51,7 +50,7 @@ class ShownFiles:
     @classmethod
     def among(cls, table: EncryptedTable, branch: str, files: Mapping[str, DataFile]) -> ShownFiles:
         """Choose the data files among some of a branch, by their locations."""
-        shown = ShownPartitions.of(encrypted_metadata_of(table))
+        shown = ShownPartitions.of(table.metadata)
         chosen = (
             location
             for location, file in files.items()
@@ -82,7 +81,7 @@ class ShownFiles:
         return self._clean() or next(iter(compaction.result(dry_run=False).snapshot_ids), None)
 
     def _planned(self, data_key_length: int | None) -> Compaction:
-        table, metadata = self.table, encrypted_metadata_of(self.table)
+        table, metadata = self.table, self.table.metadata
         snapshot = metadata.snapshot_by_name(self.branch)
         tasks = scan_tasks(table, self.branch)
         naming = self._vectors_that_name(tasks)
@@ -104,7 +103,7 @@ class ShownFiles:
         found: set[str] = set()
         # Only the names of folders can show a value in a footer, and without such folders no footer is read.
         for location, file in vectors.items() if self.shown.folders else ():
-            with table_io(self.table).decrypting_input(location, key_metadata_of(file)).open() as puffin:
+            with self.table.io.decrypting_input(location, key_metadata_of(file)).open() as puffin:
                 named = data_files_named_in(puffin.read(), location)
             if any(self.shown.column(None, each) is not None for each in named):
                 found.add(location)
@@ -113,7 +112,7 @@ class ShownFiles:
 
     def _clean(self) -> int | None:
         """Put a snapshot in the place of the head if that names files of these specs as deleted, and return it."""
-        head = encrypted_metadata_of(self.table).snapshot_by_name(self.branch)
+        head = self.table.metadata.snapshot_by_name(self.branch)
         manifests = [] if head is None else head.manifests(self.table.io)
         if head is None or not any(self._names_deleted(manifest.partition_spec_id, manifest.deleted_files_count) for manifest in manifests):
             return None

@@ -41,7 +41,6 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, Mask, ProtectedColumn, key_id_in
 from tablecrypt.maintenance._file_rewrite import NewFileWork, replacement_entry
-from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.columns.footers import look_at
 from tablecrypt.maintenance.columns.former_protection import forget_former_protection
 from tablecrypt.maintenance.columns.masks import refuse_masks
@@ -143,7 +142,7 @@ def files_to_reencrypt(table: EncryptedTable, files: Iterable[DataFile], runner:
     Raises:
         TamperedFileError, FormatError: a footer is not what was written.
     """
-    metadata = encrypted_metadata_of(table)
+    metadata = table.metadata
     if not has_column_keys(metadata):
         return FilesToReencrypt()
     protected = policy_of(metadata).columns.keys()
@@ -165,9 +164,9 @@ class ProtectedFiles(FilesToReencrypt):
     def __init__(self, table: EncryptedTable, runner: Runner, looks: Mapping[str, StoredHiddenColumns]) -> None:
         self._table = table
         self._runner = runner
-        self._metadata: EncryptedTableMetadata = encrypted_metadata_of(table)
-        self._keys: ColumnKeys = column_keys(self._metadata, table_io(table))
-        self._maker: ColumnKeyMaker = table_io(table).manager.columns
+        self._metadata: EncryptedTableMetadata = table.metadata
+        self._keys: ColumnKeys = column_keys(self._metadata, table.io)
+        self._maker: ColumnKeyMaker = table.io.manager.columns
         self.policy: ColumnPolicy = policy_of(self._metadata)
         self._written = {**self.policy.columns, **_dropped_columns(self._metadata)}
         self._looks = looks

@@ -29,7 +29,6 @@ from tablecrypt.errors import (
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.keys.column_keys import ColumnKeys
-from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.columns.footers import FooterWork, footer_works, inspect_hidden_columns
 from tablecrypt.maintenance.runner import FileDone, Runner
 from tablecrypt.parquet.file_keys import KeyByPath
@@ -75,14 +74,14 @@ def hidden_columns_to_verify(
         KeyIdChangedError: the properties protect a column less than was declared under its key.
         ConfigurationError: another column has the name of a protected one.
     """
-    metadata = encrypted_metadata_of(table)
+    metadata = table.metadata
     if not has_column_keys(metadata):
         return {}
 
     check_names(metadata)
     # An edited property would make a protected column count as an ordinary one, whose values need no check.
-    check_declared(metadata, table_io(table), writing=True)
-    keys = column_keys(metadata, table_io(table))
+    check_declared(metadata, table.io, writing=True)
+    keys = column_keys(metadata, table.io)
     works = footer_works(files)
     found: dict[str, HiddenColumnKeys] = {}
     for index, done in runner.run(table, look_at_footer, works):
@@ -123,11 +122,11 @@ def hidden_column_keys(
 
     It raises ColumnKeyDeniedError or KeyNotFoundError for a key that cannot be had.
     """
-    metadata = encrypted_metadata_of(table)
+    metadata = table.metadata
     if not has_column_keys(metadata):
         return None
 
-    keys = column_keys(metadata, table_io(table))
+    keys = column_keys(metadata, table.io)
     work = FooterWork(location, frozenset())
     schemas: dict[int, BoundSchema] = {}
 
@@ -136,7 +135,7 @@ def hidden_column_keys(
         if field_id is None or stored is None:
             raise FormatError(f"column {'.'.join(path)} is encrypted with a key of its own, and is no protected column")
         if field_id not in schemas:
-            schemas.update(inspect_hidden_columns(table_io(table), work, (key_metadata,)).result.schemas)
+            schemas.update(inspect_hidden_columns(table.io, work, (key_metadata,)).result.schemas)
         return Secret(keys.unwrap(field_id, stored, key_metadata.aad_prefix, schemas[field_id], sequence_number))
 
     return hidden_key

@@ -19,7 +19,6 @@ from typing import Final
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 
 from tablecrypt.maintenance._file_rewrite import commit_replacement
-from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.columns.blanking import blanked_file
 from tablecrypt.maintenance.erasure.plan import RefWork
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
@@ -40,9 +39,9 @@ def has_hidden_columns(table: EncryptedTable) -> bool:
     Raises:
         ColumnKeyDeniedError: it has, and its deletes write files again, which takes the keys.
     """
-    metadata = encrypted_metadata_of(table)
+    metadata = table.metadata
     policy = policy_of(metadata)
-    keys = column_keys(metadata, table_io(table))
+    keys = column_keys(metadata, table.io)
     if not unreadable(keys, policy.columns):
         return False
 
@@ -72,7 +71,7 @@ def blank_rows(table: EncryptedTable, work: RefWork, row_filter: ErasureFilter, 
 
     written: list[EncryptedDataFile] = []
     # A generator: by the time that something fails, it lists what was written until then.
-    with deleting_on_error(table_io(table), (new.file_path for new in written)):
+    with deleting_on_error(table.io, (new.file_path for new in written)):
         for task in tasks:
             written.append(_blanked(table, work.name, task, row_filter))
     swaps = {task.file.file_path: new for task, new in zip(tasks, written, strict=True)}
@@ -81,7 +80,7 @@ def blank_rows(table: EncryptedTable, work: RefWork, row_filter: ErasureFilter, 
         commit_replacement(table, work.name, EncryptedFileSwap, swaps=swaps)
     except (CommitFailedException, ValidationException):
         # Of any other error it is not certain that nothing was committed.
-        delete_written(table_io(table), [new.file_path for new in written])
+        delete_written(table.io, [new.file_path for new in written])
         raise
 
 

@@ -19,7 +19,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.maintenance._tables import checked_filter, checked_moment, name_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance._tables import checked_filter, checked_moment, name_of, reload, require_encrypted
 from tablecrypt.maintenance.erasure.blanking import has_hidden_columns
 from tablecrypt.maintenance.erasure.plan import RefWork, Searching, is_working_branch, works
 from tablecrypt.maintenance.erasure.proof import Proof, hidden_columns, state_of, unreachable
@@ -140,7 +140,7 @@ def _foretell(
     kept |= {location for manifest in manifests for location in named.entries[manifest]} - replaced
     needed = named.locations_of(staying) | kept
     # Not `deleting_io`, which raises where nothing may be deleted: a dry run reports what would be refused.
-    scope = table_io(table).deletable.and_below(delete_below)
+    scope = table.io.deletable.and_below(delete_below)
 
     for location in unneeded_files(searching, removed.snapshots, needed):
         if (reason := scope.reason_against(location)) is not None:

@@ -17,7 +17,7 @@ from pyiceberg.table.snapshots import ancestors_of
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._shred_find import OlderFiles, look_at_older
-from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, table_io
+from tablecrypt.maintenance._tables import name_of
 from tablecrypt.maintenance.erasure.result import ErasedRef
 from tablecrypt.maintenance.erasure.row_filter import WHOLE_TABLE, ErasureFilter
 from tablecrypt.maintenance.erasure.search import FileSearch, Findings, Holds, NamedFiles, named_files
@@ -129,7 +129,7 @@ class RefWork:
         scan = table.scan(row_filter=row_filter.expression).use_ref(name)
         # Files without rows too: they are stored, and planning leaves them out by default.
         every = table.scan(options={"include_empty_files": "true"}).use_ref(name)
-        tasks = cast("list[EncryptedFileScanTask]", list(every.plan_files()))
+        tasks = every.plan_files()
         # No missing files: only those that no live entry names count as missing, and a branch has live ones alone.
         held = findings.holding(Holds.ROWS, Holds.BOUNDS, Holds.BLANKED)
         with_rows = [task for task in tasks if task.file.file_path in held]
@@ -203,8 +203,8 @@ def is_working_branch(table: EncryptedTable, name: str) -> bool:
 
 def live_deletes(table: EncryptedTable, snapshot_id: int) -> list[DataFile]:
     """Return the delete files that a snapshot has."""
-    snapshot = cast("EncryptedSnapshot", encrypted_metadata_of(table).snapshot_by_id(snapshot_id))
-    io = table_io(table)
+    snapshot = cast("EncryptedSnapshot", table.metadata.snapshot_by_id(snapshot_id))
+    io = table.io
     manifests = (manifest for manifest in snapshot.manifests(io) if manifest.content == ManifestContent.DELETES)
     entries = (entry for manifest in manifests for entry in manifest.fetch_manifest_entry(io, discard_deleted=True))
     return [entry.data_file for entry in entries]

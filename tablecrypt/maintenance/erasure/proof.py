@@ -20,7 +20,6 @@ from tablecrypt.maintenance._audit.observed import Folder, are_checksums
 from tablecrypt.maintenance._shred import outside
 from tablecrypt.maintenance._shred_scrub import content_of
 from tablecrypt.maintenance._storage import StoredFile, canonical, object_versions, stored_files
-from tablecrypt.maintenance._tables import table_io
 from tablecrypt.maintenance.erasure.plan import Searching
 from tablecrypt.maintenance.erasure.result import RUN_AGAIN, HiddenColumn, Searched, TableState
 from tablecrypt.maintenance.erasure.search import Holds
@@ -124,7 +123,7 @@ def _undecided(searching: Searching) -> Iterator[tuple[str, str]]:
 
 def _unread_metadata(searching: Searching) -> Iterator[tuple[str, str]]:
     """Yield metadata files that cannot be read. Half of one, of a commit that was killed, is searched for partition values."""
-    io = table_io(searching.table)
+    io = searching.table.io
     for location, unread in searching.older.unread.items():
         # A file that no log names may be half of a commit on its way: it is reported only if it shows partition values.
         if unread.problem and (unread.is_logged or PARTITION_SUMMARY in content_of(io, location)):
@@ -143,7 +142,7 @@ class _Unnamed:
 
     @classmethod
     def of(cls, searching: Searching) -> _Unnamed:
-        metadata, named, io = searching.table.metadata, searching.named, table_io(searching.table)
+        metadata, named, io = searching.table.metadata, searching.named, searching.table.io
         known = {searching.table.metadata_location, *searching.older.keks, *searching.older.unread}
         known |= {*statistics_locations(metadata)}
         known |= {*named.files, *named.entries, *named.lists.values()}
@@ -180,7 +179,7 @@ class _Unnamed:
 def state_of(table: EncryptedTable) -> TableState:
     """Return the hashes of a table's metadata file and of the list of its files."""
     # The stored bytes and not the parsed metadata: anyone can compare the hash with that of the file.
-    with table_io(table).inner.new_input(table.metadata_location).open() as stream:
+    with table.io.inner.new_input(table.metadata_location).open() as stream:
         metadata = hashlib.sha256(stream.read()).hexdigest()
     locations = sorted(reachable_files(table.metadata, table.io).files)
     names = hashlib.sha256("".join(f"{location}\n" for location in locations).encode()).hexdigest()
@@ -199,9 +198,7 @@ def unreachable(table: EncryptedTable) -> tuple[str, ...]:
 def _versions(table: EncryptedTable) -> str:
     folder = table.location().rstrip("/")
     try:
-        found = [
-            each for each in object_versions(table_io(table).inner, folder) if not each.location.endswith((*TABLE_METADATA_SUFFIXES, "/"))
-        ]
+        found = [each for each in object_versions(table.io.inner, folder) if not each.location.endswith((*TABLE_METADATA_SUFFIXES, "/"))]
     except Exception as error:  # noqa: BLE001  every store has errors of its own; the search is done all the same
         return f"Whether the store keeps older versions of files below {folder} is not known: {type(error).__name__}"
 

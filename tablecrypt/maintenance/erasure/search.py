@@ -27,7 +27,6 @@ from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError, KmsError, MissingExtraError, TablecryptError
 from tablecrypt.maintenance._shred_find import OlderFiles
-from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.erasure.bounds import UnaccountedBounds
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
@@ -132,7 +131,7 @@ def named_files(table: EncryptedTable, older: OlderFiles) -> NamedFiles:
         KmsError: the key service failed.
     """
     found = NamedFiles()
-    current = {snapshot.snapshot_id: snapshot for snapshot in encrypted_metadata_of(table).snapshots}
+    current = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     expired = {snapshot_id: snapshot for snapshot_id, snapshot in older.snapshots.items() if snapshot_id not in current}
 
     # Current ones first: a manifest that expired snapshots share with them is read once, and its entries count as live.
@@ -163,13 +162,13 @@ def named_files(table: EncryptedTable, older: OlderFiles) -> NamedFiles:
 
 def names_any(table: EncryptedTable, snapshot_id: int, locations: Collection[str]) -> bool:
     """Whether the manifests of a snapshot name one of these files, as deleted or not. Raises as `named_files`."""
-    found, snapshot = NamedFiles(), encrypted_metadata_of(table).snapshot_by_id(snapshot_id)
+    found, snapshot = NamedFiles(), table.metadata.snapshot_by_id(snapshot_id)
     _add_snapshot(found, table, cast("EncryptedSnapshot", snapshot), is_current=True)
     return bool(found.naming(locations))
 
 
 def _add_snapshot(found: NamedFiles, table: EncryptedTable, snapshot: EncryptedSnapshot, is_current: bool) -> None:
-    io = table_io(table)
+    io = table.io
     found.lists[snapshot.snapshot_id] = snapshot.manifest_list
     manifests = snapshot.manifests(io)
     found.manifests[snapshot.snapshot_id] = tuple(manifest.manifest_path for manifest in manifests)
@@ -244,9 +243,9 @@ class FileSearch:
 
     def __init__(self, table: EncryptedTable, row_filter: ErasureFilter, is_blind: bool) -> None:
         self._is_blind = is_blind
-        self._metadata = encrypted_metadata_of(table)
+        self._metadata = table.metadata
         self._schema = self._metadata.schema()
-        self._io = table_io(table)
+        self._io = table.io
         self._filter = row_filter
         # Bounds decide only about files that are gone: rows of the others are read, whatever the bounds claim.
         self._may_hold = InclusiveMetricsEvaluator(self._schema, row_filter.expression, True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -34,7 +34,6 @@ from tablecrypt.spark.sql.statements.iceberg_settings import VIEW_BINDING, Icebe
 from tablecrypt.spark.sql.views import described_view, find_view
 from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable, load_encrypted_table
-from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table import EncryptedTable
 
 _SELECTOR: Final = re.compile("(branch|tag|snapshot_id|at_timestamp)_(.+)", re.DOTALL)
@@ -164,7 +163,7 @@ def _appended(loaded: LoadedTable, options: Mapping[str, str]) -> LoadedTable:
     start, end = map(int, ends)
     scan = located.table.incremental_append_scan(from_snapshot_id_exclusive=start, to_snapshot_id_inclusive=end)
     try:
-        tasks = cast("list[EncryptedFileScanTask]", list(scan.tasks())) if start != end else []
+        tasks = scan.tasks() if start != end else []
     except ValueError as error:
         raise ConfigurationError(f"{located.name}: {error}") from error
 

@@ -55,7 +55,7 @@ def metadata_table(table: EncryptedTable, name: str, snapshot_id: int | None) ->
         ReadRestrictionError: the catalog's server restricts what may be read of the table, and the rows would show more.
         TamperedFileError, KeyNotFoundError: as reading the table.
     """
-    table = _with(table, partition_specs=_with_last_names(cast("EncryptedTableMetadata", table.metadata)))
+    table = _with(table, partition_specs=_with_last_names(table.metadata))
     if name in _OF_A_SNAPSHOT:
         at = snapshot_id if snapshot_id is not None else table.metadata.current_snapshot_id
         return _without_no_partitions(_OF_A_SNAPSHOT[name](_at(table, at)))
@@ -74,7 +74,7 @@ def _at(table: EncryptedTable, snapshot_id: int | None) -> EncryptedTable:
 
 def _with(table: EncryptedTable, **changes: Any) -> EncryptedTable:
     changed = copy(table)
-    changed.metadata = cast("TableMetadata", cast("EncryptedTableMetadata", table.metadata).model_copy(update=changes))
+    changed.metadata = cast("TableMetadata", table.metadata.model_copy(update=changes))
     return changed
 
 
@@ -138,7 +138,7 @@ def _together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _keys(table: EncryptedTable) -> pa.Table:
-    metadata = cast("EncryptedTableMetadata", table.metadata)
+    metadata = table.metadata
     rows = [
         {
             "key_id": key.key_id,

@@ -14,7 +14,7 @@ Raises:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -22,7 +22,6 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.table.deletes import DeleteReader
@@ -59,7 +58,7 @@ def position_deletes(table: EncryptedTable, most_rows: int = MOST_ROWS) -> pa.Ta
 
     struct = PartitionStruct(table.metadata)
     schema = _schema(table.schema(), struct)
-    deletes = DeleteReader(cast("EncryptingFileIO", table.io), table.metadata)
+    deletes = DeleteReader(table.io, table.metadata)
     batches = [_rows(task, file, positions, schema, struct) for task, file in deleted if (positions := _positions(deletes, task, file))]
 
     return pa.Table.from_batches(batches, schema)

@@ -115,7 +115,7 @@ class TransactionAdapter(Transaction):
         """Stage updates, and commit them at once where the transaction commits by itself."""
         return self._apply(updates, requirements)
 
-    def append_producer(self, snapshot_properties: dict[str, str], branch: str | None) -> FastAppendFiles:
+    def fast_or_merge_append(self, snapshot_properties: dict[str, str], branch: str | None) -> FastAppendFiles:
         """Return a fast or a merge append, as the table's properties say."""
         return self._append_snapshot_producer(snapshot_properties, branch=branch)
 

@@ -136,7 +136,7 @@ class People(SavedFolder):
 
     def _under_the_tables_key(self) -> Iterator[tuple[str, bytes]]:
         for table in self._tables("table's key alone"):
-            io = cast("TableFileIO", table.io)
+            io = table.io
             seen = set[str]()
             for snapshot in table.metadata.snapshots:
                 try:

@@ -17,6 +17,7 @@ from tablecrypt.manifests.copied_files import AlreadyAddedError, CopiedFiles, co
 from tablecrypt.spark.sql.calls import Call
 from tablecrypt.spark.sql.snapshot_procedures import PROCEDURES
 from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.transaction import EncryptedTransaction
 from tests.support.aws import AwsServer
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
@@ -47,10 +48,9 @@ def copied(table: Table, number: int, wap_id: str | None = None) -> None:
     """A row that add_files copies from a file, under a WAP id or on the main branch."""
     transaction = cast("EncryptedTransaction", table.refresh().transaction())
     with transaction:
-        producer = transaction.append_producer({} if wap_id is None else {"wap.id": wap_id}, None if wap_id else "main", COPIED)
-        with producer:
-            for file in transaction._write(rows(number), producer.commit_uuid, "main"):
-                producer.append_data_file(file)
+        options = CommitOptions() if wap_id is None else CommitOptions(None, {"wap.id": wap_id})
+        producer = transaction.append_producer(options, copied_files=COPIED)
+        producer.commit_files(transaction._write(rows(number), producer.commit_uuid, "main"))
 
 
 def call(table: Table, procedure: str, **arguments: Any) -> list[Any]:

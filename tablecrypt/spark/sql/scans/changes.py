@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow.compute as pc
 from pyiceberg.expressions import BooleanExpression
@@ -32,7 +32,6 @@ from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 from pyroaring import BitMap64
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.sql.branches_and_tags import head_of, snapshot_of
 from tablecrypt.spark.sql.scans.change_rows import CHANGE_FIELDS, DELETE, INSERT, ChangedRows
 from tablecrypt.table.deletes import DeleteReader
@@ -120,7 +119,7 @@ class _Moved:
     @cached_property
     def row_ids(self) -> bytes:
         """Their `_row_id`s. Nothing else of the files is read."""
-        reader = TaskReader(self.table.metadata, cast("EncryptingFileIO", self.table.io), Schema(ROW_ID, LAST_UPDATED), ALWAYS_TRUE)
+        reader = TaskReader(self.table.metadata, self.table.io, Schema(ROW_ID, LAST_UPDATED), ALWAYS_TRUE)
         found = BitMap64()
         for task in self.tasks:
             for rows in reader.batches(task):
@@ -160,7 +159,7 @@ def change_tasks(table: EncryptedTable, snapshots: Sequence[SnapshotChange], row
     # Which rows came and went would show rows that the server's filter hides.
     refuse_restricted(table.io, "reading changes")
     planner = ScanPlanner(table.metadata, table.io, row_filter)
-    deletes = DeleteReader(cast("EncryptingFileIO", table.io), table.metadata)
+    deletes = DeleteReader(table.io, table.metadata)
     return [
         task
         for ordinal, (parent, snapshot) in enumerate(snapshots)

@@ -51,7 +51,6 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.errors import FormatError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.locations import with_scheme
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.spark.shared.schema import schema_json, stored_names
@@ -216,7 +215,7 @@ def open_files(planner: Planner, request: Request) -> Response:
     with_deleted = request.flag("with_deleted")
     asked = {number: known.tasks[number] for number in portable}
     tasks = portable_tasks(known.loaded, known.projected, known.readable, asked, with_deleted=with_deleted)
-    deletes = DeleteReader(cast("EncryptingFileIO", table.io), table.metadata)
+    deletes = DeleteReader(table.io, table.metadata)
 
     def opened(number: int) -> PlannedFile:
         task = known.tasks[number]
@@ -257,7 +256,7 @@ def planned_tasks(
     # Where the catalog's server masks columns, no partition says what a row will look like.
     of_partitions = {} if restrictions_of(table.io) is not None else partition_filters(predicates, loaded.schema, table.metadata)
 
-    return cast("list[EncryptedFileScanTask]", list(scan.counted_tasks(counts or PlanCounts(), of_partitions)))
+    return scan.counted_tasks(counts or PlanCounts(), of_partitions)
 
 
 def _matching(loaded: LoadedTable, tasks: Sequence[EncryptedFileScanTask], row_filter: BooleanExpression) -> list[bool]:

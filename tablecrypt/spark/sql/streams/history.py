@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final
 
 from pyiceberg.table.snapshots import Operation, Snapshot
 
@@ -152,7 +152,7 @@ def added_files(table: EncryptedTable, snapshot: Snapshot) -> list[EncryptedFile
         from_snapshot_id_exclusive=snapshot.parent_snapshot_id, to_snapshot_id_inclusive=snapshot.snapshot_id
     )
     # A checkpoint counts files in this order, so it has to be the same in every process and after a restart.
-    return sorted(cast("Iterable[EncryptedFileScanTask]", scan.tasks()), key=_place)
+    return sorted(scan.tasks(), key=_place)
 
 
 def _place(task: EncryptedFileScanTask) -> tuple[int, str]:

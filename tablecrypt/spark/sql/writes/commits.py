@@ -41,7 +41,7 @@ from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import UUIDType
 from pyroaring import BitMap64
 
-from tablecrypt.engines.changes import RowChange, check_unchanged
+from tablecrypt.engines.changes import check_unchanged
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS
@@ -68,13 +68,14 @@ from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.row_changes import isolation_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
     from tablecrypt.spark.sql.writes.copies import Copy
-    from tablecrypt.table.table_files import TableFileIO
+    from tablecrypt.table.row_changes import RowChange
     from tablecrypt.table.transaction import EncryptedTransaction
 
 logger = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ class OpenWrite:
     @property
     def io(self) -> EncryptingFileIO:
         """The table's FileIO."""
-        return cast("EncryptingFileIO", self.located.table.io)
+        return self.located.table.io
 
     @property
     def adds_columns(self) -> bool:
@@ -166,6 +167,8 @@ def begin_write(planner: Planner, request: Request) -> Response:
     mode, options = request.text("mode"), SqlWriteOptions.of(request)
     command = request.optional_text("command")
     replaced = _checked(loaded, mode, request.items("filter"), options)
+    if mode in _ROW_LEVEL:
+        options = replace(options, isolation=isolation_of(loaded.located.table.metadata.properties, str(command)))
     copy = _checked_copy(planner, loaded, options)
     source_columns = _source_columns(request, is_stream=query_id is not None)
     merged = in_asked_spec(
@@ -249,7 +252,7 @@ def _writer(
     if reason := unsupported_codec(properties):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
 
-    dek_length = cast("TableFileIO", loaded.located.table.io).manager.data_key_length
+    dek_length = loaded.located.table.io.manager.data_key_length
 
     return _Writer(loaded, metadata, sanitize_column_names(metadata.schema()), write_settings(properties) | {_DEK_LENGTH: str(dek_length)})
 
@@ -387,7 +390,7 @@ def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: Sql
     if not _replaces_all(loaded, mode) or (not predicates and options.isolation is None):
         return None
 
-    return replace(whole_files(loaded, predicates), isolation=options.isolation)
+    return whole_files(loaded, predicates)
 
 
 def _checked_copy(planner: Planner, loaded: LoadedTable, options: SqlWriteOptions) -> Copy | None:
@@ -485,6 +488,7 @@ def _options(write: OpenWrite, marker: BatchMarker | None) -> WriteOptions:
         mode=cast("Mode", mode),
         branch=write.loaded.target,
         snapshot_properties={**write.options.snapshot_properties, **write.loaded.audit_first.summary},
+        isolation=write.options.isolation,
         marker=marker,
         stage_first=write.stage_columns if write.adds_columns else None,
         copied=None if write.copy is None else write.copy.files,

@@ -27,7 +27,6 @@ from pyiceberg.manifest import DataFile
 
 from tablecrypt.engines.tasks import removing_on_error
 from tablecrypt.errors import FormatError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.distribution import Distribution, check_distribution, check_sort_columns
 from tablecrypt.spark.shared.install import JvmSide, jvm_side, length_in_hadoop
 from tablecrypt.spark.shared.parquet_settings import unsupported_codec
@@ -118,7 +117,7 @@ def write_planned(write: PlannedWrite) -> list[DataFile]:
 def written_by(statement: Statement) -> list[DataFile]:
     """Run a write's statement; results and errors are those of `write_planned`."""
     write, rows = statement.write, cast("Any", statement.write.rows)
-    with removing_on_error(cast("EncryptingFileIO", write.located.table.io), statement.files):
+    with removing_on_error(write.located.table.io, statement.files):
         try:
             with responding(write.side, statement.respond) as program:
                 program.append(rows._jdf, json.dumps(statement.table))

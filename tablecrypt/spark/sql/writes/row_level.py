@@ -27,7 +27,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
-from tablecrypt.engines.changes import RowChange, is_merge_on_read
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.merge import COUNTED, summary_name
 from tablecrypt.spark.sql.messages import Request, Response
@@ -42,7 +41,7 @@ from tablecrypt.table.filters import with_sql_null_semantics
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.visible_columns import ERROR
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.row_changes import isolation_of, row_mode
+from tablecrypt.table.row_changes import RowChange, is_merge_on_read, row_mode
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
@@ -100,11 +99,7 @@ def changed_rows(
         deleted: positions of deleted rows by data file; empty for copy-on-write.
     """
     # The conditions of the scans: by these files were skipped, so they say on which rows the result depends.
-    change = RowChange(
-        branch=loaded.target,
-        conflicts_with=reduce(Or, (scan.plan.row_filter for scan in scans), cast("BooleanExpression", AlwaysFalse())),
-        isolation=isolation_of(loaded.located.table.metadata.properties, command),
-    )
+    change = RowChange(reduce(Or, (scan.plan.row_filter for scan in scans), cast("BooleanExpression", AlwaysFalse())))
     if _is_delta(loaded, command):
         change.position_deleted = _position_deleted(scans, deleted)
         change.added = files
@@ -177,7 +172,7 @@ def whole_files(loaded: LoadedTable, predicates: Sequence[Mapping[str, Any]]) ->
     if partly is not None:
         raise ConfigurationError(f"{partly}: the condition may match some of its rows and not others: use DELETE, UPDATE or MERGE")
 
-    return RowChange(branch=loaded.target, conflicts_with=sure, dropped=[task.file for task in tasks])
+    return RowChange(conflicts_with=sure, dropped=[task.file for task in tasks])
 
 
 def _whole_partitions(loaded: LoadedTable, predicates: Sequence[Predicate]) -> RowChange:
@@ -190,10 +185,10 @@ def _whole_partitions(loaded: LoadedTable, predicates: Sequence[Predicate]) -> R
 
     # What others add meanwhile may match, whatever the part of the condition that is none on a function says.
     sure = pruning_filter(predicates, metadata.schema(), metadata.schema())
-    tasks = cast("list[EncryptedFileScanTask]", list(located.scan(sure, loaded.branch).plan_files()))
+    tasks = located.scan(sure, loaded.branch).plan_files()
     whole = [task.file for task in tasks if all(each[task.file.spec_id](task.file.partition) for each in tests if each is not None)]
 
-    return RowChange(branch=loaded.target, conflicts_with=sure, dropped=whole)
+    return RowChange(conflicts_with=sure, dropped=whole)
 
 
 OPERATIONS: Final = {"row_change": row_change, "can_delete_where": can_delete_where, "delete_where": delete_where}
