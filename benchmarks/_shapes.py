@@ -128,7 +128,7 @@ SHAPES: Final = (
     Shape("mixed", "an id, small integers, two random doubles, text of 200,000 values, timestamps", 1_000_000, _mixed, "k", ("k", 7), "id"),
     Shape("text, unique", "two columns of text, nearly every value once", 1_000_000, _unique_text, "comment"),
     Shape("text, repeated", "text of 30 and of 1,000 values", 1_000_000, _repeated_text, "product", ("state", "state 07")),
-    Shape("wide", "200 columns: integers, doubles, text of 500 values, dates", 25_000, _wide, "c1", ("c1", 7), "c0"),
+    Shape("wide", "200 columns: integers, doubles, text of 500 values, dates", 25_000, _wide, "c4", ("c4", 7), "c0"),
     Shape("nested", "an id, a small integer, a list of structs", 200_000, _nested, "items", ("k", 7), "id"),
     Shape("small integers", "two columns of them", 1_000_000, _small_ints, "k", ("k", 7)),
 )
