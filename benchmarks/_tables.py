@@ -66,13 +66,14 @@ def dataset_of(files: Iterable[DataFile]) -> ds.Dataset:
     """Return local data files as pyarrow alone reads them: a dataset that has the keys of encrypted ones, and checks nothing else."""
     fragments, local = [], fs.LocalFileSystem()
     for file in files:
-        options = ds.ParquetFragmentScanOptions(pre_buffer=True, decryption_properties=_decryption(file))
+        options = ds.ParquetFragmentScanOptions(pre_buffer=True, decryption_properties=decryption_of(file))
         path = file.file_path.removeprefix("file://")
         fragments.append(ds.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(path, local))
     return ds.FileSystemDataset(fragments, fragments[0].physical_schema, ds.ParquetFileFormat(), local)
 
 
-def _decryption(file: DataFile) -> Any:
+def decryption_of(file: DataFile) -> Any:
+    """Return what pyarrow needs to decrypt a data file; None for a plaintext one."""
     if not isinstance(file, EncryptedDataFile):
         return None
     key = key_metadata_of(file)

@@ -18,7 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 _PLAIN: Final = (pa.string(), pa.binary())
 
@@ -42,7 +42,7 @@ LIMITS: Final = CodingLimits()
 
 
 def coded_columns(
-    fragment: ds.ParquetFileFragment,
+    footer: pq.FileMetaData,
     schema: pa.Schema,
     columns: Collection[str],
     row_filter: pc.Expression | None,
@@ -51,7 +51,7 @@ def coded_columns(
     """Return those of the columns that are worth reading as dictionaries.
 
     Args:
-        fragment: the file. Its first row group speaks for all.
+        footer: of the file. Its first row group speaks for all.
         schema: of the file.
         columns: that are read.
         row_filter: what it compares is read plain. Not all that can be asked of text can Arrow ask of dictionaries.
@@ -59,10 +59,10 @@ def coded_columns(
     """
     named = Counter(schema.names)
     text = {name for name in columns if named[name] == 1 and schema.field(name).type in _PLAIN}
-    if not text or not fragment.row_groups or fragment.row_groups[0].num_rows < limits.least_rows:
+    if not text or not footer.num_row_groups or footer.row_group(0).num_rows < limits.least_rows:
         return frozenset()
 
-    group, stored = fragment.metadata.row_group(0), fragment.metadata.schema
+    group, stored = footer.row_group(0), footer.schema
     paths = [stored.column(number).path for number in range(group.num_columns)]
     # A column "a.b" and a field "b" of a struct "a" have the same path.
     occurs = Counter(paths)

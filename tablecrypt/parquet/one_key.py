@@ -7,6 +7,9 @@ statistics of a column whose key it lacks, it ends the process.
 Each column chunk says in the authenticated footer which key it has. All chunks are asked, and nothing else of them is decoded, which
 reading a few columns of a wide file would wait for. What other bytes look like never counts: a name or a statistic can hold any.
 
+What a footer says is kept in the process under the SHA-256 of its plaintext. A scan decrypts and authenticates the footer as it is then,
+and looks into it again only where it is another one.
+
     a chunk's field 8, as it is stored     0c | 1c 00 | 00     the struct's field 1, an empty struct: the footer's key
                                            0c | 2c … | 00      its field 2, a struct: a key of the column's own
                                            not there           the column is in the clear
@@ -16,10 +19,13 @@ Specification: Apache Parquet, "Parquet Modular Encryption", section 5.2; parque
 
 from __future__ import annotations
 
-from typing import Any, Final
+import os
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
 
 import pyarrow.parquet as pq
 
+from tablecrypt._size_bounded_cache import SizeBoundedCache
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import StoredFooter, described
@@ -32,6 +38,12 @@ from tablecrypt.parquet.thrift_reader import stored_values
 _KEY_OF_CHUNK: Final = (FileMetaData.ROW_GROUPS, RowGroup.COLUMNS, ColumnChunk.CRYPTO_METADATA)
 _FOOTER_KEY: Final = b"\x1c\x00\x00"
 _OWN_KEY: Final = b"\x2c"
+_MOST_BYTES: Final = 4 * 1024 * 1024
+_BYTES_OF_ONE: Final = 128
+_Keys: TypeAlias = tuple[bool | None, ...]
+_KEPT: Final = SizeBoundedCache[bytes, _Keys]()
+"""What footers say, up to about so many bytes. No key and no value is in it."""
+os.register_at_fork(after_in_child=_KEPT.start_empty)
 
 
 def check_one_key(footer: StoredFooter, key_metadata: StandardKeyMetadata, opened: pq.FileMetaData, source: Any) -> None:
@@ -50,13 +62,13 @@ def check_one_key(footer: StoredFooter, key_metadata: StandardKeyMetadata, opene
     """
     ciphers = FileCiphers(footer, FileKeys.of_table_file(key_metadata))
     # The quick answer decodes no chunk. Where it differs, the slow way names the column.
-    if keys_of_chunks(footer, ciphers) == [False] * (opened.num_row_groups * opened.num_columns):
+    if keys_of_chunks(footer, ciphers) == (False,) * (opened.num_row_groups * opened.num_columns):
         return
     for chunk in FileLayout(Source(source, footer.location), footer, ciphers).chunks():
         _ = chunk.cipher  # an error for every other than that of the footer
 
 
-def keys_of_chunks(footer: StoredFooter, ciphers: FileCiphers) -> list[bool | None]:
+def keys_of_chunks(footer: StoredFooter, ciphers: FileCiphers) -> _Keys:
     """Return of each chunk, in the order of the footer, whether it has a key of its own; None: in the clear, or said in no known way.
 
     Raises:
@@ -65,7 +77,15 @@ def keys_of_chunks(footer: StoredFooter, ciphers: FileCiphers) -> list[bool | No
     """
     # pyarrow's FileMetaData does not say under which key a column is, so the stored footer is opened once more.
     metadata = bytes(ciphers.footer.decrypt(FOOTER_SUFFIX, memoryview(footer.stored), "the footer"))
+    # By the hash of the very bytes that were authenticated just now: of a footer that was exchanged, nothing is kept.
+    digest = sha256(metadata).digest()
+    if (known := _KEPT.find(digest)) is not None:
+        return known
+
     with described(footer.location, "the footer"):
-        keys = stored_values(metadata, _KEY_OF_CHUNK)
+        stored = stored_values(metadata, _KEY_OF_CHUNK)
     # Bytes are compared and not decoded: what a writer says in other bytes is left to the slow way.
-    return [False if key == _FOOTER_KEY else True if key.startswith(_OWN_KEY) else None for key in keys]
+    keys = tuple(False if key == _FOOTER_KEY else True if key.startswith(_OWN_KEY) else None for key in stored)
+    _KEPT.keep(digest, keys, _BYTES_OF_ONE + 8 * len(keys), _MOST_BYTES)
+
+    return keys

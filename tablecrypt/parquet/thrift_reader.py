@@ -47,16 +47,38 @@ _BITS: Final = {I16: 16, I32: 32, I64: 64}
 
 
 def _headers(*kinds: int) -> bytes:
-    """A set of regular expressions: the header of a field of one of these kinds whose id is less than 16 above the one before."""
-    return b"[" + b"".join(rb"\x%02x" % (delta << 4 | kind) for delta in range(1, 16) for kind in kinds) + b"]"
+    """A set of regular expressions: the header of a field of one of these kinds whose id is at most 8 above the one before."""
+    return b"[" + b"".join(rb"\x%02x" % (delta << 4 | kind) for delta in range(1, 9) for kind in kinds) + b"]"
 
 
 _PAST_THE_END: Final = (IndexError, OverflowError)
 """What a place behind the last byte raises; the second of a regular expression, for one that is no index of anything."""
 _LONG: Final = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,8}[\x01-\x7f]|[\x80-\xff]{9}\x01)"
 _INT: Final = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,3}[\x01-\x7f]|[\x80-\xff]{4}[\x01-\x0f])"
-_NUMBERS: Final = re.compile(rb"(?:%s%s|%s%s|%s)*+" % (_headers(I64), _LONG, _headers(I32), _INT, _headers(TRUE, FALSE))).match
-"""Fields one after the other whose values are integers and bools, as they may be written. A footer is full of them: one step for all."""
+_NUMBER: Final = rb"%s%s|%s%s|%s" % (_headers(I64), _LONG, _headers(I32), _INT, _headers(TRUE, FALSE))
+"""A field whose value is an integer or a bool, as it may be written."""
+_SHORT: Final = rb"(?:%s)" % b"|".join(rb"\x%02x.{%d}" % (length, length) for length in range(32))
+"""A binary of fewer than 32 bytes."""
+
+
+def _lists(kind: int, element: bytes, most: int = 4) -> bytes:
+    """A regular expression: a list of at most so many elements of this kind."""
+    return b"|".join(rb"\x%02x(?:%s){%d}" % (count << 4 | kind, element, count) for count in range(most + 1))
+
+
+def _structs(fields: bytes) -> bytes:
+    return rb"(?:%s)*+\x00" % fields
+
+
+_NUMBERS: Final = rb"%s|%s(?:%s|%s)" % (_NUMBER, _headers(LIST), _lists(I64, _LONG), _lists(I32, _INT))
+_VALUES: Final = rb"%s|%s%s|%s%s" % (_NUMBERS, _headers(BINARY), _SHORT, _headers(STRUCT), _structs(_NUMBERS))
+"""A field such as statistics have: numbers, lists of them, short binaries, and structs of numbers."""
+_LISTS: Final = rb"%s(?:%s|%s)" % (_headers(LIST), _lists(STRUCT, _structs(_NUMBER)), _lists(BINARY, _SHORT, 1))
+_SHALLOW: Final = re.compile(rb"(?:%s|%s%s|%s)*+" % (_VALUES, _headers(STRUCT), _structs(_VALUES), _LISTS), re.DOTALL).match
+"""Fields one after the other that hold little and are not deep. Most of a footer is such fields, and most of it is only stepped over: all
+that describes a chunk of a column is one step. What is longer or deeper is left to the functions below."""
+_SHALLOW_DEPTH: Final = 2
+"""How many structs inside each other these fields may hold."""
 
 
 class CutShortError(FormatError):
@@ -325,11 +347,12 @@ def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Value, int
 
 
 def _end_of_struct(data: bytes, at: int, depth: int) -> int:
-    if depth > MAX_DEPTH:
+    # The structs inside fields that are one step are not counted.
+    if depth + _SHALLOW_DEPTH > MAX_DEPTH:
         raise _too_deep()
 
     while True:
-        at = _NUMBERS(data, at).end()  # type: ignore[union-attr]  # no field at all is a match too
+        at = _SHALLOW(data, at).end()  # type: ignore[union-attr]  # no field at all is a match too
         header = data[at]
         if header == STOP:
             return at + 1

@@ -21,10 +21,12 @@ Specification: Apache Parquet, "Parquet Modular Encryption", sections 4 and 5; I
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -52,14 +54,14 @@ from tablecrypt.parquet.footer import (
 from tablecrypt.parquet.one_key import check_one_key
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess, open_columns
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
-from tablecrypt.parquet.storage import await_release, open_source
+from tablecrypt.parquet.storage import await_release, is_local, open_source
 from tablecrypt.parquet.view_types import without_views
 
 SMALL_FILE_LENGTH: Final = 1024 * 1024
 """Up to this many bytes a file is fetched whole: one request instead of one each for the head, the footer and the columns."""
 
 _FEW_ROWS: Final = 131_072
-"""Rows in a batch of Arrow's scanner. Up to so many of a small file are read without a scanner, which takes longer than they do."""
+"""Rows in a batch of Arrow's scanner, and at most in those of a stream."""
 _BUFFER_LENGTH: Final = 8 * 1024 * 1024
 _STORE_ERROR_MARKS: Final = ("AWS Error", "google::cloud", "Azure", "curlCode", "HDFS")
 
@@ -131,17 +133,18 @@ class UniformParquetFile:
             self._open_columns(footer, access)
 
         with self._translated("the footer"):
-            self._fragment = self._opened()
-            stored = self._fragment.physical_schema
+            # Of a file that is not in memory, from the very bytes that were checked: they are all that is there.
+            opened = self._opened(self._file if self._is_in_memory else pa.BufferReader(self._end), _decryption(key_metadata))
+            self._footer: pq.FileMetaData = opened.metadata
+            stored = opened.schema_arrow
             self.schema: pa.Schema = without_views(stored)
             self._has_views = self.schema != stored
-            metadata = self._fragment.metadata
 
         if access is not None:
             self.schema = pa.schema([field for field in self.schema if hidden_field_id(field.name) is None], self.schema.metadata)
         # Before anything asks for statistics: Arrow ends the process over those of a column whose key it lacks.
         elif under_one_key:
-            check_one_key(footer, key_metadata, metadata, self._file)
+            check_one_key(footer, key_metadata, self._footer, self._file)
 
     def batches(
         self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
@@ -158,8 +161,8 @@ class UniformParquetFile:
             TamperedFileError: a module does not authenticate. Batches yielded before are authentic.
         """
         reading = self._reading(columns, row_filter)
-        for portion in self._portions(part, row_filter, read_ahead):
-            yield from self._scan(reading, portion, columns, row_filter)
+        for row_groups in self._portions(part, row_filter, read_ahead):
+            yield from self._rows(reading, row_groups, read_ahead)
 
     def positioned_batches(
         self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
@@ -168,12 +171,12 @@ class UniformParquetFile:
 
         The filter only prunes row groups: the caller applies it to the rows.
         """
-        with self._translated("the footer"):
-            starts = _row_group_starts(self._fragment)
+        lengths = [self._rows_of(number) for number in range(self._footer.num_row_groups)]
+        starts = list(itertools.accumulate(lengths, initial=0))
         reading = self._reading(columns, None)
-        for portion in self._portions(part, prune_by, read_ahead):
-            positions = _Positions([(starts[group.id], group.num_rows) for group in portion.row_groups])
-            for batch in self._scan(reading, portion, columns, None):
+        for row_groups in self._portions(part, prune_by, read_ahead):
+            positions = _Positions([(starts[number], lengths[number]) for number in row_groups])
+            for batch in self._rows(reading, row_groups, read_ahead):
                 yield PositionedBatch(positions.take(len(batch)), batch)
 
     def read(
@@ -200,10 +203,8 @@ class UniformParquetFile:
 
     def footer(self) -> pq.FileMetaData:
         """Return row counts and column statistics. The object keeps a decryptor of the file: treat it like its key."""
-        with self._translated("the footer"):
-            footer = self._fragment.metadata
         self._check_head()
-        return footer
+        return self._footer
 
     def _open_columns(self, footer: StoredFooter, access: ColumnAccess) -> None:
         opened = open_columns(self._file, footer, self._key_metadata, access)
@@ -214,7 +215,17 @@ class UniformParquetFile:
         self._file, self._length, self._first_bytes = pa.PythonFile(view, mode="r"), view.size(), view.first_bytes
         self._is_in_memory, self._is_small = True, False
 
-    def _opened(self, coded: Iterable[str] = ()) -> ds.ParquetFileFragment:
+    def _opened(self, source: pa.NativeFile, decryption: Any = None, coded: frozenset[str] = frozenset()) -> pq.ParquetFile:
+        """Open the file for Arrow: with keys to read the footer from `source`, without them by the footer that was read already."""
+        footer = None if decryption is not None else self._footer
+        dictionaries = [*self._dictionary_columns, *coded]
+        return pq.ParquetFile(source, metadata=footer, read_dictionary=dictionaries, decryption_properties=decryption)
+
+    @cached_property
+    def _fragment(self) -> ds.ParquetFileFragment:
+        return self._opened_fragment(frozenset())
+
+    def _opened_fragment(self, coded: frozenset[str]) -> ds.ParquetFileFragment:
         file_format = _format(self._key_metadata, {*self._dictionary_columns, *coded})
         if self._is_in_memory:
             # These are the bytes that were checked, or a view whose footer was made of them.
@@ -228,47 +239,51 @@ class UniformParquetFile:
 
         return fragment
 
-    def _portions(
-        self, part: Container[int] | None, prune_by: pc.Expression | None, read_ahead: int | None
-    ) -> list[ds.ParquetFileFragment]:
+    def _portions(self, part: Container[int] | None, prune_by: pc.Expression | None, read_ahead: int | None) -> list[list[int]]:
+        """Return the row groups to read, in lists of those that are read ahead together."""
         with self._translated("the footer"):
-            fragment = self._fragment if part is None else self._part(part)
-            if fragment is None:
-                return []
+            numbers = [number for number in range(self._footer.num_row_groups) if part is None or self._first_byte_of(number) in part]
+            if prune_by is not None and numbers:
+                pruned = self._fragment.subset(row_group_ids=numbers).subset(filter=prune_by, schema=self.schema)
+                numbers = [group.id for group in pruned.row_groups]
 
-            pruned = fragment if prune_by is None else fragment.subset(filter=prune_by, schema=self.schema)
-            if not pruned.row_groups:
-                return []
-            if read_ahead is None:
-                return [pruned]
+        if read_ahead is None:
+            return [numbers] if numbers else []
+        return list(self._packed(numbers, read_ahead))
 
-            return [pruned.subset(row_group_ids=ids) for ids in _packed(pruned.row_groups, read_ahead)]
+    def _packed(self, row_groups: list[int], length: int) -> Iterator[list[int]]:
+        """Yield consecutive row groups, packed to at least `length` bytes."""
+        packed: list[int] = []
+        filled = 0
+        for number in row_groups:
+            packed.append(number)
+            filled += self._footer.row_group(number).total_byte_size
+            if filled >= length:
+                yield packed
+                packed, filled = [], 0
 
-    def _part(self, part: Container[int]) -> ds.ParquetFileFragment | None:
-        footer = self._fragment.metadata
-        starts = self._first_bytes or [_first_byte(footer.row_group(index)) for index in range(footer.num_row_groups)]
-        ids = [group.id for group in self._fragment.row_groups if starts[group.id] in part]
-        return self._fragment.subset(row_group_ids=ids) if ids else None
+        if packed:
+            yield packed
+
+    def _first_byte_of(self, row_group: int) -> int:
+        return self._first_bytes[row_group] if self._first_bytes else _first_byte(self._footer.row_group(row_group))
+
+    def _rows_of(self, row_group: int) -> int:
+        return int(self._footer.row_group(row_group).num_rows)
 
     def _reading(self, columns: list[str], row_filter: pc.Expression | None) -> _Reading:
         """How these columns are read; see coded_columns.py."""
         with self._translated("the footer"):
-            coded = coded_columns(self._fragment, self.schema, columns, row_filter, self._coding)
-            return _Reading(self._opened(coded) if coded else self._fragment, coded)
+            return _Reading(columns, row_filter, coded_columns(self._footer, self.schema, columns, row_filter, self._coding))
 
-    def _scan(
-        self, reading: _Reading, portion: ds.ParquetFileFragment, columns: list[str], row_filter: pc.Expression | None
-    ) -> Iterator[pa.RecordBatch]:
-        if not reading.coded and self._is_read_at_once(columns, portion):
-            yield from self._read_at_once(columns, portion, row_filter).to_batches()
-            return
-
-        with self._translated("a column's modules"):
-            fragment = reading.fragment.subset(row_group_ids=[group.id for group in portion.row_groups])
-            schema = with_dictionaries(self.schema, reading.coded)
-            # Arrow begins to fetch here, in its own threads, so the head is read beside that and not before it.
-            batches = ds.Scanner.from_fragment(fragment, schema=schema, columns=columns, filter=row_filter).to_batches()
-            self._check_head()
+    def _rows(self, reading: _Reading, row_groups: list[int], read_ahead: int | None) -> Iterator[pa.RecordBatch]:
+        count = sum(map(self._rows_of, row_groups))
+        if self._is_read_directly(reading, count):
+            # Batches of a stream wait to be taken, so they are small. A table takes all rows anyway, and longer for smaller batches.
+            most = max(map(self._rows_of, row_groups)) if read_ahead is None else _FEW_ROWS
+            batches = self._read(reading, row_groups, most)
+        else:
+            batches = self._scan(reading, row_groups)
 
         while True:
             with self._translated("a column's modules"):
@@ -277,26 +292,45 @@ class UniformParquetFile:
                 return
             yield from decoded(batch, reading.coded, self._coding)
 
-    def _is_read_at_once(self, columns: list[str], portion: ds.ParquetFileFragment) -> bool:
-        if not self._is_small or self._has_views or not columns:
-            return False
+    def _is_read_directly(self, reading: _Reading, rows: int) -> bool:
+        """Whether Arrow's reader reads the rows, and not its scanner.
 
-        # ParquetFile takes a name with a dot for a field of a struct, and calls parts of nested columns otherwise than the schema does.
-        names = self.schema.names
-        if len({*names}) < len(names) or any("." in name for name in names):
+        The scanner applies a filter while it decodes, and hides a store's delays. Where there are neither, its threads and small batches
+        take longer than they spare: of a small file, to be set up alone.
+        """
+        # Only the scanner gives views as other types, finds one of two columns of a name, and counts rows that have no columns.
+        if self._has_views or not reading.columns or len({*self.schema.names}) < len(self.schema.names):
             return False
-        if any(pa.types.is_nested(self.schema.field(name).type) for name in columns):
-            return False
+        if reading.row_filter is not None:
+            return self._is_small and not reading.coded and rows <= _FEW_ROWS
+        return self._is_small or is_local(self.location)
 
-        return bool(sum(group.num_rows for group in portion.row_groups) <= _FEW_ROWS)
+    def _read(self, reading: _Reading, row_groups: list[int], most_rows: int) -> Iterator[pa.RecordBatch]:
+        self._check_head()
+        reader = self._opened(self._file, coded=reading.coded).reader
+        # An expression does not tell its columns, but its text has their names as they are.
+        compared = "" if reading.row_filter is None else str(reading.row_filter)
+        needed = {*reading.columns, *(name for name in self.schema.names if name in compared)}
+        leaves = [number for number, path in enumerate(reader.column_paths) if path[0] in needed]
+        stored = with_dictionaries(self.schema, reading.coded)
+        schema = pa.schema([stored.field(name) for name in reading.columns], stored.metadata)
 
-    def _read_at_once(self, columns: list[str], portion: ds.ParquetFileFragment, row_filter: pc.Expression | None) -> pa.Table:
-        with self._translated("a column's modules"):
-            self._check_head()
-            dictionaries = list(self._dictionary_columns)
-            file = pq.ParquetFile(self._file, read_dictionary=dictionaries, decryption_properties=_decryption(self._key_metadata))
-            rows = file.read_row_groups([group.id for group in portion.row_groups], columns, use_threads=False).select(columns)
-            return rows if row_filter is None else rows.filter(row_filter)
+        # For one column, or little of all, handing it to another thread takes longer.
+        use_threads = len(leaves) > 1 and not self._is_small
+        for batch in reader.iter_batches(max(1, most_rows), row_groups, leaves, use_threads):
+            rows = batch if reading.row_filter is None else batch.filter(reading.row_filter)
+            rows = rows.select(reading.columns)
+            # Arrow's reader names the entries of a map by the file, its schema by the format.
+            yield rows if rows.schema.equals(schema, check_metadata=True) else rows.cast(schema)
+
+    def _scan(self, reading: _Reading, row_groups: list[int]) -> Iterator[pa.RecordBatch]:
+        fragment = self._opened_fragment(reading.coded) if reading.coded else self._fragment
+        fragment = fragment.subset(row_group_ids=row_groups)
+        schema = with_dictionaries(self.schema, reading.coded)
+        # Arrow begins to fetch here, in its own threads, so the head is read beside that and not before it.
+        batches = ds.Scanner.from_fragment(fragment, schema=schema, columns=reading.columns, filter=reading.row_filter).to_batches()
+        self._check_head()
+        yield from batches
 
     def _check_head(self) -> None:
         if self._head_is_right:
@@ -410,9 +444,10 @@ def _check_length(file: pa.NativeFile, key_metadata: StandardKeyMetadata, locati
 
 @dataclass(frozen=True)
 class _Reading:
-    """The file as it is read for some columns, of which `coded` come as dictionaries."""
+    """What is read of a file: columns, of which `coded` come as dictionaries, and the rows that pass a filter."""
 
-    fragment: ds.ParquetFileFragment
+    columns: list[str]
+    row_filter: pc.Expression | None
     coded: frozenset[str]
 
 
@@ -430,33 +465,10 @@ def _decryption(key_metadata: StandardKeyMetadata) -> Any:
     return pe.create_decryption_properties(footer_key=key_metadata.encryption_key.reveal(), aad_prefix=key_metadata.aad_prefix or None)
 
 
-def _row_group_starts(fragment: ds.ParquetFileFragment) -> dict[int, int]:
-    starts: dict[int, int] = {}
-    position = 0
-    for group in fragment.row_groups:
-        starts[group.id] = position
-        position += group.num_rows
-    return starts
-
-
 def _first_byte(group: pq.RowGroupMetaData) -> int:
     column = group.column(0)
     offsets = [offset for offset in (column.dictionary_page_offset, column.data_page_offset) if offset]
     return int(min(offsets))
-
-
-def _packed(row_groups: list[ds.RowGroupInfo], length: int) -> list[list[int]]:
-    """Return ids of consecutive row groups, packed to at least `length` bytes."""
-    packed: list[list[int]] = []
-    filled = length
-    for group in row_groups:
-        if filled >= length:
-            packed.append([])
-            filled = 0
-        packed[-1].append(group.id)
-        filled += group.total_byte_size
-
-    return packed
 
 
 class _Positions:

@@ -6,15 +6,22 @@ compare, filter nor sort: a filtered scan of such a file fails. So what is writt
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
+
+_WITH_VIEWS: Final = frozenset(
+    getattr(pa.lib, f"Type_{name}") for name in ("STRING_VIEW", "BINARY_VIEW", "STRUCT", "LIST", "LARGE_LIST", "MAP")
+)
+"""Types that are views, or may hold some."""
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatchReader)
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
     """Return the schema with large strings and large bytes instead of views, inside of structs, lists and maps too."""
+    if not any(each.id in _WITH_VIEWS for each in schema.types):
+        return schema
     return pa.schema([field.with_type(_plain(field.type)) for field in schema], schema.metadata)
 
 

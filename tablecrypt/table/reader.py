@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,8 +30,9 @@ from pyiceberg.expressions.visitors import bind, extract_field_ids, translate_co
 from pyiceberg.io.pyarrow import expression_to_pyarrow, pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, prune_columns
-from pyiceberg.table import ALWAYS_TRUE, FileScanTask
+from pyiceberg.table import ALWAYS_TRUE, FileScanTask, TableProperties
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.types import DoubleType, FloatType, ListType, MapType, UUIDType
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
@@ -125,7 +126,6 @@ class TaskReader:
         self._dictionary_columns = dictionary_columns
         self._read_ahead = read_ahead
         self._deletes = DeleteReader(io, table_metadata)
-        self._name_mapping = table_metadata.name_mapping()
         self._stored_schemas: dict[bytes, Schema] = {}
         self._projections: dict[tuple[int, tuple[int, ...]], _Projection] = {}
 
@@ -342,9 +342,17 @@ class TaskReader:
         key = arrow_schema.serialize().to_pybytes()
         stored = self._stored_schemas.get(key)
         if stored is None:
-            stored = pyarrow_to_schema(arrow_schema, self._name_mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION)
+            stored = _converted(key, self._table_metadata.properties.get(TableProperties.DEFAULT_NAME_MAPPING))
             self._stored_schemas[key] = stored
         return stored
+
+
+@lru_cache(maxsize=64)
+def _converted(serialized: bytes, name_mapping: str | None) -> Schema:
+    """Return an Arrow schema, as it is serialized, as Iceberg's. Kept from one scan to the next, whose files have the same columns."""
+    mapping = parse_mapping_from_json(name_mapping) if name_mapping else None
+    arrow_schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+    return pyarrow_to_schema(arrow_schema, mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION)
 
 
 def may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> bool:

@@ -33,7 +33,7 @@ def opened(data: bytes, key_metadata: StandardKeyMetadata, limits: CodingLimits 
 
 
 def coded(file: UniformParquetFile, columns: list[str], row_filter: pc.Expression | None = None) -> frozenset[str]:
-    return coded_columns(file.fragment(), file.schema, columns, row_filter, SMALL_FILES)
+    return coded_columns(file.footer(), file.schema, columns, row_filter, SMALL_FILES)
 
 
 def rows_of(text: list[str | None], repeated: int = 1) -> pa.Table:

@@ -163,7 +163,7 @@ class ProtectedLayout:
         assert ciphers is not None, "the layout is that of an encrypted file"
         # Chunk by chunk, in row groups of as many chunks as the schema has leaves: by their number alone, a hidden column under the file's
         # key would pass beside another column that has a key of its own.
-        expected = [ordinal in ordinals for ordinal in range(len(self.leaves))] * len(groups)
+        expected = tuple(ordinal in ordinals for ordinal in range(len(self.leaves))) * len(groups)
         is_even = all(len(chunks) == len(self.leaves) for chunks in groups)
         if is_even and keys_of_chunks(self.file.footer, ciphers) == expected:
             return
