@@ -12,13 +12,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
 _DEEPEST: Final = 150
-"""Brackets of JSON; a struct in a struct takes three."""
+"""Objects and lists in each other; a struct in a struct takes three."""
 _MOST_DIGITS: Final = 20
-_STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-_STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _SHOWN: Final = 40
 
@@ -45,7 +44,7 @@ class ParsedJson:
             raise ValueError("it is nested too deeply") from None
 
         # Python's own limit is higher than what the functions that walk a document can take.
-        _check_depth(text)
+        _check_depth(self.document)
         _check_text(text, self.document)
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -63,13 +62,17 @@ def _whole_number(digits: str) -> int:
     return number
 
 
-def _check_depth(text: str) -> None:
-    """Refuse what the functions that walk a document could not walk."""
-    depth = 0
-    for found in _STRING_OR_BRACKET.finditer(text):
-        depth += _STEPS.get(found[0], 0)
-        if depth > _DEEPEST:
-            raise ValueError("it is nested too deeply")
+def _check_depth(document: Any) -> None:
+    """Refuse what the functions that walk a document could not walk. This one goes level by level and takes no stack."""
+    level = _containers([document])
+    for _ in range(_DEEPEST):
+        level = _containers(item for each in level for item in (each.values() if type(each) is dict else each))
+    if level:
+        raise ValueError("it is nested too deeply")
+
+
+def _containers(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if type(value) is dict or type(value) is list]
 
 
 def _check_text(text: str, document: Any) -> None:

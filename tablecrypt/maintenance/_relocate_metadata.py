@@ -50,7 +50,7 @@ from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import (
     DATA_FILE_POSITIONS,
     MANIFEST_FILE_POSITIONS,
-    MANIFEST_LIST_SCHEMA,
+    MANIFEST_RECORDS,
     REFERENCED_DATA_FILE,
     EncryptedDataFile,
 )
@@ -131,7 +131,7 @@ class ManifestCopier:
             **further_fields(header.protected_columns, header.column_keys, header.table_state),
         }
         output = self._target.new_encrypted_output(location)
-        with BlockAvroOutputFile[EncryptedManifestFile](output, MANIFEST_LIST_SCHEMA, "manifest_file", fields, self._codec) as avro:
+        with BlockAvroOutputFile[EncryptedManifestFile](output, MANIFEST_RECORDS, fields, self._codec) as avro:
             avro.write_block(list(rows))
         return output.key_metadata
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 import io
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Final, TypeVar
 
@@ -22,6 +24,7 @@ from pyiceberg.avro.codecs.codec import Codec
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.file import MAGIC, META_SCHEMA, SYNC_SIZE, AvroFileHeader, AvroOutputFile
 from pyiceberg.avro.resolver import construct_writer
+from pyiceberg.avro.writer import Writer
 from pyiceberg.io import OutputFile
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import StructProtocol
@@ -33,6 +36,7 @@ from tablecrypt.manifests.avro_schema import to_avro_json
 BLOCK_BYTES: Final = 64_000
 
 D = TypeVar("D", bound=StructProtocol)
+_HEADER_WRITER: Final = construct_writer(META_SCHEMA)
 
 
 def avro_codec_name(compression: str) -> str:
@@ -45,6 +49,29 @@ def avro_codec_name(compression: str) -> str:
     if name not in KNOWN_CODECS:
         raise ConfigurationError(f"unknown Avro codec {compression!r}: use gzip, zstd, snappy, bzip2 or uncompressed")
     return name
+
+
+@dataclass(frozen=True, eq=False)
+class AvroRecords:
+    """A kind of record that files are written of. Its schema is brought into Avro's terms once, not for each file.
+
+    Attributes:
+        schema: the record's fields.
+        name: the record's, in the file's schema.
+    """
+
+    schema: Schema
+    name: str
+
+    @cached_property
+    def json(self) -> str:
+        """The schema as it stands in the header of a file."""
+        return to_avro_json(self.schema, self.name)
+
+    @cached_property
+    def writer(self) -> Writer:
+        """Writes one record; it has no state."""
+        return construct_writer(self.schema)
 
 
 class BlockAvroOutputFile(AvroOutputFile[D]):
@@ -60,14 +87,16 @@ class BlockAvroOutputFile(AvroOutputFile[D]):
     def __init__(
         self,
         output_file: OutputFile,
-        file_schema: Schema,
-        schema_name: str,
+        records: AvroRecords,
         metadata: dict[str, str],
         compression: str,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         codec = avro_codec_name(compression)
-        super().__init__(output_file, file_schema, schema_name, metadata={**metadata, AVRO_CODEC_KEY: codec})
+        # PyIceberg's own would make the writer of the records again for each file.
+        self.output_file = output_file
+        self.writer = records.writer
+        self.metadata = {**metadata, AVRO_CODEC_KEY: codec, AVRO_SCHEMA_KEY: records.json}
         self.sync_bytes = random(SYNC_SIZE)
         self._block = io.BytesIO()
         self._block_encoder = BinaryEncoder(self._block)
@@ -77,8 +106,7 @@ class BlockAvroOutputFile(AvroOutputFile[D]):
         """Create the file and write the header."""
         self.output_stream = self.output_file.create(overwrite=True)
         self.encoder = BinaryEncoder(self.output_stream)
-        metadata = {**self.metadata, AVRO_SCHEMA_KEY: to_avro_json(self.file_schema, self.schema_name)}
-        construct_writer(META_SCHEMA).write(self.encoder, AvroFileHeader(MAGIC, metadata, self.sync_bytes))
+        _HEADER_WRITER.write(self.encoder, AvroFileHeader(MAGIC, self.metadata, self.sync_bytes))
         return self
 
     def __exit__(self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None) -> None:

@@ -44,6 +44,7 @@ from tablecrypt.manifests.records import (
     FORMAT_VERSION,
     MANIFEST_CONTENT_FIELD_ID,
     MANIFEST_LIST_SCHEMA,
+    MANIFEST_RECORDS,
     PARTITION_SUMMARY_ELEMENT_ID,
     ROOT_STRUCT,
 )
@@ -62,7 +63,6 @@ _MAX_LONG: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})", re.ASCII)
 _FIELD_IDS: Final = re.compile(r"[1-9][0-9]{0,9}(,[1-9][0-9]{0,9})*", re.ASCII)
 _COLUMN_KEY_IDS: Final = re.compile(r"[1-9][0-9]{0,9}:[^,]+(,[1-9][0-9]{0,9}:[^,]+)*", re.ASCII)
-_MANIFEST_NAME = "manifest_file"
 _ROW_BYTES: Final = 1024
 _SUMMARY_BYTES: Final = 256
 """Of memory, for a row of a list and for each partition field that it sums up."""
@@ -226,7 +226,7 @@ class ManifestListWriterV3(ManifestListWriter):
         self.next_row_id = first_row_id
         self.complete = False
         self.avro_file = BlockAvroOutputFile[EncryptedManifestFile](
-            output_file=output_file, file_schema=MANIFEST_LIST_SCHEMA, schema_name=_MANIFEST_NAME, metadata=header, compression=compression
+            output_file=output_file, records=MANIFEST_RECORDS, metadata=header, compression=compression
         )
 
     def __enter__(self) -> ManifestListWriterV3:

@@ -31,9 +31,7 @@ from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingOutputFile
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile, avro_codec_name
 from tablecrypt.manifests.manifest_file import CONTENT_NAMES, EncryptedManifestFile
-from tablecrypt.manifests.records import FIRST_ROW_ID, FORMAT_VERSION, EncryptedDataFile, entry_write_schema
-
-_ENTRY_NAME = "manifest_entry"
+from tablecrypt.manifests.records import FIRST_ROW_ID, FORMAT_VERSION, EncryptedDataFile, entry_records
 
 
 class ManifestWriterV3(ManifestWriter):
@@ -94,8 +92,7 @@ class ManifestWriterV3(ManifestWriter):
         """Return the Avro file that the entries go to."""
         self.avro_file = BlockAvroOutputFile[ManifestEntry](
             output_file=self.output_file,
-            file_schema=entry_write_schema(self.spec.partition_type(self.schema)),
-            schema_name=_ENTRY_NAME,
+            records=entry_records(self.spec.partition_type(self.schema)),
             metadata={
                 "schema": self.schema.model_dump_json(),
                 "partition-spec": to_json(self.spec.fields).decode("utf-8"),

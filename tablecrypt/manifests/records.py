@@ -20,6 +20,7 @@ Specification: "Manifests" and "Manifest Lists" of the Iceberg table specificati
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import lru_cache
 from typing import Any, Final, NoReturn, Self
 
 from pyiceberg.manifest import (
@@ -34,6 +35,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType, UnknownType
 
+from tablecrypt.manifests.avro_writer import AvroRecords
+
 FORMAT_VERSION: Final = 3
 
 FILE_FORMAT_FIELD_ID: Final = 101
@@ -47,6 +50,7 @@ ROOT_STRUCT: Final = -1
 
 ENTRY_READ_SCHEMA: Final = MANIFEST_ENTRY_SCHEMAS[FORMAT_VERSION]
 MANIFEST_LIST_SCHEMA: Final = MANIFEST_LIST_FILE_SCHEMAS[FORMAT_VERSION]
+MANIFEST_RECORDS: Final = AvroRecords(MANIFEST_LIST_SCHEMA, "manifest_file")
 
 DATA_FILE_POSITIONS: Final = {field.name: position for position, field in enumerate(DATA_FILE_TYPE[FORMAT_VERSION].fields)}
 MANIFEST_FILE_POSITIONS: Final = {field.name: position for position, field in enumerate(MANIFEST_LIST_SCHEMA.fields)}
@@ -57,8 +61,14 @@ CONTENT_SIZE_IN_BYTES = DATA_FILE_POSITIONS["content_size_in_bytes"]
 _FIELDS = len(DATA_FILE_POSITIONS)
 
 
+@lru_cache(maxsize=64)
+def entry_records(partition_type: StructType) -> AvroRecords:
+    """Return the records of a manifest whose files are partitioned by `partition_type` (a struct of no fields: unpartitioned)."""
+    return AvroRecords(entry_write_schema(partition_type), "manifest_entry")
+
+
 def entry_write_schema(partition_type: StructType) -> Schema:
-    """Return the schema of a manifest whose files are partitioned by `partition_type` (a struct of no fields: unpartitioned)."""
+    """Return the schema of these records."""
     data_file = data_file_with_partition(_as_written(partition_type), format_version=FORMAT_VERSION)
     fields = (_with_int_ids(field) if field.field_id == EQUALITY_IDS_FIELD_ID else field for field in data_file.fields)
     return manifest_entry_schema_with_data_file(FORMAT_VERSION, StructType(*fields))

@@ -43,7 +43,7 @@ from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import lineage_columns, with_lineage, without_lineage, without_lineage_ids
-from tablecrypt.table.parquet_options import data_file_statistics, dictionary_columns, parquet_writer_options, row_group_limit
+from tablecrypt.table.parquet_options import FileStatistics, dictionary_columns, parquet_writer_options, row_group_limit
 from tablecrypt.table.protection.writing import WriteProtection
 from tablecrypt.table.table_files import DataKeySource, delete_written
 
@@ -56,6 +56,7 @@ class DataFileWriter:
     """Writes the files of one call; it knows what they share, and which locations it has begun to write. Used by many threads.
 
     Attributes:
+        as_given: the Arrow schema of the files, where rows with `given_schema` are stored as they come but for field ids; else None.
         row_group_size: rows of a row group at most.
         row_group_bytes: Arrow memory of a row group, about, and of all rows that wait for theirs to be full.
         begun: locations.
@@ -69,6 +70,9 @@ class DataFileWriter:
     arrow_file_schema: Schema
     file_schema: Schema
     lineage: tuple[NestedField, ...]
+    statistics: FileStatistics
+    given_schema: pa.Schema
+    as_given: pa.Schema | None = None
     options: dict[str, Any]
     row_group_size: int
     row_group_bytes: int = ROW_GROUP_BYTES
@@ -91,7 +95,8 @@ class DataFileWriter:
         schema, properties = table_metadata.schema(), table_metadata.properties
         lineage = lineage_columns(arrow_schema, schema)
         downcast_ns = Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE) or False
-        return cls(
+        file_schema = _file_schema(schema)
+        writer = cls(
             table_metadata=table_metadata,
             io=io,
             keys=keys,
@@ -103,14 +108,20 @@ class DataFileWriter:
                 downcast_ns_timestamp_to_us=downcast_ns,
                 format_version=FORMAT_VERSION,
             ),
-            file_schema=_file_schema(schema),
+            file_schema=file_schema,
             lineage=lineage,
+            statistics=FileStatistics.of(with_lineage(file_schema, lineage), properties),
+            given_schema=arrow_schema,
             options=parquet_writer_options(properties),
             row_group_size=row_group_limit(properties),
             downcast_ns=downcast_ns,
             write_uuid=write_uuid,
             counter=counter,
         )
+        stored = writer.as_stored(pa.RecordBatch.from_pylist([], schema=arrow_schema)).schema
+        writer.as_given = stored if _are_alike(arrow_schema, stored) else None
+
+        return writer
 
     def write(self, number: int, partition_key: PartitionKey | None, batches: Iterable[pa.RecordBatch]) -> DataFile:
         """Write one file whose rows are all there."""
@@ -141,6 +152,9 @@ class DataFileWriter:
 
     def as_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows in the columns of the file."""
+        if self.as_given is not None and batch.schema == self.given_schema:
+            return pa.RecordBatch.from_arrays(batch.columns, schema=self.as_given)
+
         stored = to_requested_schema(
             requested_schema=self.file_schema,
             file_schema=self.arrow_file_schema,
@@ -172,9 +186,7 @@ class DataFileWriter:
         return data_file
 
     def _statistics(self, footer: pq.FileMetaData) -> dict[str, Any]:
-        stored = with_lineage(self.file_schema, self.lineage)
-        statistics = data_file_statistics(footer, stored, self.table_metadata.properties)
-        statistics = {name: without_lineage_ids(value) for name, value in statistics.items()}
+        statistics = {name: without_lineage_ids(value) for name, value in self.statistics.read(footer).items()}
         return statistics if self.protection is None else self.protection.without_protected(statistics)
 
 
@@ -236,6 +248,13 @@ class UnfinishedDataFile:
                 self._parquet.close()
         with suppress(Exception):
             self._sink.abandon()
+
+
+def _are_alike(given: pa.Schema, stored: pa.Schema) -> bool:
+    """Whether rows with the given schema have the stored columns already, in their order: projecting them would change nothing."""
+    if given.names != stored.names:
+        return False
+    return all(one.type == other.type and not pa.types.is_nested(one.type) for one, other in zip(given, stored, strict=True))
 
 
 def _file_schema(table_schema: Schema) -> Schema:

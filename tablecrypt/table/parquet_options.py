@@ -14,7 +14,7 @@ pages hold an index into it:
 Arrow tries a dictionary for every column until it has `write.parquet.dict-size-bytes`. For values that hardly ever repeat (ids, amounts,
 free text) that takes longer than all the rest of writing, and makes the file longer, since the pages written until then stay as they are.
 parquet-java asks the same question of the first page of a column chunk. Counting distinct values is a third of the work of writing a small
-file, so a few values are picked first: where no two of those are equal, hardly any of the column's are.
+file, so a few values are picked first: where no two of those are equal, hardly any of the column's are, and where many are, many are.
 
 Statistics come from the Parquet footer that was just written. They are PyIceberg's but for the bounds of dates, times and timestamps.
 PyIceberg takes these through Python's datetime, which ends at year 9999 and at microseconds: a table of years beyond fails to be written,
@@ -30,9 +30,12 @@ Iceberg table spec, "Manifests" (metrics) and appendix D "Binary single-value se
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import struct
 from collections.abc import Iterator
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -77,8 +80,10 @@ _PAGE_VERSION_1: Final = frozenset({"v1", "1", "1.0"})
 SAMPLE_VALUES: Final = 65536
 SAMPLE_BYTES: Final = 8 * 1024 * 1024
 """The first rows are as many as this, and about as many bytes of Arrow memory as this, at most."""
-_PICKS: Final = np.sort(np.random.default_rng(0).random(2048))
-"""Where values are picked, from 0 to 1. The same rows are always written in the same way."""
+_LEAST_VALUES: Final = 1024
+"""Of fewer values, all are looked at."""
+_FEW_DIFFERENT: Final = 0.4
+"""Of the picked values, at most, where a dictionary is worth it whatever the others are: 0.4 + 2 / _LEAST_BYTES < 1."""
 _LENGTH_BYTES: Final = 4
 _LEAST_BYTES: Final = 4
 _INT32_DIGITS: Final = 9
@@ -194,8 +199,13 @@ def _is_worth_it(values: pa.Array) -> bool:
         return True
 
     present = values.drop_null() if values.null_count else values
-    if _are_distinct_where_picked(present):
-        return False
+    picked = _picked(present)
+    if picked is not None:
+        different = len(picked.unique())
+        if different == len(picked):
+            return False
+        if different <= _FEW_DIFFERENT * len(picked):
+            return True
 
     distinct = present.unique()
     index_bits = max(len(distinct) - 1, 1).bit_length()
@@ -203,16 +213,20 @@ def _is_worth_it(values: pa.Array) -> bool:
     return _plain_bytes(distinct) + count * index_bits // 8 < _plain_bytes(values)
 
 
-def _are_distinct_where_picked(values: pa.Array) -> bool:
-    """Whether no two of a few values, picked at random, are equal: then most of all values occur once, and counting them all says no more.
+def _picked(values: pa.Array) -> pa.Array | None:
+    """Return a few values, picked at random; None where there are not many more of them.
 
-    Of a column that a dictionary makes a tenth shorter, several of the picked values are equal.
+    Where no two of these are equal, most of all values occur once, and counting them all says no more: of a column that a dictionary makes
+    a tenth shorter, several of the picked values are equal. Where many are equal, the share of all values that differ is no greater. Each
+    that repeats another saves _LEAST_BYTES at least, and each value costs an index, of at most 2 bytes for SAMPLE_VALUES.
     """
-    if len(values) < 4 * len(_PICKS):
-        return False
-    positions = (_PICKS * len(values)).astype(np.int64)
-    positions = positions[np.diff(positions, prepend=-1) > 0]
-    return len(values.take(pa.array(positions)).unique()) == len(positions)
+    return values.take(_positions(len(values))) if len(values) >= _LEAST_VALUES else None
+
+
+@functools.lru_cache(maxsize=64)
+def _positions(count: int) -> pa.Array:
+    # If each value occurs twice, some 32 pairs are expected among as many. Seeded: the same rows are always written in the same way.
+    return pa.array(np.unique(np.random.default_rng(0).integers(0, count, 8 * math.isqrt(count))))
 
 
 def _plain_bytes(values: pa.Array) -> int:
@@ -229,25 +243,41 @@ def _count(values: pa.Array) -> int:
     return len(values) - int(values.null_count)
 
 
-def data_file_statistics(footer: pq.FileMetaData, file_schema: Schema, properties: Properties) -> dict[str, Any]:
-    """Return record_count, column_sizes, counts, lower and upper bounds and split_offsets, as the manifest stores them.
+@dataclass(frozen=True)
+class FileStatistics:
+    """What manifest entries say of data files whose columns are the same: which columns are told of, and how far, is worked out once.
 
-    Args:
-        footer: of the written file.
-        file_schema: the columns as they are in the file.
-        properties: the table's; its metrics modes are honoured.
+    Attributes:
+        plan: what is told of each column, by its field id.
+        paths: field ids by the Parquet paths of the columns.
     """
-    plan = statistics_plan(file_schema, properties)
-    paths = parquet_path_to_id_mapping(file_schema)
-    temporal = {field_id: column for field_id, column in plan.items() if _has_temporal_bounds(column)}
-    counted = {field_id: dataclasses.replace(column, mode=MetricsMode(MetricModeTypes.COUNTS)) for field_id, column in temporal.items()}
-    statistics = data_file_statistics_from_parquet_metadata(footer, {**plan, **counted}, paths).to_serialized_dict()
-    for field_id, (lower, upper) in _integer_bounds(footer, temporal, paths).items():
-        layout = "<i" if isinstance(plan[field_id].iceberg_type, DateType) else "<q"
-        statistics["lower_bounds"][field_id] = struct.pack(layout, lower)
-        statistics["upper_bounds"][field_id] = struct.pack(layout, upper)
 
-    return statistics
+    plan: dict[int, StatisticsCollector]
+    paths: dict[str, int]
+
+    @classmethod
+    def of(cls, file_schema: Schema, properties: Properties) -> Self:
+        """Return what is told of files with these columns; the table's properties give the metrics modes."""
+        return cls(statistics_plan(file_schema, properties), parquet_path_to_id_mapping(file_schema))
+
+    def read(self, footer: pq.FileMetaData) -> dict[str, Any]:
+        """Return record_count, column_sizes, counts, bounds and split_offsets of a written file, as manifests store them."""
+        statistics = data_file_statistics_from_parquet_metadata(footer, {**self.plan, **self._counted}, self.paths).to_serialized_dict()
+        for field_id, (lower, upper) in _integer_bounds(footer, self._temporal, self.paths).items():
+            layout = "<i" if isinstance(self.plan[field_id].iceberg_type, DateType) else "<q"
+            statistics["lower_bounds"][field_id] = struct.pack(layout, lower)
+            statistics["upper_bounds"][field_id] = struct.pack(layout, upper)
+
+        return statistics
+
+    @functools.cached_property
+    def _temporal(self) -> dict[int, StatisticsCollector]:
+        return {field_id: column for field_id, column in self.plan.items() if _has_temporal_bounds(column)}
+
+    @functools.cached_property
+    def _counted(self) -> dict[int, StatisticsCollector]:
+        counts = MetricsMode(MetricModeTypes.COUNTS)
+        return {field_id: dataclasses.replace(column, mode=counts) for field_id, column in self._temporal.items()}
 
 
 def statistics_plan(schema: Schema, properties: Properties) -> dict[int, StatisticsCollector]:

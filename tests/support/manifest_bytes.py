@@ -18,7 +18,7 @@ from tablecrypt.manifests.avro_reader import AvroContainer
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import ENTRY_TYPES, decode_manifests
-from tablecrypt.manifests.records import EncryptedDataFile, entry_write_schema
+from tablecrypt.manifests.records import EncryptedDataFile, entry_records
 from tests.support.manifests import SNAPSHOT_ID, UNPARTITIONED
 
 LOCATION = "s3://bucket/metadata/m.avro"
@@ -65,8 +65,8 @@ def manifest_bytes(
         "content": "data",
     }
     memory = _Memory()
-    written = entry_write_schema(spec.partition_type(schema))
-    with BlockAvroOutputFile[ManifestEntry](memory, written, "manifest_entry", header, compression) as output:
+    written = entry_records(spec.partition_type(schema))
+    with BlockAvroOutputFile[ManifestEntry](memory, written, header, compression) as output:
         for begin in range(0, len(entries), together):
             output.write_block(list(entries[begin : begin + together]))
             output._flush()

@@ -21,7 +21,7 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.parquet.protected.carried_over_columns import blank_rows_beside_hidden_columns
 from tablecrypt.table.lineage import without_lineage_ids
-from tablecrypt.table.parquet_options import data_file_statistics
+from tablecrypt.table.parquet_options import FileStatistics
 from tablecrypt.table.protection.writing import WriteProtection
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_on_error, key_metadata_of, with_key
@@ -52,7 +52,7 @@ def blanked_file(table: EncryptedTable, file: DataFile, positions: Iterable[int]
             footer, length = blank_rows_beside_hidden_columns(source, out, old, new, positions, file.file_path)
         # Names and ids are those of the file, whose columns may have been renamed since.
         schema = pyarrow_to_schema(footer.schema.to_arrow_schema(), format_version=metadata.format_version)
-        statistics = data_file_statistics(footer, schema, metadata.properties)
+        statistics = FileStatistics.of(schema, metadata.properties).read(footer)
         statistics = {name: without_lineage_ids(value) for name, value in statistics.items()}
         protection = WriteProtection.of(metadata, io)
         entry = with_key(file, new.with_file_length(length))

@@ -51,7 +51,7 @@ from tablecrypt.files.locations import with_scheme
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage, without_lineage_ids
-from tablecrypt.table.parquet_options import data_file_statistics
+from tablecrypt.table.parquet_options import FileStatistics
 from tablecrypt.table.partitions import StoredPartitionKey
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class WrittenFile:
             raise FormatError(f"{self.location}: its task's description of it is malformed: {type(error).__name__}") from error
 
     def _entry(self, metadata: TableMetadata, stored: Schema, keeps_lineage: bool) -> DataFile:
-        statistics = data_file_statistics(self._parsed_footer(), with_lineage(stored) if keeps_lineage else stored, metadata.properties)
+        statistics = FileStatistics.of(with_lineage(stored) if keeps_lineage else stored, metadata.properties).read(self._parsed_footer())
         statistics = {name: without_lineage_ids(value) for name, value in statistics.items()}
         # Readers would compare with NaN, which is false of everything, and skip files that have matching rows.
         _leave_out_nan_bounds(statistics, metadata.schema())
