@@ -139,7 +139,7 @@ def command_of(name: str, *others: Decorator) -> Callable[[Callable[..., None]],
             cls=DocumentedCommand,
             help=operation.help,
             examples=operation.examples,
-            needs=operation.needs,
+            needs=operation.permissions,
             codes=codes,
         )(decorated)
 

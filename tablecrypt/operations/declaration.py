@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tablecrypt.operations.rights import Rights
+
 
 @dataclass(frozen=True)
 class Option:
@@ -42,7 +44,8 @@ class Operation:
         arguments: of the command, by their parameters; one that may be left out is in brackets.
         options: of the command, by their parameters, in the order of the help. The facts below add others behind them.
         examples: what each is for, and the line to type.
-        needs: permissions.
+        rights: permissions.
+        needs: what else is to be said of them.
         found: what exit code 1 says, if the command has it.
         refused: what exit code 2 says, if not what it says of all commands.
         only_looks: whether the table stays as it is. All others have a dry run.
@@ -58,6 +61,7 @@ class Operation:
     arguments: Mapping[str, str] = field(default_factory=lambda: {"table": "TABLE"})
     options: Mapping[str, Option] = field(default_factory=dict)
     examples: tuple[tuple[str, str], ...] = ()
+    rights: Rights = field(default_factory=Rights)
     needs: str = ""
     found: str = ""
     refused: str = ""
@@ -71,6 +75,11 @@ class Operation:
     def command(self) -> str:
         """The name of its command, or of the command that it is an option of."""
         return self.called or self.name.replace("_", "-")
+
+    @property
+    def permissions(self) -> str:
+        """What the help says of the rights that the operation needs."""
+        return " ".join(filter(None, (self.rights.sentences, self.needs)))
 
 
 SEVERAL: Final = {"table": "[TABLE|GLOB]"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tablecrypt.operations.declaration import GLOBS, MANIFESTS_BELOW, SEVERAL, TABLE_FAILED, Operation, Option
+from tablecrypt.operations.rights import Rights
 
 OPERATIONS: Final = (
     Operation(
@@ -25,10 +26,15 @@ OPERATIONS: Final = (
             ("Rotate", "tablecrypt --catalog prod rotate-kek db.orders"),
             ("Every table of a namespace but one", "tablecrypt --catalog prod rotate-kek --include 'db.*' --exclude db.archive"),
         ),
-        needs="Permission to wrap and unwrap with the table's master key, and to commit to the table.",
+        rights=Rights(needs="unwrap table, wrap table, read metadata, write metadata"),
+        needs="With --columns, with the columns' master keys instead.",
         found=TABLE_FAILED,
     ),
-    Operation("rotate_column_keks", called="rotate-kek"),
+    Operation(
+        "rotate_column_keks",
+        called="rotate-kek",
+        rights=Rights(needs="unwrap column, wrap column, read metadata, write metadata"),
+    ),
     Operation(
         "rewrap",
         """Rewrap the KEKs under the newest version of the master key.
@@ -48,10 +54,18 @@ OPERATIONS: Final = (
             ("After an alias was moved to another key", "tablecrypt --catalog prod rewrap db.orders --from-key-id 1234abcd-12ab-34cd"),
             ("Every table of the catalog", "tablecrypt --catalog prod rewrap --include '*'"),
         ),
-        needs="On AWS kms:ReEncryptFrom and kms:ReEncryptTo, elsewhere permission to unwrap and wrap; and to commit to the table.",
+        rights=Rights(needs="unwrap table, wrap table, read metadata, write metadata"),
+        needs=(
+            "On AWS, kms:ReEncryptFrom and kms:ReEncryptTo take the place of wrapping. With --columns, with the columns' master keys "
+            "instead."
+        ),
         found=TABLE_FAILED,
     ),
-    Operation("rewrap_column_keks", called="rewrap"),
+    Operation(
+        "rewrap_column_keks",
+        called="rewrap",
+        rights=Rights(needs="unwrap column, wrap column, read metadata, write metadata"),
+    ),
     Operation(
         "prune_keys",
         """Remove keys that no snapshot needs.
@@ -60,7 +74,8 @@ OPERATIONS: Final = (
     unreadable: older metadata files still hold the entries (see shred).
     """,
         examples=(("After Iceberg Java expired snapshots", "tablecrypt --catalog prod prune-keys db.orders"),),
-        needs="Permission to commit to the table. The key service is not asked.",
+        rights=Rights(needs="read metadata, write metadata"),
+        needs="The key service is not asked.",
         has_progress=False,
     ),
 )

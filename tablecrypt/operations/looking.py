@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tablecrypt.operations.declaration import GLOBS, SEVERAL, Operation, Option
+from tablecrypt.operations.rights import Rights
 
 OPERATIONS: Final = (
     Operation(
@@ -25,7 +26,8 @@ OPERATIONS: Final = (
             ("One namespace", "tablecrypt --catalog prod list db"),
             ("Names alone, for a script", "tablecrypt --catalog prod list --quick --json"),
         ),
-        needs="Permission to list the catalog and to read the metadata of its tables. The key service is not asked.",
+        rights=Rights(more="read metadata"),
+        needs="The key service is not asked.",
         found="a namespace could not be listed, or a table could not be loaded; the list says why",
         only_looks=True,
         has_progress=False,
@@ -46,10 +48,7 @@ OPERATIONS: Final = (
             ("A table", "tablecrypt --catalog prod describe db.orders"),
             ("With all of its snapshots, for a program", "tablecrypt --catalog prod describe db.orders --snapshots 100000 --json"),
         ),
-        needs=(
-            "Permission to read the table's metadata. To tell the size, also to unwrap with its master key and to read its "
-            "manifests. No master key of a column."
-        ),
+        rights=Rights(needs="read metadata", more="unwrap table"),
         found="a part could not be read, such as the size without the table's key; the description says which and why",
         only_looks=True,
         has_progress=False,
@@ -74,7 +73,13 @@ OPERATIONS: Final = (
             ("When a job cannot write", "tablecrypt --catalog prod doctor db.orders"),
             ("With a reader's rights", "tablecrypt --catalog prod doctor db.orders --read-only"),
         ),
-        needs="No permission: it reports what is missing.",
+        rights=Rights(
+            more=(
+                "unwrap table, wrap table, unwrap column, wrap column, read metadata, write metadata, list metadata, delete metadata, "
+                "read data, write data, delete data"
+            )
+        ),
+        needs="What is missing it reports.",
         found="something does not work; the report says what to do",
         only_looks=True,
         has_progress=False,
@@ -128,7 +133,10 @@ OPERATIONS: Final = (
             ("In a nightly job, failing on warnings too", "tablecrypt --catalog prod audit db.orders --json --fail-on warning"),
             ("Evidence to hand over, as one zip with its hash", "tablecrypt --catalog prod audit --bundle evidence.zip"),
         ),
-        needs="Permission to unwrap with the table's master key, to read its files and to list its folder.",
+        rights=Rights(
+            needs="unwrap table, read metadata",
+            more="unwrap column, list data, read data",
+        ),
         found="there are findings of at least the severity that --fail-on names; plaintext always counts",
         refused="refused or failed, or no table was looked at; stderr says why",
         only_looks=True,
@@ -159,7 +167,11 @@ OPERATIONS: Final = (
             ("Only heads, lengths and footers", "tablecrypt --catalog prod verify db.orders --quick"),
             ("Every table of a namespace", "tablecrypt --catalog prod verify --include 'db.*' --quick"),
         ),
-        needs="Permission to unwrap with the table's master key, and to read its files; with --resume-from also to list its folder.",
+        rights=Rights(
+            needs="unwrap table, read metadata, read data",
+            more="unwrap column",
+        ),
+        needs="With --resume-from also to list its folder.",
         found="a file is not as its writer left it (the report names the file and the part that failed), or one of several tables failed",
         only_looks=True,
         on_files=True,
@@ -186,7 +198,8 @@ OPERATIONS: Final = (
             ("A file without its key: what it says in the clear", "tablecrypt inspect ./rows.enc.parquet"),
             ("A file that encrypt-file made", "tablecrypt inspect ./rows.enc.parquet --key-file orders.keys --key-id orders"),
         ),
-        needs="For a table, permission to unwrap with its master key, and to read its metadata and manifests. For a file alone, none.",
+        rights=Rights(needs="unwrap table, read metadata"),
+        needs="For a file alone, none.",
         only_looks=True,
         has_progress=False,
         procedure=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tablecrypt.operations.declaration import DELETE_BELOW, Operation, Option
+from tablecrypt.operations.rights import Rights
 
 OPERATIONS: Final = (
     Operation(
@@ -35,7 +36,11 @@ OPERATIONS: Final = (
                 "--certificate erased.html --certificate erased.json",
             ),
         ),
-        needs="Permission to wrap and unwrap with the table's master key, to list, read, write and delete in its folder, and to commit.",
+        rights=Rights(
+            needs="unwrap table, wrap table, read metadata, write metadata, list metadata, list data, write data",
+            due="wrap column",
+            more="unwrap column, delete metadata, read data, delete data",
+        ),
         found="not complete: something of such rows is left, or could not be searched or deleted; the report says what",
         on_files=True,
         asks=True,
@@ -70,14 +75,22 @@ OPERATIONS: Final = (
             ("The whole table", "tablecrypt --catalog prod shred db.orders --whole-table db.orders --yes"),
             ("One protected column, in all snapshots", "tablecrypt --catalog prod shred db.people --column ssn --yes"),
         ),
-        needs=(
-            "Permission to wrap and unwrap with the table's master key (--column: the column's), to list, write and delete "
-            "in its metadata folder, and to commit."
+        rights=Rights(
+            needs="unwrap table, wrap table, read metadata, write metadata, list metadata",
+            more="delete metadata",
         ),
+        needs="With --column, to wrap with no key.",
         found="not complete: something is left, refused, not found or still opened, or nothing became unreadable",
         asks=True,
     ),
-    Operation("shred_column", called="shred"),
+    Operation(
+        "shred_column",
+        called="shred",
+        rights=Rights(
+            needs="read metadata, write metadata, list metadata",
+            more="unwrap table, unwrap column, delete metadata",
+        ),
+    ),
     Operation(
         "remove_orphan_files",
         """Find and remove files that do not belong to the table.
@@ -98,7 +111,10 @@ OPERATIONS: Final = (
             ("Find", "tablecrypt --catalog prod orphans db.orders --dry-run"),
             ("Remove what is older than a week, in a nightly job", "tablecrypt --catalog prod orphans db.orders --older-than 7d --yes"),
         ),
-        needs="Permission to unwrap with the table's master key, to read its metadata, and to list and delete in its folder.",
+        rights=Rights(
+            needs="unwrap table, read metadata, list data",
+            more="delete data",
+        ),
         found="a file could not be deleted; the report says why",
         has_progress=False,
         asks=True,

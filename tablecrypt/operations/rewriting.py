@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tablecrypt.operations.declaration import DELETE_BELOW, MANIFESTS_BELOW, Operation, Option
+from tablecrypt.operations.rights import Rights
 
 OPERATIONS: Final = (
     Operation(
@@ -32,7 +33,11 @@ OPERATIONS: Final = (
                 "tablecrypt --catalog prod reencrypt db.orders --where \"region = 'north'\" --data-key-length 32",
             ),
         ),
-        needs="Permission to wrap and unwrap with the table's master key, to read and write its files, and to commit.",
+        rights=Rights(
+            needs="unwrap table, read metadata, write metadata, list metadata, delete metadata, read data, write data",
+            due="wrap table, wrap column",
+            more="unwrap column",
+        ),
         on_files=True,
     ),
     Operation(
@@ -60,7 +65,12 @@ OPERATIONS: Final = (
             ("Migrate in place", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --yes"),
             ("Into a new table", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --into db.encrypted_orders"),
         ),
-        needs="Permission to wrap with the master key, to read, write and delete the table's files, and to commit.",
+        rights=Rights(
+            needs=(
+                "unwrap table, wrap table, read metadata, write metadata, list metadata, delete metadata, read data, write data, "
+                "list data, delete data"
+            )
+        ),
         on_files=True,
         asks=True,
         procedure=False,
@@ -90,7 +100,10 @@ OPERATIONS: Final = (
             ("One partition, ordered", "tablecrypt --catalog prod compact db.orders --where \"day = '2024-02-29'\" --sort-by id"),
             ("Rows that were deleted leave every file", "tablecrypt --catalog prod compact db.orders --apply-deletes"),
         ),
-        needs="Permission to unwrap with the table's master key, to read and write its files, and to commit.",
+        rights=Rights(
+            needs="unwrap table, unwrap column, read metadata, write metadata, read data, write data",
+            due="wrap table, wrap column",
+        ),
         on_files=True,
         procedure=False,
     ),
@@ -109,7 +122,7 @@ OPERATIONS: Final = (
             ("What can be brought back", "tablecrypt --catalog prod rescue db.orders --dry-run"),
             ("From a metadata file of a backup", "tablecrypt --catalog prod rescue db.orders --metadata s3://backup/00041-a.metadata.json"),
         ),
-        needs="Permission to unwrap with the table's master key, to read and list its metadata folder, and to commit to the table.",
+        rights=Rights(needs="unwrap table, read metadata, write metadata, list metadata"),
         asks=True,
     ),
     Operation(
@@ -135,7 +148,11 @@ OPERATIONS: Final = (
                 "tablecrypt --catalog prod relocate db.orders s3://lake-eu/orders --key-id alias/eu --as eu.orders",
             ),
         ),
-        needs="Permission to unwrap with the table's master key and to wrap with the copy's, to read the table and to write the copy.",
+        rights=Rights(
+            needs="unwrap table, wrap table, read metadata, write metadata, list metadata, read data, write data, list data",
+            more="unwrap column",
+        ),
+        needs="With --key-id, to wrap with the copy's master key; what is written is the copy.",
         on_files=True,
     ),
 )

@@ -115,4 +115,4 @@ def test_the_policy_for_auditors_is_for_commands_that_only_look() -> None:
 
 
 def test_every_command_that_needs_a_permission_says_which() -> None:
-    assert not [name for name, declared in OF_COMMANDS.items() if not declared.needs]
+    assert not [name for name, declared in OF_COMMANDS.items() if not declared.permissions]

@@ -1,0 +1,59 @@
+"""The tables of rights in docs/how-to/permissions.md, from the declarations: `python -m tests.support.rights_page` writes them there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from tablecrypt.operations import OPERATIONS
+from tablecrypt.operations.rights import PLACES, ROLES, Rights, actions, rights_in
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "permissions.md"
+BEGIN: Final = "<!-- rights: begin -->"
+END: Final = "<!-- rights: end -->"
+
+
+def tables() -> str:
+    """Which rights each operation needs, and who may run it, as Markdown."""
+    return "\n".join((*_needed(), "", *_who())).strip()
+
+
+def in_page(page: str) -> str:
+    """The part of the page that is made here."""
+    return page.partition(BEGIN)[2].partition(END)[0].strip()
+
+
+def _needed() -> Iterator[str]:
+    yield from _head("operation", "the table's key", "columns' keys", "metadata files", "data files")
+    for name, each in OPERATIONS.items():
+        yield _row((f"`{name}`", *(_cell(each.rights, place) for place in PLACES)))
+
+
+def _who() -> Iterator[str]:
+    yield from _head("operation", *ROLES)
+    for name, each in OPERATIONS.items():
+        yield _row((f"`{name}`", *(each.rights.allowed_to(rights) for rights in ROLES.values())))
+
+
+def _cell(rights: Rights, place: str) -> str:
+    """The actions in a place: what is needed, in brackets what a new KEK needs, in parentheses that without which it does less."""
+    parts = ((rights.needs, "{}"), (rights.due, "[{}]"), (rights.more, "({})"))
+    return ", ".join(form.format(", ".join(found)) for text, form in parts if (found := actions(rights_in(text), place)))
+
+
+def _head(*columns: str) -> Iterator[str]:
+    yield from (_row(columns), f"|{'---|' * len(columns)}")
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(f"{page.partition(BEGIN)[0]}{BEGIN}\n{tables()}\n{END}{page.partition(END)[2]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
