@@ -20,6 +20,7 @@ from tablecrypt.spark.columns import schema_for_spark, spark_schema
 from tablecrypt.spark.shared.install import jvm_side
 from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.table.protection.visible_columns import ERROR
+from tablecrypt.table.table_files import name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +75,7 @@ def check_values(schema: StructType, table: EncryptedTable) -> None:
         # By the top-level column: a mask anywhere in a struct would be stored with the struct.
         if name in schema.names and MARK in schema[name].metadata:
             raise ConfigurationError(
-                f"{'.'.join(table.name())}: the DataFrame has masks in {name}, which would be stored as values of a protected column: it "
+                f"{name_of(table)}: the DataFrame has masks in {name}, which would be stored as values of a protected column: it "
                 "was read without the right to that column. Read it again with the right, or leave the column out"
             )
 

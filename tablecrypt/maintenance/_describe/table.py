@@ -27,12 +27,12 @@ from tablecrypt.keys.column_entries import is_kept_by_commits
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._audit.columns import audited_column_keks
 from tablecrypt.maintenance._audit.table_audit import created_at
-from tablecrypt.maintenance._tables import name_of
 from tablecrypt.maintenance.reachable import FileKind, files_of_snapshot, kind_of
 from tablecrypt.printable import json_fields
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import is_encrypted
+from tablecrypt.table.table_files import name_of
 
 NOT_SHOWN: Final = "(not shown: it looks like a secret)"
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

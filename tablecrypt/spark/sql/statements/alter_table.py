@@ -35,6 +35,7 @@ from tablecrypt.spark.sql.partition_fields import SparkTransform, find_column, i
 from tablecrypt.spark.sql.spark_types import JSON_NAMES
 from tablecrypt.spark.sql.statements.tokens import Tokens
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 
 _DISTRIBUTION: Final = "write.distribution-mode"
 _BY_PARTITION: Final = ("DISTRIBUTED", "BY", "PARTITION")
@@ -115,7 +116,7 @@ def _field(table: EncryptedTable, term: Term) -> PartitionField:
         source = term.column(table).field_id
         named = [field for field in fields if (field.source_id, field.transform) == (source, term.transform)]
     if not named:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no such partition field; it has {', '.join(each.name for each in fields)}")
+        raise ConfigurationError(f"{name_of(table)} has no such partition field; it has {', '.join(each.name for each in fields)}")
 
     return named[0]
 
