@@ -23,8 +23,8 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.maintenance import Runner
-from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.spark.sql.partition_fields import find_column
 from tablecrypt.spark.sql.scans.filters import Predicate, pruning_filter
 from tablecrypt.spark.sql.scans.partition_terms import is_known, partition_filters
@@ -320,7 +320,7 @@ def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
 def _named_as_in(schema: Schema, predicate: Predicate) -> Predicate:
     """Return a predicate with the schema's names of columns. Spark has found them, and kept the case in which they were written."""
     if "column" in predicate:
-        found = path_of(schema, find_column(schema, predicate["column"]).field_id) or ()
+        found = path_through_structs(schema, find_column(schema, predicate["column"]).field_id) or ()
         return {"column": [field.name for field in found]}
     return {**predicate, "args": [_named_as_in(schema, each) for each in predicate["args"]]} if "args" in predicate else predicate
 

@@ -27,7 +27,7 @@ from pyiceberg.transforms import IdentityTransform, Transform
 from pyiceberg.types import NestedField
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.shared.schema import path_of
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.spark.sql.alterations import alter as alter_columns
 from tablecrypt.spark.sql.branches_and_tags import check_is_new, drop, point, ref_of
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
@@ -339,7 +339,7 @@ def _alter_column(table: EncryptedTable, tokens: Tokens) -> None:
 
 
 def _column_path(table: EncryptedTable, term: Term) -> tuple[str, ...]:
-    return tuple(field.name for field in path_of(table.schema(), term.column(table).field_id) or ())
+    return tuple(field.name for field in path_through_structs(table.schema(), term.column(table).field_id) or ())
 
 
 def _type(tokens: Tokens) -> str:
