@@ -213,7 +213,7 @@ class ProtectedFiles(FilesToReencrypt):
             if opened.deks is not None:
                 wanted |= self._wanted(found)
             else:
-                self._maker.bring_nothing_with(prefix)
+                self._maker.pending.bring_nothing_with(prefix)
 
         self._keys.generate(sorted(wanted), secrets.token_bytes(16))
         for field_id in sorted(wanted):
