@@ -14,6 +14,7 @@ from pyiceberg.typedef import Identifier, Properties
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.table.table_files import name_of
 from tablecrypt_catalog._pyiceberg.metastore import iceberg_schema
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def checked_existing(table: Table, asked: Properties) -> Table:
     # A plain table of that name, or one under another key, would take the caller's rows.
     if wanted is not None and wanted != found:
         raise ConfigurationError(
-            f"{'.'.join(table.name())} is there already, with {names.KEY_ID.name} {found or 'missing'} and not {wanted}: it is not "
+            f"{name_of(table)} is there already, with {names.KEY_ID.name} {found or 'missing'} and not {wanted}: it is not "
             "returned in place of the table that was asked for"
         )
 

@@ -41,7 +41,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import deleting_io
+from tablecrypt.table.table_files import deleting_io, name_of
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def purge(table: EncryptedTable, drop: Callable[[], None], delete_below: Sequenc
         TamperedFileError, KeyNotFoundError, KmsError: the table's files cannot be listed; nothing was deleted. Where older metadata is the
             reason, the message names `skip_unreadable`.
     """
-    name, io = ".".join(table.name()), deleting_io(table, delete_below)
+    name, io = name_of(table), deleting_io(table, delete_below)
     older, skipped = _older_metadata(table, skip_unreadable)
     deletion = _Deletion(name, io)
     named = _Named()
@@ -130,7 +130,7 @@ def _older_metadata(table: EncryptedTable, skip_unreadable: bool) -> tuple[dict[
             metadata = read_named_metadata_file(io.inner, location, io.own_folders).parse()
             # The log is plaintext: an edited one must not have another table's files deleted.
             if metadata.table_uuid != table.metadata.table_uuid:
-                name = ".".join(table.name())
+                name = name_of(table)
                 raise TamperedFileError(location, f"the metadata log of {name} names it, but it is another table's metadata")
         except FileNotFoundError:
             logger.debug("%s was deleted before", location)
@@ -160,7 +160,7 @@ def _naming_the_way_around(table: EncryptedTable) -> Iterator[None]:
 def _advised(error: TablecryptError, table: EncryptedTable) -> TablecryptError:
     advice = (
         "An older metadata file of the table leads to it. If somebody edited that file, "
-        f"catalog.purge_files({'.'.join(table.name())!r}, skip_unreadable=True) leaves what cannot be read, with all that it alone names, "
+        f"catalog.purge_files({name_of(table)!r}, skip_unreadable=True) leaves what cannot be read, with all that it alone names, "
         "and lists it"
     )
     return with_sentence(error, advice)
@@ -245,7 +245,7 @@ def _paths(manifest: ManifestFile, io: FileIO) -> list[str]:
 def _check_unchanged(table: EncryptedTable) -> None:
     location = table.catalog.load_table(table.name()).metadata_location
     if location != table.metadata_location:
-        raise CommitFailedException(f"{'.'.join(table.name())} was committed to while it was purged ({location}): purge it again")
+        raise CommitFailedException(f"{name_of(table)} was committed to while it was purged ({location}): purge it again")
 
 
 class _Deletion:

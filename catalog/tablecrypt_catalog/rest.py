@@ -48,6 +48,7 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encryp
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 from tablecrypt.table.updates import (
     AddEncryptionKeyUpdate,
     EncryptTableUpdate,
@@ -402,7 +403,7 @@ def _new_metadata(table: Table, new: NewTable) -> EncryptedTableMetadata:
     found = metadata.properties.get(names.KEY_ID.name)
     if found != asked.get(names.KEY_ID.name, found):
         raise KeyIdChangedError(
-            f"{'.'.join(table.name())}: the catalog made the table with {names.KEY_ID.name} {found}, not {asked[names.KEY_ID.name]}"
+            f"{name_of(table)}: the catalog made the table with {names.KEY_ID.name} {found}, not {asked[names.KEY_ID.name]}"
         )
     if metadata.snapshots:
         raise TamperedFileError(metadata.location, "the catalog answered that a table was created, but with a table that has snapshots")
@@ -434,7 +435,7 @@ def _refuse_key_id(table: Table, updates: tuple[TableUpdate, ...]) -> None:
     if any(isinstance(update, SetPropertiesUpdate) and names.KEY_ID.name in update.updates for update in updates):
         raise PlaintextRefusedError(
             table.location(),
-            f"table {'.'.join(table.name())} is not encrypted, and setting {names.KEY_ID.name} does not encrypt what is there: migrate it",
+            f"table {name_of(table)} is not encrypted, and setting {names.KEY_ID.name} does not encrypt what is there: migrate it",
         )
 
 

@@ -213,15 +213,15 @@ def run_on(
         is_bad: whether a result says that something was found.
     """
     if not chosen.is_several:
-        with progress_shown(settings) as heard:
-            result = operation(settings.table(chosen.table or ""), heard)
+        with progress_shown(settings) as listener:
+            result = operation(settings.table(chosen.table or ""), listener)
         show(result, as_json) if as_json else show_one(result)
         if is_bad(result):
             end_with_found()
         return
 
-    with progress_shown(settings) as heard:
-        done = _on_each(settings, chosen, operation, heard)
+    with progress_shown(settings) as listener:
+        done = _on_each(settings, chosen, operation, listener)
     bad = sum(map(is_bad, done.results))
     show(done, as_json) if as_json else _print_each(done, show_one, bad)
     if done.failed or bad:
@@ -229,13 +229,14 @@ def run_on(
 
 
 def _on_each(
-    settings: Settings, chosen: Chosen, operation: Callable[[Table, ProgressListener], Any], heard: ProgressListener
+    settings: Settings, chosen: Chosen, operation: Callable[[Table, ProgressListener], Any], listener: ProgressListener
 ) -> CatalogResult[Any]:
     from tablecrypt.maintenance import on_tables
     from tablecrypt.maintenance.catalog_tables import named
+    from tablecrypt.table.table_files import name_of
 
     def one(table: Table) -> Any:
-        return operation(table, named(heard, ".".join(table.name())))
+        return operation(table, named(listener, name_of(table)))
 
     return on_tables(settings.catalog(), one, include=chosen.include, exclude=chosen.exclude)
 

@@ -32,7 +32,7 @@ def audit(
 ) -> None:
     """Look through what was chosen, write the files that were asked for, and print what was found."""
     from tablecrypt.maintenance import Severity, changes_since, write_evidence
-    from tablecrypt.maintenance import audit as look_through
+    from tablecrypt.maintenance import audit as audit_tables
 
     chosen.refuse_both()
     if html_file is not None and not html_file.absolute().parent.is_dir():
@@ -42,8 +42,8 @@ def audit(
     # Read before the audit is made, which may take minutes and may be written over it.
     earlier = None if since_file is None else _text_of(since_file)
     target = run.settings.catalog() if chosen.table is None else run.settings.plain_table(chosen.table)
-    with progress_shown(run.settings) as heard:
-        found = look_through(target, include=chosen.include, exclude=chosen.exclude, progress=heard)
+    with progress_shown(run.settings) as listener:
+        found = audit_tables(target, include=chosen.include, exclude=chosen.exclude, progress=listener)
     changes = None if earlier is None else changes_since(found, earlier)
     if html_file is not None:
         from tablecrypt.maintenance.report import html_page

@@ -20,9 +20,9 @@ from tablecrypt.setting_kinds import names_near, question
 
 _LINES: Final = {name: each.help.partition("\n")[0] for name, each in OF_COMMANDS.items()}
 TABLE_COMMANDS: Final = {
-    **{name: line for name, line in _LINES.items() if OF_COMMANDS[name].only_looks},
+    **{name: line for name, line in _LINES.items() if OF_COMMANDS[name].only_reads},
     "cat": "Print rows of a table or a file.",
-    **{name: line for name, line in _LINES.items() if not OF_COMMANDS[name].only_looks},
+    **{name: line for name, line in _LINES.items() if not OF_COMMANDS[name].only_reads},
 }
 OTHER_COMMANDS: Final = {
     "run": "Run a program in which PyIceberg opens encrypted tables.",

@@ -71,14 +71,14 @@ class Run:
         given = {option: value for option, value in options.items() if value is not None and value != ()}
         if self.operation.on_files:
             given |= {"workers": self.workers, "runner": _spark_runner(self.use_spark)}
-        if not self.operation.only_looks:
+        if not self.operation.only_reads:
             given["dry_run"] = self.dry_run
 
-        def call(table: Table, heard: ProgressListener | None = None) -> Any:
+        def call(table: Table, listener: ProgressListener | None = None) -> Any:
             from tablecrypt import maintenance
 
-            listener = {} if heard is None else {"progress": heard}
-            return getattr(maintenance, name or self.operation.name)(table, **given, **listener)
+            progress = {} if listener is None else {"progress": listener}
+            return getattr(maintenance, name or self.operation.name)(table, **given, **progress)
 
         return call
 
@@ -87,8 +87,8 @@ class Run:
         prepared = self.prepared(name, **options)
         if not self.operation.has_progress:
             return prepared(table)
-        with progress_shown(self.settings) as heard:
-            return prepared(table, heard)
+        with progress_shown(self.settings) as listener:
+            return prepared(table, listener)
 
     def show(self, table: Table, **options: Any) -> None:
         """Call the operation and show what it did."""
@@ -169,7 +169,7 @@ def _shared(operation: Operation) -> Iterator[Decorator]:
         yield yes_option
     if operation.on_files:
         yield from (_option(name, option) for name, option in _ON_FILES.items())
-    if not operation.only_looks:
+    if not operation.only_reads:
         yield dry_run_option
     if operation.has_progress:
         yield progress_options

@@ -27,6 +27,8 @@ def shred(
     yes: bool,
 ) -> None:
     """Check that one thing to shred is named, ask, and shred it."""
+    from tablecrypt.table.table_files import name_of
+
     chosen = [bool(snapshots), all_but_heads, whole_table is not None, column is not None].count(True)
     if chosen == 0:
         raise ConfigurationError("name what to shred: --snapshot ID, --all-but-heads, --whole-table NAME or --column NAME")
@@ -50,7 +52,7 @@ def shred(
         loaded,
         snapshots=snapshots,
         # The user repeated the name as it was typed, perhaps with the catalog's before it; the operation compares the table's own.
-        whole_table=None if whole_table is None else ".".join(loaded.name()),
+        whole_table=None if whole_table is None else name_of(loaded),
         replace_heads=replace_heads,
         delete_below=delete_below,
         all_but_heads=all_but_heads,

@@ -26,6 +26,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 
 
 def commit_to(table: EncryptedTable, branch: str, snapshot_properties: Mapping[str, str] | None) -> CommitOptions:
@@ -33,7 +34,7 @@ def commit_to(table: EncryptedTable, branch: str, snapshot_properties: Mapping[s
     options = CommitOptions(branch, dict(snapshot_properties or {}))
     branches = {name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
     if branch not in branches | {MAIN_BRANCH}:
-        name = ".".join(table.name())
+        name = name_of(table)
         raise ConfigurationError(f"{name} has no branch {branch!r}: create it with table.manage_snapshots().create_branch(...)")
     return options
 
@@ -68,7 +69,7 @@ def current_table(table: EncryptedTable, job: WorkerJob, files: list[DataFile]) 
     with removing_on_error(job.io, files):
         # The job may have taken hours, and the table in memory is as old as that.
         current = table.catalog.load_table(table.name())
-        check_unchanged(".".join(table.name()), job.metadata, current.metadata)
+        check_unchanged(name_of(table), job.metadata, current.metadata)
     return cast("EncryptedTable", current)
 
 

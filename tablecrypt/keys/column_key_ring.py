@@ -71,8 +71,8 @@ _MASK_MARK: Final[Mapping[str, str]] = {MASK_KEY: "1"}
 
 
 @dataclass
-class _Pending:
-    """What was made and may still have to be committed.
+class PendingKeys:
+    """The entries that were made here and may still have to be committed, and which files' commits bring them.
 
     Attributes:
         made: entries by id.
@@ -85,6 +85,65 @@ class _Pending:
     offered: set[str] = field(default_factory=set)
     used: dict[bytes, set[str]] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def keep(self, entry: EncryptedKey) -> None:
+        """Keep an entry that was made here."""
+        with self.lock:
+            self.made[entry.key_id] = entry
+
+    def bring_with(self, aad_prefix: bytes, key_id: str) -> None:
+        """Have the commit of the file with this AAD prefix bring a key that was made here, if metadata lacks it then."""
+        with self.lock:
+            self.used[aad_prefix] = {*self.used.get(aad_prefix, ()), key_id}
+
+    def bring_nothing_with(self, aad_prefix: bytes) -> None:
+        """Forget what the commit of the file with this AAD prefix has to bring: it was committed, and its columns are carried over."""
+        with self.lock:
+            self.used.pop(aad_prefix, None)
+
+    def with_ring(self, ring: KeyRing) -> KeyRing:
+        """Return the keys of metadata, and those made here that no commit was offered. The caller holds the lock."""
+        self.forget(ring)
+        return ring.with_others(entry for key_id, entry in self.made.items() if key_id not in self.offered)
+
+    def new_entries(self, ring: KeyRing, aad_prefixes: Iterable[bytes]) -> tuple[EncryptedKey, ...]:
+        """Return the entries that files written here need and metadata lacks, KEKs first.
+
+        Args:
+            ring: the keys of the metadata that a commit is based on.
+            aad_prefixes: of the files that the commit adds.
+
+        Raises:
+            KeyNotFoundError: a column was shredded while a file was written under its key; writing it again makes a new key.
+            CommitFailedException: another writer made the key of a `hash` mask first; writing the files again uses that.
+        """
+        with self.lock:
+            used = {key_id for prefix in aad_prefixes for key_id in self.used.get(prefix, ()) if key_id not in ring}
+            # `forget` dropped them when metadata had them. That metadata lacks them now means a shred.
+            if gone := sorted(used - self.made.keys()):
+                raise KeyNotFoundError(f"column key {gone[0]}, under which files were written, is gone from the table: write them again")
+            self._check_first(ring, used)
+            return self.offer(ring, used)
+
+    def _check_first(self, ring: KeyRing, key_ids: Iterable[str]) -> None:
+        """Refuse mask keys that were made here where the table has got others meanwhile (rule 3)."""
+        for entry in (self.made[key_id] for key_id in key_ids if self.made[key_id].is_mask_key):
+            kek = self.made.get(entry.encrypted_by_id or "") or ring.entry(entry.encrypted_by_id or "")
+            if (first := mask_key_entry(ring, entry.field_id, kek.encrypted_by_id or "")) is not None:
+                raise CommitFailedException(
+                    f"another writer has made the key of the hash mask of {ring.column(entry.field_id)} ({first.key_id}) since this "
+                    "write began: equal values would have different hashes. Load the table and write the rows again"
+                )
+
+    def offer(self, ring: KeyRing, key_ids: set[str]) -> tuple[EncryptedKey, ...]:
+        """Return column keys that were made here and the KEKs that the ring lacks of them, KEKs first; neither is offered again."""
+        entries = [self.made[key_id] for key_id in sorted(key_ids)]
+        keks = sorted({str(entry.encrypted_by_id) for entry in entries if entry.encrypted_by_id not in ring})
+        if gone := [kek for kek in keks if kek not in self.made]:
+            raise CommitFailedException(f"column KEK {gone[0]}, under which the commit's column keys are, is gone from the table")
+        # A commit whose answer is lost may have been made: an entry that is gone later was perhaps shredded, and stays gone.
+        self.offered |= {*key_ids, *keks}
+        return (*(self.made[kek] for kek in keks), *entries)
 
     def forget(self, ring: KeyRing) -> None:
         """Forget what metadata holds. It is no longer ours to bring: were it gone the next time, it was shredded."""
@@ -119,7 +178,7 @@ class ColumnKeyMaker:
         self.now_ms = now_ms
         self.random = random
         self.clock = clock
-        self._pending = _Pending()
+        self.pending = PendingKeys()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without what is pending: a copy in another process would bring entries that this one brings as well.
@@ -141,12 +200,12 @@ class ColumnKeyMaker:
             ColumnKeyDeniedError, KmsError: the KMS refuses the master key, or failed.
             AuthenticationError: an entry was changed.
         """
-        with self._pending.lock:
-            both = self._with_pending(ring)
+        with self.pending.lock:
+            both = self.pending.with_ring(ring)
             if aad_prefix is None:
                 return self._shared(both, field_id, master_key_id)
             key_id, key = self._for_file(both, field_id, master_key_id)
-            self.bring_with(aad_prefix, key_id)
+            self.pending.bring_with(aad_prefix, key_id)
             return key_id, key
 
     def own_key(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret] | None:
@@ -162,26 +221,11 @@ class ColumnKeyMaker:
 
         Raises as `current_column_key`.
         """
-        with self._pending.lock:
-            both = self._with_pending(ring)
+        with self.pending.lock:
+            both = self.pending.with_ring(ring)
             # Metadata's first: against it one that was made here has come too late (rule 3).
             found = mask_key_entry(ring, field_id, master_key_id) or mask_key_entry(both, field_id, master_key_id)
             return self._make(both, field_id, master_key_id, _MASK_MARK) if found is None else (found.key_id, self.open(both, found))
-
-    def bring_with(self, aad_prefix: bytes, key_id: str) -> None:
-        """Have the commit of the file with this AAD prefix bring a key that was made here, if metadata lacks it then."""
-        with self._pending.lock:
-            self._pending.used[aad_prefix] = {*self._pending.used.get(aad_prefix, ()), key_id}
-
-    def bring_nothing_with(self, aad_prefix: bytes) -> None:
-        """Forget what the commit of the file with this AAD prefix has to bring: it was committed, and its columns are carried over."""
-        with self._pending.lock:
-            self._pending.used.pop(aad_prefix, None)
-
-    def _with_pending(self, ring: KeyRing) -> KeyRing:
-        """The keys of metadata, and those made here that no commit was offered."""
-        self._pending.forget(ring)
-        return ring.with_others(entry for key_id, entry in self._pending.made.items() if key_id not in self._pending.offered)
 
     def _for_file(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
         # First, as it asks no KMS, which would refuse a user who may only wrap again and again.
@@ -205,55 +249,11 @@ class ColumnKeyMaker:
         """Return the column key of this id (rule 1).
 
         Raises:
-            KeyNotFoundError: there is none.
-            KeyIdChangedError: it is under another master key than those that the table's properties name for the column.
-            AuthenticationError, FormatError: it is another column's, or was changed.
+            KeyNotFoundError, KeyIdChangedError, AuthenticationError: as `column_key_entry`.
+            AuthenticationError, FormatError: it was changed.
             ColumnKeyDeniedError, KmsError: the KMS refuses, or failed.
         """
-        try:
-            entry = ring.entry(key_id)
-        except KeyNotFoundError:
-            raise KeyNotFoundError(
-                f"column key {key_id} of {ring.column(field_id)} is not in the table's encryption-keys: the column was shredded, or "
-                "somebody removed the entry and its copy. rescue brings it back if an older metadata.json holds it and nobody shredded it"
-            ) from None
-
-        # Whoever may use the key of one column could else wrap a DEK for another under it, and forge values of that one.
-        if entry.field_id != field_id:
-            raise AuthenticationError(
-                f"column key {key_id} is that of {ring.column(entry.field_id)}, and a file names it for {ring.column(field_id)}"
-            )
-
-        master_key_id = ring.entry(entry.encrypted_by_id or "").encrypted_by_id
-
-        # Entries are not authenticated: one under a master key of an attacker's choice would count like the right ones.
-        if master_key_id not in master_key_ids:
-            raise KeyIdChangedError(
-                f"{ring.column(field_id)} is encrypted under master key {master_key_id!r}, and the table's properties do not name that "
-                "key for "
-                "it: the properties or an entry of encryption-keys were changed. Restore them"
-            )
-
-        return self.open(ring, entry)
-
-    def new_entries(self, ring: KeyRing, aad_prefixes: Iterable[bytes]) -> tuple[EncryptedKey, ...]:
-        """Return the entries that files written here need and metadata lacks, KEKs first.
-
-        Args:
-            ring: the keys of the metadata that a commit is based on.
-            aad_prefixes: of the files that the commit adds.
-
-        Raises:
-            KeyNotFoundError: a column was shredded while a file was written under its key; writing it again makes a new key.
-            CommitFailedException: another writer made the key of a `hash` mask first; writing the files again uses that.
-        """
-        with self._pending.lock:
-            used = {key_id for prefix in aad_prefixes for key_id in self._pending.used.get(prefix, ()) if key_id not in ring}
-            # `forget` dropped them when metadata had them. That metadata lacks them now means a shred.
-            if gone := sorted(used - self._pending.made.keys()):
-                raise KeyNotFoundError(f"column key {gone[0]}, under which files were written, is gone from the table: write them again")
-            self._check_first(ring, used)
-            return self._offer(ring, used)
+        return self.open(ring, column_key_entry(ring, key_id, field_id, master_key_ids))
 
     def lacks(self, ring: KeyRing, columns: Iterable[ProtectedColumn]) -> bool:
         """Whether metadata has no key that new values of one of these columns may go under, or none for its hash mask. Asks no KMS."""
@@ -271,9 +271,9 @@ class ColumnKeyMaker:
             earlier: the other maker.
             ring: the keys of the metadata that it was used with. What these hold was committed: were it gone now, it was shredded.
         """
-        with earlier._pending.lock:
-            earlier._pending.forget(ring)
-            self._pending = earlier._pending
+        with earlier.pending.lock:
+            earlier.pending.forget(ring)
+            self.pending = earlier.pending
 
     def entries_for(self, ring: KeyRing, columns: Iterable[ProtectedColumn], *, write_only: bool = False) -> tuple[EncryptedKey, ...]:
         """Return the entries that metadata lacks for new values of these columns, KEKs first: for a commit before worker processes write.
@@ -285,34 +285,13 @@ class ColumnKeyMaker:
 
         Raises as `current_column_key`.
         """
-        with self._pending.lock:
+        with self.pending.lock:
             current, take = set[str](), self._for_file if write_only else self._shared
             for column in columns:
-                current.add(take(self._with_pending(ring), column.field_id, column.column_key_id)[0])
+                current.add(take(self.pending.with_ring(ring), column.field_id, column.column_key_id)[0])
                 if column.mask.needs_key:
                     current.add(self.mask_key(ring, column.field_id, column.column_key_id)[0])
-            return self._offer(ring, {key_id for key_id in current if key_id not in ring})
-
-    def _check_first(self, ring: KeyRing, key_ids: Iterable[str]) -> None:
-        """Refuse mask keys that were made here where the table has got others meanwhile (rule 3)."""
-        for entry in (self._pending.made[key_id] for key_id in key_ids if self._pending.made[key_id].is_mask_key):
-            kek = self._pending.made.get(entry.encrypted_by_id or "") or ring.entry(entry.encrypted_by_id or "")
-            if (first := mask_key_entry(ring, entry.field_id, kek.encrypted_by_id or "")) is not None:
-                raise CommitFailedException(
-                    f"another writer has made the key of the hash mask of {ring.column(entry.field_id)} ({first.key_id}) since this "
-                    "write began: "
-                    "equal values would have different hashes. Load the table and write the rows again"
-                )
-
-    def _offer(self, ring: KeyRing, key_ids: set[str]) -> tuple[EncryptedKey, ...]:
-        """Return column keys that were made here and the KEKs that the ring lacks of them, KEKs first; neither is offered again."""
-        entries = [self._pending.made[key_id] for key_id in sorted(key_ids)]
-        keks = sorted({str(entry.encrypted_by_id) for entry in entries if entry.encrypted_by_id not in ring})
-        if gone := [kek for kek in keks if kek not in self._pending.made]:
-            raise CommitFailedException(f"column KEK {gone[0]}, under which the commit's column keys are, is gone from the table")
-        # A commit whose answer is lost may have been made: an entry that is gone later was perhaps shredded, and stays gone.
-        self._pending.offered |= {*key_ids, *keks}
-        return (*(self._pending.made[kek] for kek in keks), *entries)
+            return self.pending.offer(ring, {key_id for key_id in current if key_id not in ring})
 
     def open(self, ring: KeyRing, entry: EncryptedKey) -> Secret:
         """Return the key in a column key's entry. Raises as `column_key`."""
@@ -424,7 +403,7 @@ class ColumnKeyMaker:
                 kek = self.new_kek(master_key_id)
             except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
                 raise _denied(ring, field_id, master_key_id, str(error)) from error
-            self._pending.made[kek.key_id] = kek
+            self.pending.keep(kek)
 
         entry, key = self._new_entry(field_id, kek, self.open_kek(ring, kek, field_id), mark)
         return entry.key_id, key
@@ -442,13 +421,13 @@ class ColumnKeyMaker:
         secret = Secret(self.random(self.data_key_length))
         kek = self._kek_entry(wrap_write_only(self.kms, secret, master_key_id), master_key_id, {WRITE_ONLY: "1"})
         own_keys(self.kms).keep(kek, secret)
-        self._pending.made[kek.key_id] = kek
+        self.pending.keep(kek)
         return kek, secret
 
     def _new_entry(self, field_id: int, kek: EncryptedKey, secret: Secret, mark: Mapping[str, str]) -> tuple[EncryptedKey, Secret]:
         key = Secret(self.random(self.data_key_length))
         entry = self._entry(_base64(self.random(_KEY_ID_LENGTH)), field_id, kek, secret, key, mark)
-        self._pending.made[entry.key_id] = entry
+        self.pending.keep(entry)
         return entry, key
 
     def _kek_entry(self, wrapped: bytes, master_key_id: str, mark: Mapping[str, str] = _NO_MARK) -> EncryptedKey:
@@ -477,6 +456,40 @@ class ColumnKeyMaker:
         if not kek.is_column_kek:
             raise FormatError(f"encryption key {kek.key_id} wraps column key {entry.key_id} but is a {kek.kind}")
         return kek
+
+
+def column_key_entry(ring: KeyRing, key_id: str, field_id: int, master_key_ids: Sequence[str]) -> EncryptedKey:
+    """Return the entry of the column key of this id (rule 1).
+
+    Raises:
+        KeyNotFoundError: there is none.
+        KeyIdChangedError: it is under another master key than those that the table's properties name for the column.
+        AuthenticationError: it is another column's.
+    """
+    try:
+        entry = ring.entry(key_id)
+    except KeyNotFoundError:
+        raise KeyNotFoundError(
+            f"column key {key_id} of {ring.column(field_id)} is not in the table's encryption-keys: the column was shredded, or "
+            "somebody removed the entry and its copy. rescue brings it back if an older metadata.json holds it and nobody shredded it"
+        ) from None
+
+    # Whoever may use the key of one column could else wrap a DEK for another under it, and forge values of that one.
+    if entry.field_id != field_id:
+        raise AuthenticationError(
+            f"column key {key_id} is that of {ring.column(entry.field_id)}, and a file names it for {ring.column(field_id)}"
+        )
+
+    master_key_id = ring.entry(entry.encrypted_by_id or "").encrypted_by_id
+
+    # Entries are not authenticated: one under a master key of an attacker's choice would count like the right ones.
+    if master_key_id not in master_key_ids:
+        raise KeyIdChangedError(
+            f"{ring.column(field_id)} is encrypted under master key {master_key_id!r}, and the table's properties do not name that "
+            "key for it: the properties or an entry of encryption-keys were changed. Restore them"
+        )
+
+    return entry
 
 
 def mask_key_entry(ring: KeyRing, field_id: int, master_key_id: str) -> EncryptedKey | None:

@@ -1,4 +1,4 @@
-"""Columns within columns: which structs, lists and maps a column lies in."""
+"""Columns within columns: which columns a type has, which structs, lists and maps a column lies in, and the way down to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def all_ancestors(schema: Schema) -> dict[int, tuple[int, ...]]:
     found: dict[int, tuple[int, ...]] = {}
 
     def visit(around: tuple[int, ...], column_type: IcebergType) -> None:
-        for each in _fields_in(column_type):
+        for each in fields_in(column_type):
             found[each.field_id] = around
             visit((each.field_id, *around), each.field_type)
 
@@ -42,7 +42,34 @@ def covering(columns: Mapping[int, T], schema: Schema) -> dict[int, T]:
     return {each: columns[one] for each, one in within if one is not None}
 
 
-def _fields_in(column_type: IcebergType) -> tuple[NestedField, ...]:
+def fields_by_id(schema: Schema) -> dict[int, NestedField]:
+    """Return every column at every level by field id."""
+    found: dict[int, NestedField] = {}
+    waiting = list(schema.fields)
+    while waiting:
+        field = waiting.pop()
+        found[field.field_id] = field
+        waiting += fields_in(field.field_type)
+
+    return found
+
+
+def path_through_structs(schema: Schema, field_id: int) -> list[NestedField] | None:
+    """Return the fields from the column down to this one, through structs alone; None if there is no such path."""
+    return _path(schema.fields, field_id)
+
+
+def _path(fields: tuple[NestedField, ...], field_id: int) -> list[NestedField] | None:
+    for field in fields:
+        if field.field_id == field_id:
+            return [field]
+        if isinstance(field.field_type, StructType) and (below := _path(field.field_type.fields, field_id)):
+            return [field, *below]
+    return None
+
+
+def fields_in(column_type: IcebergType) -> tuple[NestedField, ...]:
+    """Return the columns that a type has: a struct's fields, a list's element, a map's key and value; none of a primitive type."""
     if isinstance(column_type, StructType):
         return column_type.fields
     if isinstance(column_type, ListType):

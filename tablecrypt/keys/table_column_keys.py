@@ -95,7 +95,7 @@ class TableColumnKeys:
         key_id, key = self._current(field_id, aad_prefix)
         if self._policy.columns[field_id].mask.needs_key:
             # Masks of the file are hashes under the mask key, so that its commit brings that as well.
-            self._maker.bring_with(aad_prefix, self._mask(field_id)[0])
+            self._maker.pending.bring_with(aad_prefix, self._mask(field_id)[0])
         dek = Secret(self._maker.random(self._maker.data_key_length))
         return wrap_dek(key_id, key, field_id, aad_prefix, dek, self._maker.random)
 

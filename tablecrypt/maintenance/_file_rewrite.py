@@ -60,7 +60,7 @@ class FileRewrite:
         journal: keeps what is done.
         operation: names it for the listener.
         runner: writes the files.
-        progress: hears how many bytes of old files are done.
+        progress: listener for reports of how many bytes of old files are done.
         done: for each old location the file that takes its place; at first what an earlier run had done, filled as the journal is.
     """
 

@@ -36,9 +36,10 @@ from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
-from tablecrypt.maintenance._tables import name_of, reload
+from tablecrypt.maintenance._tables import reload
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 
 logger = logging.getLogger(__name__)

@@ -49,12 +49,12 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.new_blobs import unwrap_key
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
-from tablecrypt.maintenance._tables import check_own_manifests, name_of, reload
+from tablecrypt.maintenance._tables import check_own_manifests, reload
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import TableFileIO, name_of
 from tablecrypt.table.updates import check_snapshots_have_keys
 
 logger = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ def plan_rotation(
     Args:
         table: as the catalog has it now.
         new_kek: makes the new KEK when it is first asked, and returns the same one however often others commit in between.
-        counted: hears of the manifest-list keys that are wrapped again.
+        counted: listener for reports of the manifest-list keys that are wrapped again.
         kept: the snapshots whose keys stay; by default all.
 
     Raises:
@@ -152,7 +152,7 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
         dry_run: only say what would be wrapped again and what would go; the KMS is not asked.
-        progress: hears of the manifest-list keys that are wrapped again.
+        progress: listener for reports of the manifest-list keys that are wrapped again.
 
     Raises:
         ConfigurationError: the table is not encrypted.
@@ -236,7 +236,7 @@ def rewrap(
         table: an encrypted table. Its state in memory is brought up to date.
         from_key_id: the master key that wraps the KEKs now, where an alias was moved: its key id or ARN. Azure: name/version.
         dry_run: only say which KEKs there are; the KMS is not asked.
-        progress: hears of the KEKs that are rewrapped.
+        progress: listener for reports of the KEKs that are rewrapped.
         manifests_below: with `from_key_id`, folders of this table and of no other in which manifests lie, where neither a pin nor the place
             of its metadata file says that the table lies there.
 

@@ -30,14 +30,14 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import StoredFile, canonical, remove_empty_folders, stored_files
-from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted
+from tablecrypt.maintenance._tables import checked_moment, reload, require_encrypted
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import read_named_metadata_file
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, deleting_io
+from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, deleting_io, name_of
 
 logger = logging.getLogger(__name__)
 

@@ -40,7 +40,7 @@ from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance._file_rewrite import FileRewrite, NewFileWork, commit_replacement, write_again
 from tablecrypt.maintenance._journal import Journal
-from tablecrypt.maintenance._tables import check_branch, checked_condition, checked_moment, name_of, require_encrypted
+from tablecrypt.maintenance._tables import check_branch, checked_condition, checked_moment, require_encrypted
 from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.columns.partitions import ShownFiles, not_among
 from tablecrypt.maintenance.columns.reencryption import FilesToReencrypt, NewFile, ReencryptWork, files_to_reencrypt, write_protected
@@ -57,7 +57,7 @@ from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import is_deletion_vector, key_metadata_of
+from tablecrypt.table.table_files import is_deletion_vector, key_metadata_of, name_of
 
 _FORMATS: Final = (FileFormat.PARQUET.value, FileFormat.AVRO.value)
 

@@ -40,7 +40,7 @@ from tablecrypt.maintenance._relocate_metadata import (
     only_snapshots,
 )
 from tablecrypt.maintenance._storage import canonical, stored_files
-from tablecrypt.maintenance._tables import check_new_name, check_own_manifests, name_of, reload
+from tablecrypt.maintenance._tables import check_new_name, check_own_manifests, reload
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
@@ -50,7 +50,7 @@ from tablecrypt.table.metadata import read_metadata_file
 from tablecrypt.table.protection.declaring import copied_declarations
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import TableFileIO, name_of
 
 _COPIED: Final = (FileKind.DATA, FileKind.EQUALITY_DELETES)
 _REWRITTEN: Final = (FileKind.POSITION_DELETES, FileKind.DELETION_VECTOR)

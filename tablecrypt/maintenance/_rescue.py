@@ -34,13 +34,14 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.key_ring import EncryptedKey, KeyChain, KeyRing
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, replaced_key
-from tablecrypt.maintenance._tables import name_of, reload
+from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.columns.lost_keys import LostColumnKeys
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 from tablecrypt.table.updates import removed_snapshots
 
 _DOES_NOT_OPEN = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError)
@@ -127,7 +128,7 @@ def rescue(
         metadata: location of a metadata file that may hold the keys, or several; asked before those that the table left behind.
         expire_lost: whether to remove the snapshots whose keys are nowhere. One that a branch or tag points to is never removed.
         dry_run: only say what would be put back.
-        progress: hears of the snapshots whose keys were tried.
+        progress: listener for reports of the snapshots whose keys were tried.
 
     Raises:
         ConfigurationError: the table is not encrypted, or a given file is not metadata of this table.

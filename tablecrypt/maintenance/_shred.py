@@ -39,10 +39,10 @@ from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance._key_rotation import plan_rotation
-from tablecrypt.maintenance._shred_find import Plan, Wanted, find, kek_ids, look_at_older
+from tablecrypt.maintenance._shred_find import Plan, Wanted, find, inspect_older, kek_ids
 from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub
 from tablecrypt.maintenance._storage import object_versions
-from tablecrypt.maintenance._tables import metadata_folder, name_of, reload, require_encrypted
+from tablecrypt.maintenance._tables import metadata_folder, reload, require_encrypted
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.manifests.manifest_cache import CACHE
 from tablecrypt.printable import counted
@@ -50,7 +50,7 @@ from tablecrypt.properties import KMS_CACHE_TTL_MS
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt.table.replace_files import EncryptedManifestCleaning
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import deleting_io
+from tablecrypt.table.table_files import deleting_io, name_of
 from tablecrypt.table.updates import removed_snapshots
 
 logger = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ def shred(
         replace_heads: whether to put a snapshot of the same rows in the place of each branch's head that holds DEKs of files which it
             deleted, and shred that head too. After rows were deleted or files rewritten, the snapshot that did it is such a head.
         dry_run: only find what would go.
-        progress: hears of the snapshots that were looked into, and of the files that were written over or deleted.
+        progress: listener for reports of the snapshots that were looked into, and of the files that were written over or deleted.
         delete_below: folders in which the table's metadata files may be written over or deleted, beside those that pinned metadata names.
         all_but_heads: shred every snapshot that no branch or tag points to.
 
@@ -246,7 +246,7 @@ def _carry_out(
         scrubbed, plan = scrubbed.then(again), replace(plan, older=after_scrub(plan.older, again, fresh.metadata))
 
         if again.deleted:
-            # Taking files out of the log writes new metadata, and leaves another older file behind: the next round looks again.
+            # Taking files out of the log writes new metadata, and leaves another older file behind: the next round inspects it.
             forget_in_log(fresh, again.deleted)
         elif not (again.rewritten or plan.unsettled):
             break
@@ -259,7 +259,7 @@ def _commit(table: Table, plan: Plan, new_kek: Callable[[], EncryptedKey]) -> Pl
     """Take the snapshots and their KEKs out of the table's metadata, and return the plan as it stands then."""
     change = commit_keys(table, lambda base: _key_change(base, plan, new_kek)).plan
     fresh = require_encrypted(table)
-    current, older = fresh.metadata, look_at_older(fresh, plan.older)
+    current, older = fresh.metadata, inspect_older(fresh, plan.older)
     # What comes into a table that was shredded whole is new, and stays.
     wanted = plan.wanted if plan.wanted.snapshot_ids is not None else Wanted(frozenset(change.expired))
     # Only what the log names was the table's. A file beside it may hold the KEK of a commit that is about to land.
@@ -419,4 +419,4 @@ def replace_head(table: EncryptedTable, branch: str, head: int) -> None:
     """Put a snapshot of the same rows, whose manifests name no deleted file, in the place of a branch's head."""
     transaction = table.transaction()
     with transaction, transaction.update_snapshot({REPLACES: str(head)}, branch).producer(EncryptedManifestCleaning, Operation.REPLACE):
-        logger.info("%s: a snapshot of the same rows takes the place of %s on %s", ".".join(table.name()), head, branch)
+        logger.info("%s: a snapshot of the same rows takes the place of %s on %s", name_of(table), head, branch)

@@ -34,13 +34,12 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.column_entries import stored_entries
 from tablecrypt.keys.key_ring import KeyRing
-from tablecrypt.maintenance._tables import name_of
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import TableFileIO, name_of
 
 _OUT_OF_REACH: Final = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError, FileNotFoundError)
 
@@ -166,7 +165,7 @@ def _parts_of_layout(metadata: EncryptedTableMetadata) -> tuple[object, ...]:
     return (*parts, metadata.sort_orders, metadata.table_uuid)
 
 
-def look_at_older(table: EncryptedTable, before: OlderFiles | None = None) -> OlderFiles:
+def inspect_older(table: EncryptedTable, before: OlderFiles | None = None) -> OlderFiles:
     """Read the older metadata files of a table that were not read before."""
     before = before or OlderFiles()
     reader = _Reader(table.metadata)
@@ -347,7 +346,7 @@ def find(table: EncryptedTable, wanted: Wanted, counted: Counted, before: OlderF
     Args:
         table: as the catalog has it now.
         wanted: the snapshots to shred.
-        counted: hears of the snapshots that were looked into.
+        counted: listener for reports of the snapshots that were looked into.
         before: what is known of older metadata files.
 
     Raises:
@@ -356,7 +355,7 @@ def find(table: EncryptedTable, wanted: Wanted, counted: Counted, before: OlderF
         KmsError: the KMS refused.
     """
     wanted.check_refs(table)
-    current, older = table.metadata, look_at_older(table, before)
+    current, older = table.metadata, inspect_older(table, before)
     live = wanted.live(current)
     selected = _selected(current, older, live)
     asked = frozenset(selected) if wanted.snapshot_ids is None else wanted.snapshot_ids

@@ -125,7 +125,7 @@ def scrub(table: EncryptedTable, older: OlderFiles, retired: frozenset[str], io:
         older: what its older metadata files hold.
         retired: key-ids of the KEKs that are to go. One that the current metadata holds again stays.
         io: the table's, which writes over and deletes what lies below its folders, and nothing else.
-        counted: hears of the files.
+        counted: listener for reports of the files.
     """
     current, done = table.metadata, Scrubbed()
     for file in counted.track(list(holders(table, older, retired - kek_ids(current)))):

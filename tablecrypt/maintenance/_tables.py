@@ -25,6 +25,7 @@ from tablecrypt.setting_kinds import nearest
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
 from tablecrypt.table.planning import FileCondition
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 
 _NO_SUCH_COLUMN: Final = re.compile(r"Could not find field with name (?P<name>.+), case_sensitive=True")
 
@@ -38,11 +39,6 @@ def require_encrypted(table: Table, advice: str = "") -> EncryptedTable:
     if not isinstance(table, EncryptedTable):
         raise ConfigurationError(f"{name_of(table)} is not an encrypted table{advice and ': '}{advice}")
     return table
-
-
-def name_of(table: Table) -> str:
-    """Return how results and errors name a table."""
-    return ".".join(table.name())
 
 
 def metadata_folder(metadata: TableMetadata) -> str:

@@ -68,7 +68,7 @@ from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import FreshKeys, TableFileIO, delete_written, key_metadata_of, with_key
+from tablecrypt.table.table_files import FreshKeys, TableFileIO, delete_written, key_metadata_of, name_of, with_key
 from tablecrypt.table.write import write_data_files
 
 OPERATION: Final = "compact"
@@ -256,7 +256,7 @@ class Compaction:
         check_sort_columns(current.metadata, names_in(sort_by))
         unknown = [name for name in names_in(sort_by) if name not in {column.name for column in current.schema().fields}]
         if unknown:
-            raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which {'.'.join(table.name())} does not have as columns")
+            raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which {name_of(table)} does not have as columns")
 
         check_branch(current, branch)
         condition = None if where is None else checked_condition(current, where)
@@ -314,7 +314,7 @@ class Compaction:
         """Return what was done so far, or what is planned."""
         rewritten = Rewritten(self.groups) if dry_run else self._committed
         return Compacted(
-            ".".join(self.table.name()),
+            name_of(self.table),
             dry_run,
             groups=len(rewritten.groups),
             rewritten_files=len(rewritten.replaced),

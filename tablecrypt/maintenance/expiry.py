@@ -27,14 +27,14 @@ from pyiceberg.table.update.snapshot import ManageSnapshots
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.maintenance._storage import canonical
-from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted
+from tablecrypt.maintenance._tables import checked_moment, reload, require_encrypted
 from tablecrypt.maintenance._unused_metadata import removal_of_unused
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.reachable import FileKind, Reachable, reachable_files
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, deleting_io
+from tablecrypt.table.table_files import TableFileIO, deleting_io, name_of
 
 logger = logging.getLogger(__name__)
 

@@ -45,7 +45,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._tables import require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of
+from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of, name_of
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -421,7 +421,7 @@ def inspect(table: Table) -> dict[str, Any]:
     for file in found.files.values():
         sizes[file.kind] += file.length or 0
     return {
-        "table": ".".join(table.name()),
+        "table": name_of(table),
         "metadata": table.metadata_location,
         "format_version": metadata.format_version,
         "table_key_id": metadata.properties.get("encryption.key-id"),

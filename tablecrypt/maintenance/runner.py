@@ -156,7 +156,7 @@ def run_counted(
     Args:
         runner, table, function, works: as `Runner.run` has them; each work's size is what it counts.
         operation, progress: the name of the phase, and the listener.
-        done_before: bytes that need no work any more, which the listener hears first; with None it hears of finished works alone.
+        done_before: bytes that need no work any more, which are reported first; with None, finished works alone are reported.
     """
     done = done_before or 0
     total = done + sum(work.size for work in works)

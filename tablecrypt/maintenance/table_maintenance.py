@@ -17,8 +17,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.maintenance import MaintenanceTable
 
 from tablecrypt import maintenance
-from tablecrypt.maintenance._tables import name_of
 from tablecrypt.table.table import EncryptedMaintenance
+from tablecrypt.table.table_files import name_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

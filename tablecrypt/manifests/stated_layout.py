@@ -29,20 +29,10 @@ from pydantic import ValidationError
 from pyiceberg.exceptions import ResolveError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, promote
-from pyiceberg.types import (
-    DateType,
-    IcebergType,
-    ListType,
-    MapType,
-    NestedField,
-    PrimitiveType,
-    StructType,
-    TimestampNanoType,
-    TimestampType,
-    UnknownType,
-)
+from pyiceberg.types import DateType, IcebergType, PrimitiveType, TimestampNanoType, TimestampType, UnknownType
 
 from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.keys.nested_columns import fields_in
 from tablecrypt.manifests.table_state import StatedTable
 
 _UNREADABLE: Final = (ValidationError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -148,16 +138,8 @@ def _fields_of_spec(text: str) -> list[PartitionField]:
     return [PartitionField.model_validate(field) for field in (fields["fields"] if isinstance(fields, dict) else fields)]
 
 
-def _children(owner: IcebergType) -> tuple[NestedField, ...]:
-    if isinstance(owner, StructType):
-        return owner.fields
-    if isinstance(owner, ListType):
-        return (owner.element_field,)
-    return (owner.key_field, owner.value_field) if isinstance(owner, MapType) else ()
-
-
 def _named_types(owner: IcebergType, prefix: str = "") -> Iterator[tuple[int, str, IcebergType]]:
-    for field in _children(owner):
+    for field in fields_in(owner):
         yield field.field_id, prefix + field.name, field.field_type
         yield from _named_types(field.field_type, f"{prefix}{field.name}.")
 

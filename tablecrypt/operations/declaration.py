@@ -48,7 +48,7 @@ class Operation:
         needs: what else is to be said of them.
         found: what exit code 1 says, if the command has it.
         refused: what exit code 2 says, if not what it says of all commands.
-        only_looks: whether the table stays as it is. All others have a dry run.
+        only_reads: whether the table stays as it is. All others have a dry run.
         on_files: whether it works on files in threads here or on a cluster: `workers` and `runner`.
         has_progress: whether the command shows progress.
         asks: whether the command asks for confirmation before something is lost.
@@ -65,7 +65,7 @@ class Operation:
     needs: str = ""
     found: str = ""
     refused: str = ""
-    only_looks: bool = False
+    only_reads: bool = False
     on_files: bool = False
     has_progress: bool = True
     asks: bool = False

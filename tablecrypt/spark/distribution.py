@@ -23,9 +23,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.spark.columns import batch_for_table, schema_for_table
 from tablecrypt.spark.exchange import gathered, mapped_in_arrow
-from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.spark.shared.written_columns import quoted
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def partition_texts(rows: pa.RecordBatch, schema: Schema, spec: PartitionSpec) -
 
 
 def _source(rows: pa.RecordBatch, schema: Schema, field: PartitionField) -> pa.Array:
-    outer, *inner = (each.name for each in path_of(schema, field.source_id) or ())
+    outer, *inner = (each.name for each in path_through_structs(schema, field.source_id) or ())
     return pc.struct_field(rows.column(outer), inner) if inner else rows.column(outer)
 
 

@@ -16,10 +16,11 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.spark.columns import schema_for_spark, spark_schema
 from tablecrypt.spark.shared.install import jvm_side
-from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.table.protection.visible_columns import ERROR
+from tablecrypt.table.table_files import name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +44,7 @@ def marked_schema(table: EncryptedTable, projected: Schema, readable: frozenset[
     below: dict[str, list[list[str]]] = {}
     # Metadata of a column goes with it through Spark's plans, under any name that the query gives it.
     for field_id in sorted(masked_ids(table, projected, readable)):
-        path = [field.name for field in path_of(projected, field_id) or ()]
+        path = [field.name for field in path_through_structs(projected, field_id) or ()]
         below.setdefault(path[0], []).append(path[1:])
     for name, paths in below.items():
         schema[name].metadata[MARK] = json.dumps(paths)
@@ -69,12 +70,12 @@ def check_values(schema: StructType, table: EncryptedTable) -> None:
         ConfigurationError: it shows masks in one.
     """
     for field_id in ColumnPolicy.from_properties(table.metadata.properties).columns:
-        path = path_of(table.schema(), field_id)
+        path = path_through_structs(table.schema(), field_id)
         name = path[0].name if path else ""
         # By the top-level column: a mask anywhere in a struct would be stored with the struct.
         if name in schema.names and MARK in schema[name].metadata:
             raise ConfigurationError(
-                f"{'.'.join(table.name())}: the DataFrame has masks in {name}, which would be stored as values of a protected column: it "
+                f"{name_of(table)}: the DataFrame has masks in {name}, which would be stored as values of a protected column: it "
                 "was read without the right to that column. Read it again with the right, or leave the column out"
             )
 

@@ -27,6 +27,7 @@ from tablecrypt.table.protection.policy import has_column_keys
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, visible_columns
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +62,7 @@ class LocatedTable:
     @classmethod
     def of_table(cls, table: EncryptedTable) -> LocatedTable:
         """Take a table that is loaded."""
-        return cls(table.catalog, ".".join(table.name()), table)
+        return cls(table.catalog, name_of(table), table)
 
     def reloaded(self) -> EncryptedTable:
         """Return the table as it is in the catalog now."""

@@ -32,6 +32,7 @@ from tablecrypt.engines.overwrite import stage_overwrite
 from tablecrypt.engines.protected_columns import ensure_column_keys
 from tablecrypt.engines.tasks import decrypted_results, removing_on_error
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.manifests.copied_files import CopiedFiles
 from tablecrypt.spark.columns import arrow_schema, batch_for_table, schema_for_table
 from tablecrypt.spark.commit import BatchMarker, begin, check_can_replace_partitions, replaced_partitions
@@ -42,7 +43,6 @@ from tablecrypt.spark.masked_columns import check_values
 from tablecrypt.spark.merge import checked_keys, merge_counts, merged_change
 from tablecrypt.spark.read import Path
 from tablecrypt.spark.session import check_session
-from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.spark.tables import LocatedTable, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
@@ -254,7 +254,7 @@ def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) ->
     schema_for_table(columns, table.schema())
 
     for partition_field in table.spec().fields:
-        path = path_of(table.schema(), partition_field.source_id)
+        path = path_through_structs(table.schema(), partition_field.source_id)
         if path and path[0].name not in columns.names:
             name = table.schema().find_column_name(partition_field.source_id)
             raise ConfigurationError(f"column {name!r} is missing from the DataFrame, and the table is partitioned by it")

@@ -213,7 +213,7 @@ class EncryptedProducer(ProducerAdapter):
     def _column_entries(self, metadata: EncryptedTableMetadata) -> tuple[EncryptedKey, ...]:
         """Return the entries of encryption-keys that protected columns of the added files need."""
         prefixes = (key_metadata_of(file).aad_prefix for file in self.added_data_files)
-        return self.table_io.manager.columns.new_entries(metadata.key_ring, prefixes)
+        return self.table_io.manager.columns.pending.new_entries(metadata.key_ring, prefixes)
 
     @property
     def parent_manifests(self) -> Sequence[ManifestFile]:

@@ -50,7 +50,7 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.written_under import StaleWriteError
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
-from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected
+from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.updates import RemoveEncryptionKeyUpdate, check_properties_keep_key_id, removed_partition_statistics
 
@@ -315,7 +315,7 @@ class EncryptedTable(TableAdapter):
         return EncryptedTransaction(self, autocommit=True)
 
     def _refuse_foreign_reader(self, alternative: str) -> NoReturn:
-        raise FormatError(f"{'.'.join(self.name())}: this engine reads data files by itself and cannot decrypt them; use {alternative}")
+        raise FormatError(f"{name_of(self)}: this engine reads data files by itself and cannot decrypt them; use {alternative}")
 
 
 class EncryptedMaintenance(MaintenanceTable):

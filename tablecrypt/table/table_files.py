@@ -36,6 +36,11 @@ from tablecrypt.table.foreign_engines import PropertiesForOthers
 _KEY_METADATA: Final = DATA_FILE_POSITIONS["key_metadata"]
 
 
+def name_of(table: Table) -> str:
+    """Return how results and errors name a table: with the name under which its catalog loaded it, namespaces first."""
+    return ".".join(table.name())
+
+
 def key_metadata_of(file: DataFile) -> StandardKeyMetadata:
     """Return the DEK, AAD prefix and length of a data or delete file.
 
@@ -158,7 +163,7 @@ def check_garbage_is_collected(table: Table, otherwise: str = "") -> None:
     if not GC_ENABLED.is_true(properties):
         advice = f"If no other table uses them, set {GC_ENABLED.name}=true{otherwise and '; or '}{otherwise}"
         raise ConfigurationError(
-            f"{'.'.join(table.name())}: GC is disabled ({GC_ENABLED.name}={GC_ENABLED.read(properties)!r}): deleting files may corrupt "
+            f"{name_of(table)}: GC is disabled ({GC_ENABLED.name}={GC_ENABLED.read(properties)!r}): deleting files may corrupt "
             f"other tables, so none of its files is deleted or overwritten. {advice}"
         )
 
@@ -179,12 +184,12 @@ def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
     location = table.location().rstrip("/")
     if reason := unusable_location(location):
         raise ConfigurationError(
-            f"{'.'.join(table.name())}: {location} {reason}, so nothing there is deleted or overwritten: copy it with tablecrypt relocate"
+            f"{name_of(table)}: {location} {reason}, so nothing there is deleted or overwritten: copy it with tablecrypt relocate"
         )
 
     if not io.deletable.contains(location):
         raise ConfigurationError(
-            f"{'.'.join(table.name())}: only its metadata says that the table is in {location}, and no pin of this client, so nothing "
+            f"{name_of(table)}: only its metadata says that the table is in {location}, and no pin of this client, so nothing "
             f"there is deleted or overwritten. If it is there, and no other table is, name the folder: delete_below=[{location!r}], "
             f"--delete-below '{location}', or in SQL delete_below => array('{location}')"
         )

@@ -170,10 +170,10 @@ def rings() -> tuple[ColumnKeyMaker, KeyRing]:
     made = maker()
     before = TableColumnKeys(made, ColumnPolicy.of([ProtectedColumn(SSN, "pii")]), KeyRing())
     before.generate([SSN], b"before")
-    ring = KeyRing().with_others(made.new_entries(KeyRing(), [b"before"]))
+    ring = KeyRing().with_others(made.pending.new_entries(KeyRing(), [b"before"]))
     after = TableColumnKeys(made, ColumnPolicy.of([ProtectedColumn(SSN, "fin"), ProtectedColumn(SALARY, "fin")]), ring)
     after.generate([SSN, SALARY], b"after")
-    return made, ring.with_others(made.new_entries(ring, [b"after"]))
+    return made, ring.with_others(made.pending.new_entries(ring, [b"after"]))
 
 
 def key_under(ring: KeyRing, master_key_id: str, field_id: int = SSN) -> EncryptedKey:

@@ -65,7 +65,7 @@ def maker(
 def committed(made: ColumnKeyMaker, ring: KeyRing | None = None, prefix: bytes = PREFIX) -> KeyRing:
     """The ring after a commit of the file with this AAD prefix."""
     base = ring or KeyRing()
-    return base.with_others(made.new_entries(base, [prefix]))
+    return base.with_others(made.pending.new_entries(base, [prefix]))
 
 
 def edited(ring: KeyRing, key_id: str, **changes: object) -> KeyRing:
@@ -114,7 +114,7 @@ def test_a_thousand_files_cost_one_call_of_the_kms_and_share_no_key(written: tup
     secret = {keys.generate([SSN], number.to_bytes(2, "big"))[SSN].secret for number in range(1000)}
     assert len(secret) == 1000
     assert kms.calls == {"unwrap_key": 1}
-    assert made.new_entries(ring, [number.to_bytes(2, "big") for number in range(1000)]) == ()
+    assert made.pending.new_entries(ring, [number.to_bytes(2, "big") for number in range(1000)]) == ()
 
 
 def test_the_key_service_is_asked_once_an_hour_for_each_master_key(written: tuple[KeyRing, bytes]) -> None:
@@ -274,9 +274,9 @@ def test_a_kek_that_is_too_old_opens_and_wraps_no_more(written: tuple[KeyRing, b
 def test_a_failed_commit_offers_the_same_entries_again_and_other_files_get_other_keys() -> None:
     made = maker()
     TableColumnKeys(made, POLICY, KeyRing()).generate([SSN], b"first")
-    assert made.new_entries(KeyRing(), [b"first"]) == made.new_entries(KeyRing(), [b"first"]) != ()
+    assert made.pending.new_entries(KeyRing(), [b"first"]) == made.pending.new_entries(KeyRing(), [b"first"]) != ()
     TableColumnKeys(made, POLICY, KeyRing()).generate([SSN], b"second")
-    first, second = ({key.key_id for key in made.new_entries(KeyRing(), [prefix])} for prefix in (b"first", b"second"))
+    first, second = ({key.key_id for key in made.pending.new_entries(KeyRing(), [prefix])} for prefix in (b"first", b"second"))
     assert first.isdisjoint(second)
 
 
@@ -284,16 +284,16 @@ def test_what_was_made_before_a_refresh_is_brought_after_it_unless_it_was_commit
     before, after = maker(), maker()
     TableColumnKeys(before, POLICY, KeyRing()).generate([SSN], b"first")
     after.take_over(before, KeyRing())
-    assert after.new_entries(KeyRing(), [b"first"]) == before.new_entries(KeyRing(), [b"first"]) != ()
+    assert after.pending.new_entries(KeyRing(), [b"first"]) == before.pending.new_entries(KeyRing(), [b"first"]) != ()
 
     ring, _ = written
     used = maker()
     TableColumnKeys(used, POLICY, ring).generate([SSN], b"second")
     later = maker()
     later.take_over(used, ring)
-    assert later.new_entries(ring, [b"second"]) == ()
+    assert later.pending.new_entries(ring, [b"second"]) == ()
     with pytest.raises(KeyNotFoundError, match="write them again"):
-        later.new_entries(KeyRing(), [b"second"])
+        later.pending.new_entries(KeyRing(), [b"second"])
 
 
 def test_a_column_that_was_shredded_meanwhile_gets_no_file_under_its_old_key(written: tuple[KeyRing, bytes]) -> None:
@@ -302,7 +302,7 @@ def test_a_column_that_was_shredded_meanwhile_gets_no_file_under_its_old_key(wri
     TableColumnKeys(made, POLICY, ring).generate([SSN], b"late")
     shredded = KeyRing(ring.column_keks)
     with pytest.raises(KeyNotFoundError, match="write them again"):
-        made.new_entries(shredded, [b"late"])
+        made.pending.new_entries(shredded, [b"late"])
 
 
 def test_what_this_process_committed_and_somebody_shredded_never_comes_back() -> None:
@@ -312,10 +312,10 @@ def test_what_this_process_committed_and_somebody_shredded_never_comes_back() ->
     ring = committed(made, prefix=b"a")
     TableColumnKeys(made, POLICY, ring).generate([SSN], b"b")
     TableColumnKeys(made, POLICY, KeyRing()).generate([SSN], b"c")
-    brought = {key.key_id for key in made.new_entries(KeyRing(), [b"c"])}
+    brought = {key.key_id for key in made.pending.new_entries(KeyRing(), [b"c"])}
     assert brought.isdisjoint(key.key_id for key in entries(ring))
     with pytest.raises(KeyNotFoundError):
-        made.new_entries(KeyRing(), [b"b"])
+        made.pending.new_entries(KeyRing(), [b"b"])
 
 
 def test_a_kek_that_was_rotated_away_during_the_write_makes_the_commit_fail() -> None:
@@ -324,7 +324,7 @@ def test_a_kek_that_was_rotated_away_during_the_write_makes_the_commit_fail() ->
     ring = committed(made, prefix=b"a")
     TableColumnKeys(made, POLICY, ring).generate([SALARY], b"b")
     with pytest.raises((CommitFailedException, KeyNotFoundError)):
-        made.new_entries(KeyRing(), [b"b"])
+        made.pending.new_entries(KeyRing(), [b"b"])
 
 
 def test_a_rewrapped_kek_opens_what_it_opened(written: tuple[KeyRing, bytes]) -> None:

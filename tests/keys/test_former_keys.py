@@ -50,7 +50,7 @@ def unwrapped(until: int | None, sequence_number: int | None) -> bool:
     """Whether a file under the former master key opens to the DEK that it was written with."""
     made = maker()
     column = TableColumnKeys(made, BEFORE, KeyRing()).generate([SSN], b"file")[SSN]
-    ring = KeyRing().with_others(made.new_entries(KeyRing(), [b"file"]))
+    ring = KeyRing().with_others(made.pending.new_entries(KeyRing(), [b"file"]))
     now = ColumnPolicy.of([ProtectedColumn(SSN, "fin")], {SSN: FormerKey("pii", until)})
     return TableColumnKeys(maker(), now, ring).unwrap(SSN, column.key_metadata(OF_TEXT), b"file", OF_TEXT, sequence_number) == column.secret
 

@@ -34,7 +34,7 @@ def maker(now_ms: int = START_MS, keys: dict[str, bytes] | None = None) -> Colum
 def written(made: ColumnKeyMaker, ring: KeyRing, prefix: bytes = b"file") -> KeyRing:
     """The ring after the commit of a file with values of both columns."""
     TableColumnKeys(made, POLICY, ring).generate([SSN, SALARY], prefix)
-    return ring.with_others(made.new_entries(ring, [prefix]))
+    return ring.with_others(made.pending.new_entries(ring, [prefix]))
 
 
 def entries(ring: KeyRing) -> list[EncryptedKey]:
@@ -67,7 +67,7 @@ def test_the_key_of_a_mask_is_derived_from_the_stored_one_by_a_fixed_text(ring: 
 def test_a_column_without_a_hash_mask_gets_no_mask_key() -> None:
     made = maker()
     TableColumnKeys(made, ColumnPolicy.of([ProtectedColumn(SSN, "pii", Mask("redact"))]), KeyRing()).generate([SSN], b"file")
-    assert not any(entry.is_mask_key for entry in made.new_entries(KeyRing(), [b"file"]))
+    assert not any(entry.is_mask_key for entry in made.pending.new_entries(KeyRing(), [b"file"]))
 
 
 def test_a_kek_that_passes_its_lifespan_changes_column_keys_and_no_hash(ring: KeyRing) -> None:
@@ -93,10 +93,10 @@ def test_of_two_writers_who_make_the_key_the_second_commits_nothing_and_then_use
     TableColumnKeys(second, POLICY, KeyRing()).generate([SSN], b"second")
     ring = written(first, KeyRing())
     with pytest.raises(CommitFailedException, match="write the rows again"):
-        second.new_entries(ring, [b"second"])
+        second.pending.new_entries(ring, [b"second"])
     again = TableColumnKeys(second, POLICY, ring)
     again.generate([SSN], b"again")
-    assert not any(entry.is_mask_key for entry in second.new_entries(ring, [b"again"]))
+    assert not any(entry.is_mask_key for entry in second.pending.new_entries(ring, [b"again"]))
     assert again.mask_key(SSN) == TableColumnKeys(first, POLICY, ring).mask_key(SSN)
 
 
@@ -105,9 +105,9 @@ def test_two_writes_of_one_client_that_begin_together_share_the_key() -> None:
     one, other = TableColumnKeys(made, POLICY, KeyRing()), TableColumnKeys(made, POLICY, KeyRing())
     one.generate([SSN], b"one")
     other.generate([SSN], b"other")
-    ring = KeyRing().with_others(made.new_entries(KeyRing(), [b"one"]))
+    ring = KeyRing().with_others(made.pending.new_entries(KeyRing(), [b"one"]))
     other.generate([SSN], b"more")
-    assert not any(entry.is_mask_key for entry in made.new_entries(ring, [b"other", b"more"]))
+    assert not any(entry.is_mask_key for entry in made.pending.new_entries(ring, [b"other", b"more"]))
     assert one.mask_key(SSN) == other.mask_key(SSN)
 
 
@@ -144,7 +144,7 @@ def test_another_master_key_has_a_mask_key_of_its_own_and_the_first_keeps_its_ow
     made = maker()
     moved = ColumnPolicy.of([ProtectedColumn(SSN, "fin", Mask("hash"))], {SSN: FormerKey("pii", 1)})
     TableColumnKeys(made, moved, ring).generate([SSN], b"moved")
-    after = ring.with_others(made.new_entries(ring, [b"moved"]))
+    after = ring.with_others(made.pending.new_entries(ring, [b"moved"]))
     assert TableColumnKeys(made, moved, after).mask_key(SSN) != TableColumnKeys(made, POLICY, ring).mask_key(SSN)
     assert mask_key_entry(after, SSN, "pii") == mask_key_entry(ring, SSN, "pii")
 

@@ -85,7 +85,7 @@ def test_who_may_wrap_alone_brings_keys_of_his_own_and_writes_under_them() -> No
     reader = maker(MemoryKeyManagementClient(name, {"orders": b"o" * 32, "pii": b"p" * 32, "fin": b"f" * 32}))
     writer, another = (maker(WriteOnlyKeyManagementClient({**name, REFUSED: "pii"})) for _ in range(2))
     TableColumnKeys(reader, POLICY, KeyRing()).generate([2, 3], b"before")
-    ring = KeyRing().with_others(reader.new_entries(KeyRing(), [b"before"]))
+    ring = KeyRing().with_others(reader.pending.new_entries(KeyRing(), [b"before"]))
 
     with pytest.raises(ColumnKeyDeniedError):
         writer.entries_for(ring, COLUMNS)
@@ -115,7 +115,7 @@ def test_a_file_under_a_key_that_its_writer_may_not_open_gets_one_of_the_writers
     writer = maker(WriteOnlyKeyManagementClient({**name, REFUSED: "pii"}))
 
     written = TableColumnKeys(writer, POLICY, KeyRing()).generate([2, 3], b"file")
-    ring = KeyRing().with_others(writer.new_entries(KeyRing(), [b"file"]))
+    ring = KeyRing().with_others(writer.pending.new_entries(KeyRing(), [b"file"]))
 
     assert {each.key_id: each.field_id for each in ring.column_keys} == {column.column_key_id: each for each, column in written.items()}
     for field_id, column in written.items():

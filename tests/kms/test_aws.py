@@ -124,7 +124,7 @@ def test_who_may_encrypt_alone_writes_a_protected_column_that_others_read(aws: A
     with _user_who_may(aws, "kms:Encrypt") as access_keys:
         writer = maker(AwsKeyManagementClient({**aws.kms_properties, **access_keys}))
         made = TableColumnKeys(writer, policy, KeyRing()).generate([2], b"file 1")[2]
-        ring = KeyRing(writer.new_entries(KeyRing(), [b"file 1"]))
+        ring = KeyRing(writer.pending.new_entries(KeyRing(), [b"file 1"]))
         with pytest.raises(ColumnKeyDeniedError):
             TableColumnKeys(writer, policy, ring).unwrap(2, made.key_metadata(OF_TEXT), b"file 1", OF_TEXT, 1)
     assert TableColumnKeys(maker(client), policy, ring).unwrap(2, made.key_metadata(OF_TEXT), b"file 1", OF_TEXT, 1) == made.secret

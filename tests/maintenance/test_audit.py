@@ -21,7 +21,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, TablecryptError
 from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import Audit, Finding, FindingKind, Severity, audit, migrate, reencrypt, rotate_kek, verify
-from tablecrypt.maintenance._audit.observed import look_at_older, observe
+from tablecrypt.maintenance._audit.observed import inspect_older, observe
 from tablecrypt.maintenance._audit.table_audit import audit_table, file_key_findings
 from tablecrypt.maintenance.progress import Counted, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
@@ -425,7 +425,7 @@ def test_of_very_many_metadata_files_the_oldest_and_the_newest_are_read(table: T
         (folder_of(table) / "metadata" / name).write_text("{")
     locations = [f"{table.location()}/metadata/{name}" for name in names]
 
-    found = look_at_older(table.metadata, locations, table.io, limit=4).findings
+    found = inspect_older(table.metadata, locations, table.io, limit=4).findings
 
     read = [path_of(finding.where).name for finding in found if finding.kind == FindingKind.UNOPENED]
     assert read == [*names[:2], *names[-2:]]

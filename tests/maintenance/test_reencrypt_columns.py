@@ -16,7 +16,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError, TamperedFileError
 from tablecrypt.keys.column_keys import key_id_in
-from tablecrypt.maintenance.columns.footers import look_at
+from tablecrypt.maintenance.columns.footers import inspect_footers
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.table import EncryptedTable
@@ -59,7 +59,7 @@ def _all(table: EncryptedTable) -> list[dict[str, Any]]:
 
 
 def _stored(table: EncryptedTable) -> list[StoredHiddenColumns]:
-    return list(look_at(table, data_files(table.refresh()), LocalRunner(1)).values())
+    return list(inspect_footers(table, data_files(table.refresh()), LocalRunner(1)).values())
 
 
 def _of(both: Clients, who: str, table: EncryptedTable) -> EncryptedTable:

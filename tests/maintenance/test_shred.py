@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
 from tablecrypt.maintenance import Progress, remove_orphan_files, rescue, rewrap, rotate_kek, shred
-from tablecrypt.maintenance._shred_find import look_at_older
+from tablecrypt.maintenance._shred_find import inspect_older
 from tablecrypt.maintenance.older_metadata import older_metadata
 from tablecrypt.manifests.manifest_cache import CACHE
 from tablecrypt.table.metadata_cache import PARSED
@@ -601,10 +601,10 @@ def test_memory_does_not_grow_with_the_older_metadata_files(table: Table) -> Non
     for number in range(60):
         (location / f"00050-{uuid.UUID(int=number)}.metadata.json").write_text(text)
     fresh = table.catalog.load_table("db.t")
-    look_at_older(fresh)  # type: ignore[arg-type]  # what is made once and stays
+    inspect_older(fresh)  # type: ignore[arg-type]  # what is made once and stays
     tracemalloc.start()
     try:
-        older = look_at_older(fresh)  # type: ignore[arg-type]
+        older = inspect_older(fresh)  # type: ignore[arg-type]
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

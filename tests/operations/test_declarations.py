@@ -13,7 +13,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 import pytest
 
 from tablecrypt import maintenance
-from tablecrypt.operations import OF_COMMANDS, OPERATIONS, keys, looking, removal, rewriting
+from tablecrypt.operations import OF_COMMANDS, OPERATIONS, inspecting, keys, removal, rewriting
 from tablecrypt.operations.declaration import Operation
 
 HELPERS: Final = {"changes_since", "doctor_without_catalog", "on_tables", "write_evidence"}
@@ -50,7 +50,7 @@ def kinds_in(kind: Any) -> list[Any]:
 
 
 def test_every_operation_has_one_declaration() -> None:
-    declared = [each.name for part in (looking, keys, rewriting, removal) for each in part.OPERATIONS]
+    declared = [each.name for part in (inspecting, keys, rewriting, removal) for each in part.OPERATIONS]
     functions = {name for name in maintenance.__all__ if inspect.isfunction(getattr(maintenance, name))}
 
     assert sorted(declared) == sorted(functions - HELPERS)
@@ -97,13 +97,13 @@ def test_what_is_said_to_follow_from_a_declaration_is_in_the_signature(declared:
     parameters = inspect.signature(getattr(maintenance, declared.name)).parameters
 
     assert declared.on_files == ({"workers", "runner"} <= parameters.keys())
-    assert declared.only_looks == ("dry_run" not in parameters)
+    assert declared.only_reads == ("dry_run" not in parameters)
     assert "progress" in parameters or not declared.has_progress
 
 
 def test_what_may_lose_something_asks() -> None:
     assert {each.name for each in OPERATIONS.values() if each.asks} == {"rescue", "migrate", "erase", "shred", "remove_orphan_files"}
-    assert not [each.name for each in OPERATIONS.values() if each.asks and each.only_looks]
+    assert not [each.name for each in OPERATIONS.values() if each.asks and each.only_reads]
 
 
 def test_the_policy_for_auditors_is_for_commands_that_only_look() -> None:
@@ -111,7 +111,7 @@ def test_the_policy_for_auditors_is_for_commands_that_only_look() -> None:
     commands = re.findall(r"`([\w-]+)`", row.split("|")[2])
 
     assert commands
-    assert all(OF_COMMANDS[name].only_looks for name in commands)
+    assert all(OF_COMMANDS[name].only_reads for name in commands)
 
 
 def test_every_command_that_needs_a_permission_says_which() -> None:

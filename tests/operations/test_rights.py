@@ -190,9 +190,9 @@ def test_roles_may_do_what_their_rights_allow() -> None:
     allowed = {
         role: {name for name, each in OPERATIONS.items() if each.rights.allowed_to(rights) != "no"} for role, rights in ROLES.items()
     }
-    looking = {"list_tables", "describe", "doctor", "audit", "verify", "inspect"}
+    inspecting = {"list_tables", "describe", "doctor", "audit", "verify", "inspect"}
 
-    assert allowed["auditor"] == allowed["masked-analyst"] == looking | {"remove_orphan_files"}
+    assert allowed["auditor"] == allowed["masked-analyst"] == inspecting | {"remove_orphan_files"}
     assert allowed["reader"] == allowed["auditor"]
     assert allowed["operator"] == set(OPERATIONS)
     assert allowed["writer"] >= {"compact", "rotate_kek"}

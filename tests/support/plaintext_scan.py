@@ -1,6 +1,6 @@
 """A pytest plugin: after the last test, every file of every encrypted table that the run wrote must be ciphertext.
 
-Looked at are
+Inspected at are
 - every folder and bucket prefix given to `watch`, such as each `warehouse`;
 - every table with the property encryption.key-id, wherever below pytest's temporary folder or in a watched S3 service its metadata lies;
 except what was given to `unwatch`: tests that tamper with tables, or write plaintext on purpose, use `unwatched_warehouse`.

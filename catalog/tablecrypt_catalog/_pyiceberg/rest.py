@@ -46,6 +46,7 @@ from tenacity import retry
 from tablecrypt.errors import FormatError, ReadRestrictionError
 from tablecrypt.properties import check_table_properties, taken_from_server
 from tablecrypt.table.restrictions.read_restrictions import parse_restrictions
+from tablecrypt.table.table_files import name_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,7 +125,7 @@ class RestCatalogAdapter(RestCatalog):
         # A commit that was sent may have landed, whatever became of the connection.
         except RequestException as error:
             raise CommitStateUnknownException(
-                f"{'.'.join(table.name())}: no answer came from the catalog, so the commit may have landed: {error}"
+                f"{name_of(table)}: no answer came from the catalog, so the commit may have landed: {error}"
             ) from error
 
         return _text(response, COMMIT_ERRORS)

@@ -31,6 +31,7 @@ from tablecrypt import properties as names
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table.canonical_metadata import hash_of, metadata_hash
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, has_encryption_traces
+from tablecrypt.table.table_files import name_of
 from tablecrypt_catalog.pins.protected_columns import (
     PinnedColumn,
     columns_as_text,
@@ -95,7 +96,7 @@ def staged_parameters(staged: StagedTable, before: Table | None) -> dict[str, st
         KeyIdChangedError: a column takes the name of a protected one, as the entry knows it.
     """
     pinned = before.pinned_columns if isinstance(before, UnverifiedTable) else NO_COLUMNS
-    name = ".".join(staged.name())
+    name = name_of(staged)
     if (found := taken(pinned, columns_of(staged.metadata), leaves_of(staged.metadata))) is not None:
         raise _weaker_than_pinned(name, found, staged.metadata_location)
     return pinning_parameters(staged.metadata, MetadataFile(staged.metadata_location, staged.metadata.model_dump_json().encode()), pinned)

@@ -217,13 +217,13 @@ def _exposed(
         leaves = {each for each in schema.field_ids if schema.find_column_name(each) in metrics_names(_only(policy, field_id), schema)}
         # The footer decides, which the file's DEK authenticates: an edit of metadata.json cannot make a bare column look hidden.
         bare = [place for place, found in columns.items() if field_id in found.present and field_id not in found.hidden_columns]
-        told = [file.location for file in files if file.metrics & leaves]
+        stated = [file.location for file in files if file.metrics & leaves]
         if bare:
             message = f"{_files(bare)} it under the table's key, as before it was protected or as Java writes it: {_some(bare)}"
             yield Finding(FindingKind.COLUMN_EXPOSED, name, message)
         if masks := [place for place, found in columns.items() if field_id in found.masks]:
             yield Finding(FindingKind.COLUMN_MASKS_AS_VALUES, name, _masks_message(policy.columns[field_id], masks, files))
-        if other := sorted(set(told) - set(bare)):
+        if other := sorted(set(stated) - set(bare)):
             message = f"manifests hold metrics of it for {len(other)} of the files, although they have it under its own key: {_some(other)}"
             yield Finding(FindingKind.COLUMN_EXPOSED, name, message)
 

@@ -56,7 +56,7 @@ from tablecrypt.printable import counted
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.protection.authenticated import undeclared_columns
-from tablecrypt.table.table_files import TableFileIO, folders_of
+from tablecrypt.table.table_files import TableFileIO, folders_of, name_of
 
 Place = tuple[str, str, str]
 
@@ -137,11 +137,11 @@ class Observed:
 
 
 def observe(table: Table, counted: Counted) -> Observed:
-    """Read what an audit looks at.
+    """Read what an audit inspects.
 
     Args:
         table: encrypted or plain.
-        counted: hears of the files that were looked at.
+        counted: listener for reports of the files that were looked at.
 
     Raises:
         KmsError, KeyNotFoundError, MasterKeyMismatchError: the key service failed, or no KEK opens.
@@ -158,13 +158,13 @@ def observe(table: Table, counted: Counted) -> Observed:
     orphans = tuple(file for file in unknown if not is_metadata_file(file) and file.location not in journals)
     # A metadata file that no log names is older metadata too: an edit of the log must not hide it.
     older_locations = (log | {file.location for file in unknown if is_metadata_file(file)}) - {table.metadata_location}
-    older = look_at_older(metadata, older_locations, store)
+    older = inspect_older(metadata, older_locations, store)
     only_older = tuple(_only_older(metadata, older, folder, {*reachable.files, *statistics}))
     wanted = [*reachable.files, *statistics, *(file.location for file in orphans), *only_older]
     starts = read_file_starts(store, wanted, folders_of(metadata), counted)
 
     return Observed(
-        name=".".join(table.name()),
+        name=name_of(table),
         metadata=metadata,
         metadata_location=table.metadata_location,
         manager=manager,
@@ -367,7 +367,7 @@ class OlderFindings:
     plaintext_locations: dict[str, str]
 
 
-def look_at_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO, limit: int = MAX_READ) -> OlderFindings:
+def inspect_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO, limit: int = MAX_READ) -> OlderFindings:
     """Read metadata files that are not the table's current one.
 
     Args:

@@ -60,7 +60,7 @@ from tablecrypt.maintenance._audit.findings import (
     by_severity,
 )
 from tablecrypt.maintenance._audit.observed import Observed, observe, orphan_findings, wanted_signature
-from tablecrypt.maintenance._tables import checked_moment, name_of
+from tablecrypt.maintenance._tables import checked_moment
 from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
@@ -68,6 +68,7 @@ from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning.missing_main import cut_off_head, described
 from tablecrypt.table.table import plain_tables_opened
+from tablecrypt.table.table_files import name_of
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ def audit(
         include: of a catalog, globs of the names of tables to look through, `db.*`; none: all.
         exclude: of a catalog, globs of names to leave out.
         now: the moment to tell ages at, with a time zone.
-        progress: told how many files were looked at.
+        progress: listener for reports of how many files were looked at.
 
     Raises:
         ConfigurationError: `now` has no time zone, a glob matches no table or stands beside one, or the key service cannot be asked as
@@ -186,7 +187,7 @@ def _pins_findings(table: Table) -> tuple[Finding, ...]:
     elif not (isinstance(catalog, PinsTables) and catalog.pin_places):
         message = f"neither the catalog nor a file of this client ({names.PINS.name}) records what was seen of it"
 
-    return () if message is None else (Finding(FindingKind.PINS_MISSING, ".".join(table.name()), message),)
+    return () if message is None else (Finding(FindingKind.PINS_MISSING, name_of(table), message),)
 
 
 def audit_table(seen: Observed, now: dt.datetime, pins: tuple[Finding, ...]) -> TableAudit:

@@ -25,14 +25,15 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TablecryptError
 from tablecrypt.keys.column_entries import is_kept_by_commits
 from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.nested_columns import fields_in
 from tablecrypt.maintenance._audit.columns import audited_column_keks
 from tablecrypt.maintenance._audit.table_audit import created_at
-from tablecrypt.maintenance._tables import name_of
 from tablecrypt.maintenance.reachable import FileKind, files_of_snapshot, kind_of
 from tablecrypt.printable import json_fields
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import is_encrypted
+from tablecrypt.table.table_files import name_of
 
 NOT_SHOWN: Final = "(not shown: it looks like a secret)"
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -279,7 +280,7 @@ def _column(column: NestedField, name: str, policy: ColumnPolicy) -> Iterator[De
         None if protected is None else str(protected.mask),
         None if former is None else former.key_id,
     )
-    for below in _fields(column.field_type):
+    for below in fields_in(column.field_type):
         yield from _column(below, f"{name}.{below.name}", policy)
 
 
@@ -288,14 +289,6 @@ def _type_name(column_type: IcebergType) -> str:
         if isinstance(column_type, nested):
             return name
     return str(column_type)
-
-
-def _fields(column_type: IcebergType) -> tuple[NestedField, ...]:
-    if isinstance(column_type, StructType):
-        return column_type.fields
-    if isinstance(column_type, ListType):
-        return (column_type.element_field,)
-    return (column_type.key_field, column_type.value_field) if isinstance(column_type, MapType) else ()
 
 
 def _column_name(schema: Schema, field_id: int) -> str:

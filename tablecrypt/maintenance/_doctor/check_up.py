@@ -39,10 +39,10 @@ from tablecrypt.maintenance._doctor.installation import version_checks
 from tablecrypt.maintenance._doctor.master_keys import key_checks
 from tablecrypt.maintenance._doctor.programs import plain_program_checks
 from tablecrypt.maintenance._storage import stored_files
-from tablecrypt.maintenance._tables import name_of
 from tablecrypt.maintenance.catalog_tables import first_table
 from tablecrypt.printable import counted
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 
 _CONFIGURATION: Final = "configuration"
 _TABLE: Final = "table"

@@ -30,12 +30,12 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope, names_location
 from tablecrypt.maintenance._migrate.attempt import Migration, migration_journal
 from tablecrypt.maintenance._migrate.plaintext import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
-from tablecrypt.maintenance._tables import check_new_name, name_of, require_encrypted
+from tablecrypt.maintenance._tables import check_new_name, require_encrypted
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
-from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected
+from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
 
 _ATTEMPTS: Final = 5
 _KEEP: Final = "keep them: keep_plaintext=True (--keep-plaintext)"

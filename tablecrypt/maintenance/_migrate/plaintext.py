@@ -25,14 +25,13 @@ from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.maintenance._audit.file_signatures import Signature, read_file_starts
 from tablecrypt.maintenance._orphan_files import known_locations
 from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, stored_files
-from tablecrypt.maintenance._tables import name_of
 from tablecrypt.maintenance.older_metadata import read_older
 from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.printable import bytes_shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, folders_of
+from tablecrypt.table.table_files import TableFileIO, folders_of, name_of
 
 logger = logging.getLogger(__name__)
 

@@ -45,7 +45,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class FileLook:
+class FileFindings:
     """The result of checking one file. Holds no key, and can be pickled.
 
     Attributes:
@@ -59,7 +59,7 @@ class FileLook:
     problems: tuple[Problem, ...] = ()
 
 
-def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, full: bool = True) -> FileLook:
+def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, full: bool = True) -> FileFindings:
     """Authenticate a file.
 
     Args:
@@ -72,12 +72,12 @@ def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: s
     stored = raw.tell()
     problems = [*_length_problems(stored, key_metadata), *_header_problems(_read(raw, 0, min(stored, ags1.HEADER_LENGTH)), location)]
     if not full:
-        return FileLook(stored, 0, tuple(problems))
+        return FileFindings(stored, 0, tuple(problems))
 
     blocks = _blocks(stored)
     bad = list(_bad_blocks(raw, key_metadata, blocks))
 
-    return FileLook(stored, len(blocks) - len(bad), (*problems, *bad))
+    return FileFindings(stored, len(blocks) - len(bad), (*problems, *bad))
 
 
 def _length_problems(stored: int, key_metadata: StandardKeyMetadata) -> Iterator[Problem]:
@@ -145,7 +145,7 @@ def verify_parquet(
     location: str,
     full: bool = True,
     hidden_columns: Mapping[tuple[int, bytes], Secret] | None = None,
-) -> FileLook:
+) -> FileFindings:
     """Authenticate a file.
 
     Args:
@@ -162,11 +162,11 @@ def verify_parquet(
     try:
         parts = _all_modules(raw, key_metadata, location, hidden_columns or {}) if full else verify_footer(raw, key_metadata, location)
     except (TamperedFileError, PlaintextRefusedError) as refused:
-        return FileLook(stored, 0, (Problem("modules" if full else "footer", refused.what),))
+        return FileFindings(stored, 0, (Problem("modules" if full else "footer", refused.what),))
     except FormatError as refused:
-        return FileLook(stored, 0, (Problem("format", str(refused)),))
+        return FileFindings(stored, 0, (Problem("format", str(refused)),))
 
-    return FileLook(stored, parts)
+    return FileFindings(stored, parts)
 
 
 def _all_modules(
@@ -193,7 +193,7 @@ def _all_modules(
 
 
 @dataclass(frozen=True)
-class LookAt:
+class FileToInspect:
     """Which file, what it holds, and whether to look at every byte. Its key travels apart.
 
     Attributes:
@@ -207,13 +207,13 @@ class LookAt:
     hidden_columns: tuple[tuple[int, bytes], ...] = ()
 
 
-def look_at_file(io: EncryptingFileIO, work: LookAt, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[FileLook]:
+def inspect_file(io: EncryptingFileIO, work: FileToInspect, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[FileFindings]:
     """Authenticate one file with its key, `keys[0]`, and those of hidden columns behind it, and tell everything that is wrong with it."""
     if work.is_content and work.file_format == FileFormat.ORC.value:
         problem = Problem(
             "format", "an ORC file: encrypted Iceberg tables hold Parquet and Avro data files, and tablecrypt does not read this one"
         )
-        return FileDone(FileLook(0, 0, (problem,)))
+        return FileDone(FileFindings(0, 0, (problem,)))
 
     is_parquet = work.is_content and work.file_format == FileFormat.PARQUET.value
     hidden_columns = {hidden: key.encryption_key for hidden, key in zip(work.hidden_columns, keys[1:], strict=True)}
@@ -224,4 +224,4 @@ def look_at_file(io: EncryptingFileIO, work: LookAt, keys: tuple[StandardKeyMeta
                 return FileDone(verify_parquet(raw, keys[0], work.location, work.full, hidden_columns))
             return FileDone(verify_ags1(raw, keys[0], work.location, work.full))
     except FileNotFoundError:
-        return FileDone(FileLook(0, 0, (Problem("file", "is missing"),)))
+        return FileDone(FileFindings(0, 0, (Problem("file", "is missing"),)))

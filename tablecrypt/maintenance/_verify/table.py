@@ -28,7 +28,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import TamperedFileError
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance._tables import require_encrypted
-from tablecrypt.maintenance._verify.files import FileLook, LookAt, Problem, look_at_file
+from tablecrypt.maintenance._verify.files import FileFindings, FileToInspect, Problem, inspect_file
 from tablecrypt.maintenance._verify.state import VerifyState
 from tablecrypt.maintenance.columns.verification import HiddenColumnKeys, hidden_columns_to_verify, unchecked_columns
 from tablecrypt.maintenance.progress import ProgressListener, no_progress
@@ -36,6 +36,7 @@ from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile,
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
 from tablecrypt.printable import counted, json_fields
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def verify(
     Args:
         table: as it was loaded; what is committed meanwhile is not looked at.
         quick: only heads, lengths and Parquet footers, without reading whole data files; else every block and module.
-        progress: told how many bytes are done.
+        progress: listener for reports of how many bytes are done.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
         workers: how many files at once, without `runner`; by default one for each core. Memory grows with it.
         resume_from: a file in which good files are noted; if it exists, the run continues from it. It is removed at the end.
@@ -200,7 +201,7 @@ class _Run:
             self._hidden_columns = hidden_columns_to_verify(self._table, content, numbers, runner)
 
         works = [self._work(file, key) for file, key in keyed]
-        for index, looked in run_counted(runner, self._table, look_at_file, works, "verify", self._progress):
+        for index, looked in run_counted(runner, self._table, inspect_file, works, "verify", self._progress):
             file, key = keyed[index]
             self._take(file, key, looked.result)
 
@@ -209,7 +210,7 @@ class _Run:
         for unopened in self._found.unopened:
             self._note_unopened(unopened)
         return Verification(
-            table=".".join(self._table.name()),
+            table=name_of(self._table),
             full=self._full,
             snapshots=len(self._table.metadata.snapshots),
             files=len(self._found.files),
@@ -221,10 +222,10 @@ class _Run:
             unchecked_files=sum(bool(keys.denied) for keys in self._hidden_columns.values()),
         )
 
-    def _work(self, file: ReachableFile, key: StandardKeyMetadata) -> FileWork[LookAt]:
+    def _work(self, file: ReachableFile, key: StandardKeyMetadata) -> FileWork[FileToInspect]:
         is_content = not file.kind.is_metadata
         hidden_columns = self._hidden_columns[file.location].opened if file.location in self._hidden_columns else {}
-        work = LookAt(file.location, file.file_format, is_content, self._full, tuple(hidden_columns))
+        work = FileToInspect(file.location, file.file_format, is_content, self._full, tuple(hidden_columns))
         return FileWork(work, (key, *(StandardKeyMetadata(dek, b"") for dek in hidden_columns.values())), file.length or 0)
 
     def _is_known_good(self, file: ReachableFile) -> bool:
@@ -241,7 +242,7 @@ class _Run:
 
         return True
 
-    def _take(self, file: ReachableFile, key: StandardKeyMetadata, look: FileLook) -> None:
+    def _take(self, file: ReachableFile, key: StandardKeyMetadata, look: FileFindings) -> None:
         self._bytes += look.length
         self._parts += look.parts
         for problem in look.problems:

@@ -28,7 +28,7 @@ class FooterWork:
     wanted: frozenset[int]
 
 
-def look_at(
+def inspect_footers(
     table: EncryptedTable, files: Iterable[DataFile], runner: Runner, wanted: Collection[int] = ()
 ) -> dict[str, StoredHiddenColumns]:
     """Return what the footers of Parquet data files say, by location.
@@ -36,7 +36,7 @@ def look_at(
     Args:
         table: the files are its.
         files: which ones.
-        runner: looks at them.
+        runner: inspects them.
         wanted: field ids of the columns that are to have hidden columns.
 
     Raises:

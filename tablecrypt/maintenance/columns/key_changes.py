@@ -34,9 +34,9 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
-from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids, look_at_older
+from tablecrypt.maintenance._shred_find import OlderFiles, inspect_older, kek_ids
 from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, forget_in_log, holders, not_scrubbed, scrub
-from tablecrypt.maintenance._tables import name_of, reload, require_encrypted
+from tablecrypt.maintenance._tables import reload, require_encrypted
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -45,7 +45,7 @@ from tablecrypt.table.protection.declaring import declared_anew
 from tablecrypt.table.protection.kept_entries import lost_column_keys, named_column_keys, refuse_beside_lost
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import deleting_io
+from tablecrypt.table.table_files import deleting_io, name_of
 
 _ROUNDS: Final = 5
 
@@ -212,7 +212,7 @@ def rotate_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
         dry_run: only say what would be wrapped again; the KMS is not asked.
-        progress: hears of the column keys.
+        progress: listener for reports of the column keys.
 
     Raises:
         ConfigurationError: the table is not encrypted.
@@ -264,7 +264,7 @@ def rewrap_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
         dry_run: only say which KEKs there are; the KMS is not asked.
-        progress: hears of the KEKs.
+        progress: listener for reports of the KEKs.
 
     Raises:
         ConfigurationError: the table is not encrypted.
@@ -306,7 +306,7 @@ def shred_column(
         table: an encrypted table. Its state in memory is brought up to date.
         column: its name, in the current schema or an earlier one.
         dry_run: only find what would go.
-        progress: hears of the files that were written over or deleted.
+        progress: listener for reports of the files that were written over or deleted.
         delete_below: folders in which the table's metadata files may be written over or deleted, beside those that pinned metadata names.
 
     Raises:
@@ -332,7 +332,7 @@ def shred_column(
         change = commit_keys(table, lambda base: _destruction(base, field_id)).plan
         destroyed |= set(change.removed)
         fresh = require_encrypted(table)
-        older = look_at_older(fresh, older)
+        older = inspect_older(fresh, older)
         retired |= {*change.retired, *older.column_keks(field_id)} - kek_ids(fresh.metadata)
         again = scrub(fresh, older, frozenset(retired), deleting_io(fresh, delete_below), counted)
         scrubbed, older = scrubbed.then(again), after_scrub(older, again, fresh.metadata)
@@ -375,7 +375,7 @@ def _named(table: EncryptedTable, metadata: EncryptedTableMetadata) -> Iterable[
 
 
 def _foretold(table: EncryptedTable, field_id: int, column: str, delete_below: Sequence[str]) -> ShreddedColumn:
-    ring, older = table.metadata.key_ring, look_at_older(table)
+    ring, older = table.metadata.key_ring, inspect_older(table)
     gone = [entry for entry in ring.column_keys if entry.field_id == field_id]
     retired = frozenset(str(entry.encrypted_by_id) for entry in gone) | older.column_keks(field_id)
     scope, expected = table.io.deletable.and_below(delete_below), Scrubbed()

@@ -81,7 +81,7 @@ def refuse_masks(
     table: EncryptedTable,
     policy: ColumnPolicy,
     files: Mapping[str, DataFile],
-    looks: Mapping[str, StoredHiddenColumns],
+    footers: Mapping[str, StoredHiddenColumns],
     sequence_numbers: Mapping[str, int | None],
     runner: Runner,
 ) -> None:
@@ -91,7 +91,7 @@ def refuse_masks(
         table: the files are its.
         policy: of the table.
         files: by location.
-        looks: what their footers say, by location.
+        footers: what their footers say, by location.
         sequence_numbers: data sequence numbers, by location.
         runner: decodes the columns.
 
@@ -99,7 +99,7 @@ def refuse_masks(
         ConfigurationError: a file holds masks.
         TamperedFileError, FormatError: a file is not what was written.
     """
-    works = list(_works(table.schema(), policy, files, looks, sequence_numbers))
+    works = list(_works(table.schema(), policy, files, footers, sequence_numbers))
     found = {works[index].work.location: done.result for index, done in runner.run(table, look_for_masks, works)} if works else {}
     held = sorted((field_id, location) for location, field_ids in found.items() for field_id in field_ids)
     if not held:
@@ -120,10 +120,10 @@ def _works(
     schema: Schema,
     policy: ColumnPolicy,
     files: Mapping[str, DataFile],
-    looks: Mapping[str, StoredHiddenColumns],
+    footers: Mapping[str, StoredHiddenColumns],
     sequence_numbers: Mapping[str, int | None],
 ) -> Iterator[FileWork[MaskWork]]:
-    for location, found in looks.items():
+    for location, found in footers.items():
         file = files.get(location)
         columns = may_hold_masks(policy, found.columns, found.protected, sequence_numbers.get(location))
         if file is not None and columns:

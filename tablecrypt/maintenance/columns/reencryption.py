@@ -41,7 +41,7 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, Mask, ProtectedColumn, key_id_in
 from tablecrypt.maintenance._file_rewrite import NewFileWork, replacement_entry
-from tablecrypt.maintenance.columns.footers import look_at
+from tablecrypt.maintenance.columns.footers import inspect_footers
 from tablecrypt.maintenance.columns.former_protection import forget_former_protection
 from tablecrypt.maintenance.columns.masks import refuse_masks
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
@@ -146,7 +146,8 @@ def files_to_reencrypt(table: EncryptedTable, files: Iterable[DataFile], runner:
     if not has_column_keys(metadata):
         return FilesToReencrypt()
     protected = policy_of(metadata).columns.keys()
-    return ProtectedFiles(table, runner, look_at(table, (file for file in files if may_have_hidden_columns(file)), runner, protected))
+    footers = inspect_footers(table, (file for file in files if may_have_hidden_columns(file)), runner, protected)
+    return ProtectedFiles(table, runner, footers)
 
 
 class ProtectedFiles(FilesToReencrypt):
@@ -155,13 +156,13 @@ class ProtectedFiles(FilesToReencrypt):
     Args:
         table: the table.
         runner: reads files.
-        looks: what the footers of its planned files say, by location.
+        footers: what the footers of its planned files say, by location.
 
     Attributes:
         policy: what the table's properties declare.
     """
 
-    def __init__(self, table: EncryptedTable, runner: Runner, looks: Mapping[str, StoredHiddenColumns]) -> None:
+    def __init__(self, table: EncryptedTable, runner: Runner, footers: Mapping[str, StoredHiddenColumns]) -> None:
         self._table = table
         self._runner = runner
         self._metadata: EncryptedTableMetadata = table.metadata
@@ -169,26 +170,26 @@ class ProtectedFiles(FilesToReencrypt):
         self._maker: ColumnKeyMaker = table.io.manager.columns
         self.policy: ColumnPolicy = policy_of(self._metadata)
         self._written = {**self.policy.columns, **_dropped_columns(self._metadata)}
-        self._looks = looks
+        self._footers = footers
         self._opened: dict[str, _Opened] = {}
 
     def conforms(self, location: str) -> bool:
-        found = self._looks.get(location)
+        found = self._footers.get(location)
         return found is None or self._conforms(found)
 
     def refuse_masks(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
-        looks = {location: found for location, found in self._looks.items() if location in files}
-        refuse_masks(self._table, self.policy, files, looks, sequence_numbers, self._runner)
+        footers = {location: found for location, found in self._footers.items() if location in files}
+        refuse_masks(self._table, self.policy, files, footers, sequence_numbers, self._runner)
 
     def check_readable(self, locations: Iterable[str]) -> None:
-        chosen = [location for location in locations if location in self._looks]
+        chosen = [location for location in locations if location in self._footers]
         if not chosen:
             return
 
         schema, known = self._metadata.schema(), {entry.key_id for entry in self._metadata.key_ring.column_keys}
 
         for location in chosen:
-            for field_id, stored in self._looks[location].keys:
+            for field_id, stored in self._footers[location].keys:
                 # Its partitions show values of a column that nobody can read any more: they go with the column.
                 if stored and key_id_in(stored) not in known and (name := schema.find_column_name(field_id)) is not None:
                     raise KeyNotFoundError(
@@ -196,14 +197,14 @@ class ProtectedFiles(FilesToReencrypt):
                         "partition shows a protected column. Drop the column, then reencrypt"
                     )
 
-        hidden_columns = frozenset[int]().union(*(self._looks[location].protected for location in chosen))
+        hidden_columns = frozenset[int]().union(*(self._footers[location].protected for location in chosen))
         wanted = hidden_columns | self.policy.columns.keys()
         self._keys.check_readable(field_id for field_id in sorted(wanted) if schema.find_column_name(field_id) is not None)
 
     def open_all(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
         wanted: set[int] = set()
         for location, file in files.items():
-            found = self._looks.get(location)
+            found = self._footers.get(location)
             if found is None:
                 continue
 
@@ -212,7 +213,7 @@ class ProtectedFiles(FilesToReencrypt):
             if opened.deks is not None:
                 wanted |= self._wanted(found)
             else:
-                self._maker.bring_nothing_with(prefix)
+                self._maker.pending.bring_nothing_with(prefix)
 
         self._keys.generate(sorted(wanted), secrets.token_bytes(16))
         for field_id in sorted(wanted):
@@ -226,12 +227,12 @@ class ProtectedFiles(FilesToReencrypt):
     def usable(self, swaps: Mapping[str, EncryptedDataFile]) -> Collection[str]:
         if not swaps:
             return ()
-        looks = look_at(self._table, (new for new in swaps.values() if may_have_hidden_columns(new)), self._runner)
-        return {old for old, new in swaps.items() if new.file_path not in looks or self._is_usable(looks[new.file_path])}
+        footers = inspect_footers(self._table, (new for new in swaps.values() if may_have_hidden_columns(new)), self._runner)
+        return {old for old, new in swaps.items() if new.file_path not in footers or self._is_usable(footers[new.file_path])}
 
     def work(self, plain: FileWork[NewFileWork]) -> FileWork[ReencryptWork]:
         location = plain.work.location
-        found = self._looks.get(location)
+        found = self._footers.get(location)
         if found is None:
             return super().work(plain)
         if location not in self._opened:

@@ -66,7 +66,7 @@ def hidden_columns_to_verify(
         table: the files are its.
         files: their key metadata, by location.
         sequence_numbers: their data sequence numbers, by location.
-        runner: looks at footers.
+        runner: inspects footers.
 
     Raises:
         KmsError: the KMS failed otherwise than by refusing a column's key.
@@ -84,7 +84,7 @@ def hidden_columns_to_verify(
     keys = column_keys(metadata, table.io)
     works = footer_works(files)
     found: dict[str, HiddenColumnKeys] = {}
-    for index, done in runner.run(table, look_at_footer, works):
+    for index, done in runner.run(table, inspect_footer, works):
         location = works[index].work.location
         found[location] = _opened(keys, done.result, files[location].aad_prefix, sequence_numbers.get(location))
     _raise_if_no_key_opens(table, list(found.values()))
@@ -101,7 +101,7 @@ def _raise_if_no_key_opens(table: EncryptedTable, found: Sequence[HiddenColumnKe
                 raise MasterKeyMismatchError(f"no value of protected column {column!r} can be verified: {error}") from error
 
 
-def look_at_footer(io: EncryptingFileIO, work: FooterWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredHiddenColumns | str]:
+def inspect_footer(io: EncryptingFileIO, work: FooterWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredHiddenColumns | str]:
     """Return what a footer says of protected columns, or what is wrong with it."""
     try:
         return FileDone(inspect_hidden_columns(io, work, keys).result)

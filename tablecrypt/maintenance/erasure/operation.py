@@ -19,7 +19,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.maintenance._tables import checked_filter, checked_moment, name_of, reload, require_encrypted
+from tablecrypt.maintenance._tables import checked_filter, checked_moment, reload, require_encrypted
 from tablecrypt.maintenance.erasure.blanking import has_hidden_columns
 from tablecrypt.maintenance.erasure.plan import RefWork, Searching, is_working_branch, works
 from tablecrypt.maintenance.erasure.proof import Proof, hidden_columns, state_of, unreachable
@@ -31,7 +31,7 @@ from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progre
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.parquet_options import parquet_writer_options
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.table_files import deleting_io
+from tablecrypt.table.table_files import deleting_io, name_of
 
 
 @checked_arguments(but=("row_filter", "now"))
@@ -61,7 +61,7 @@ def erase(
         row_filter: such as "customer_id = 7". A row is erased where it is true, as in a delete.
         dry_run: only find and count what would be done.
         delete_below: folders in which the table's files may be deleted or written over, beside those that pinned metadata names.
-        progress: hears of files that were searched, rewritten and deleted.
+        progress: listener for reports of files that were searched, rewritten and deleted.
         runner: rewrites data files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
         workers: how many files are rewritten at once, without `runner`; by default one for each core.
         now: the time that the result says, which has a time zone; by default the clock's when it ends.

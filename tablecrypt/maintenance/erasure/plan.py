@@ -16,8 +16,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import ancestors_of
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance._shred_find import OlderFiles, look_at_older
-from tablecrypt.maintenance._tables import name_of
+from tablecrypt.maintenance._shred_find import OlderFiles, inspect_older
 from tablecrypt.maintenance.erasure.result import ErasedRef
 from tablecrypt.maintenance.erasure.row_filter import WHOLE_TABLE, ErasureFilter
 from tablecrypt.maintenance.erasure.search import FileSearch, Findings, Holds, NamedFiles, named_files
@@ -25,6 +24,7 @@ from tablecrypt.maintenance.progress import Counted
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 
 WORKING_BRANCH: Final = "tablecrypt-erasing-"
 """A branch with a tag's name after this: the tag's rows, until the tag moves to them."""
@@ -51,13 +51,13 @@ class Searching:
     @classmethod
     def of(cls, table: EncryptedTable, row_filter: ErasureFilter, is_blind: bool, counted: Counted) -> Searching:
         """Read all that a table's keys open; `is_blind` is as for `FileSearch`."""
-        older = look_at_older(table)
+        older = inspect_older(table)
         named = named_files(table, older)
         return cls(table, older, named, FileSearch(table, row_filter, is_blind).look(list(named.files.values()), counted))
 
     def again(self, table: EncryptedTable) -> Searching:
         """Return the same of a table that was changed since: what its snapshots name now, and what was found in files before."""
-        older = look_at_older(table, self.older)
+        older = inspect_older(table, self.older)
         return Searching(table, older, named_files(table, older), self.findings)
 
     @property
@@ -133,7 +133,7 @@ class RefWork:
         # No missing files: only those that no live entry names count as missing, and a branch has live ones alone.
         held = findings.holding(Holds.ROWS, Holds.BOUNDS, Holds.BLANKED)
         with_rows = [task for task in tasks if task.file.file_path in held]
-        stored = sum(findings.looked[task.file.file_path].matching for task in with_rows)
+        stored = sum(findings.inspected[task.file.file_path].matching for task in with_rows)
         rows = sum(len(scan.matching_positions(task)) for task in with_rows)
         # An equality delete by other columns may be what deletes such rows: it counts where it applies to a file that holds some.
         values = findings.holding(Holds.ROWS) | {
@@ -211,5 +211,5 @@ def live_deletes(table: EncryptedTable, snapshot_id: int) -> list[DataFile]:
 
 
 def _holds(findings: Findings, file: DataFile, *kinds: Holds) -> bool:
-    looked = findings.looked.get(file.file_path)
-    return looked is not None and looked.holds in kinds
+    inspected = findings.inspected.get(file.file_path)
+    return inspected is not None and inspected.holds in kinds

@@ -52,15 +52,15 @@ class Proof:
         """Say what a search found, and look for files that no metadata names."""
         named, findings = searching.named, searching.findings
         unnamed = _Unnamed.of(searching)
-        files = {location: each.file for location, each in named.files.items() if location in findings.looked}
+        files = {location: each.file for location, each in named.files.items() if location in findings.inspected}
         # A missing file was not decrypted, so it does not count as searched.
-        stored = {location: file for location, file in files.items() if findings.looked[location].holds != Holds.MISSING}
+        stored = {location: file for location, file in files.items() if findings.inspected[location].holds != Holds.MISSING}
         deletes = [location for location, file in stored.items() if file.content != 0]
         searched = Searched(
             snapshots=len(named.manifests),
             data_files=len(stored) - len(deletes),
             delete_files=len(deletes),
-            rows=sum(findings.looked[location].rows for location in stored),
+            rows=sum(findings.inspected[location].rows for location in stored),
             bytes=sum(int(file.file_size_in_bytes) for file in stored.values()),
             manifests=len(named.entries),
             metadata_files=1 + len(searching.older.keks),
@@ -73,15 +73,15 @@ class Proof:
 
 def _remaining(searching: Searching) -> dict[str, str]:
     found: dict[str, str] = {}
-    for location, looked in searching.findings.looked.items():
-        if looked.holds == Holds.ROWS:
+    for location, inspected in searching.findings.inspected.items():
+        if inspected.holds == Holds.ROWS:
             what = "rows" if searching.named.files[location].file.content == 0 else "values of a delete file"
-            found[location] = f"{counted_text(looked.matching, 'row', 'rows') if what == 'rows' else what}: {RUN_AGAIN}"
-        elif looked.holds == Holds.BOUNDS:
+            found[location] = f"{counted_text(inspected.matching, 'row', 'rows') if what == 'rows' else what}: {RUN_AGAIN}"
+        elif inspected.holds == Holds.BOUNDS:
             found[location] = f"a manifest has bounds of it that none of its rows has: {RUN_AGAIN}"
-        elif looked.holds == Holds.BLANKED:
+        elif inspected.holds == Holds.BLANKED:
             found[location] = f"values of protected columns, of rows that are blanked: {RUN_AGAIN}"
-        elif looked.holds == Holds.MISSING:
+        elif inspected.holds == Holds.MISSING:
             found[location] = f"is not stored any more, but a manifest holds its key and the bounds of its columns: {RUN_AGAIN}"
 
     for snapshot_id in searching.named.out_of_reach:

@@ -22,13 +22,13 @@ from tablecrypt.files.deletion import LOCAL, ParsedLocation
 from tablecrypt.maintenance._shred import shred
 from tablecrypt.maintenance._shred_scrub import forget_in_log
 from tablecrypt.maintenance._storage import canonical, delete_checksums
-from tablecrypt.maintenance._tables import name_of, reload
+from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.erasure.plan import Searching
 from tablecrypt.maintenance.older_metadata import older_metadata
 from tablecrypt.maintenance.progress import Counted, ProgressListener
 from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, deleting_io
+from tablecrypt.table.table_files import TableFileIO, deleting_io, name_of
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def remove(searching: Searching, field_ids: Collection[int], delete_below: Seque
         searching: the table after its branches and tags were changed.
         field_ids: the columns that the filter compares.
         delete_below: folders that the caller names as the table's.
-        progress: hears of the files and metadata files.
+        progress: listener for reports of the files and metadata files.
 
     Raises:
         FormatError: what remains cannot be read, so that nothing is deleted.

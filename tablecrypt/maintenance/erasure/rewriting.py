@@ -34,7 +34,7 @@ class Rewriting:
     Attributes:
         row_filter: the filter.
         runner: writes data files again.
-        progress: hears of the files.
+        progress: listener for reports of the files.
         is_blind: whether the table has protected columns that the caller may not read.
     """
 

@@ -198,7 +198,7 @@ def _add_manifest(found: NamedFiles, manifest: ManifestFile, entries: Sequence[M
 
 
 @dataclass(frozen=True)
-class Looked:
+class Inspected:
     """What reading one file found.
 
     Attributes:
@@ -217,16 +217,16 @@ class Findings:
     """What a search found, by location.
 
     Attributes:
-        looked: for each file that was read, or is missing.
+        inspected: for each file that was read, or is missing.
         unread: for each file that could not be read, why.
     """
 
-    looked: dict[str, Looked] = field(default_factory=dict)
+    inspected: dict[str, Inspected] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
 
     def holding(self, *kinds: Holds) -> frozenset[str]:
         """Return the locations of the files that hold one of these."""
-        return frozenset(location for location, each in self.looked.items() if each.holds in kinds)
+        return frozenset(location for location, each in self.inspected.items() if each.holds in kinds)
 
 
 class FileSearch:
@@ -263,20 +263,20 @@ class FileSearch:
             results = pool.map(self._attempt, files)
             for named, result in zip(counted.track(list(files)), results, strict=True):
                 location = named.file.file_path
-                if isinstance(result, Looked):
-                    found.looked[location] = result
+                if isinstance(result, Inspected):
+                    found.inspected[location] = result
                 else:
                     found.unread[location] = f"{type(result).__name__}: {result}"
 
         return found
 
-    def _attempt(self, named: NamedFile) -> Looked | Exception:
+    def _attempt(self, named: NamedFile) -> Inspected | Exception:
         if not (named.is_live or named.file.key_metadata):
             # Nothing is left that opens it; its bounds are.
             return self._by_bounds(named.file)
 
         try:
-            return self._look_into(named)
+            return self._inspect(named)
         except _NOT_OF_A_FILE:
             # These concern every file. Noted for each of them, they would look like damage.
             raise
@@ -288,26 +288,26 @@ class FileSearch:
         except (TablecryptError, OSError) as error:
             return error
 
-    def _by_bounds(self, file: DataFile) -> Looked:
+    def _by_bounds(self, file: DataFile) -> Inspected:
         # A deletion vector never held values. Of another delete file that is gone, nothing rules such values out.
         may_hold = bool(self._may_hold.eval(file)) if file.content == DataFileContent.DATA else not is_deletion_vector(file)
-        return Looked(Holds.MISSING if may_hold else Holds.NOTHING)
+        return Inspected(Holds.MISSING if may_hold else Holds.NOTHING)
 
-    def _look_into(self, named: NamedFile) -> Looked:
+    def _inspect(self, named: NamedFile) -> Inspected:
         file = named.file
         if file.content == DataFileContent.DATA:
-            return self._look_into_rows(named)
+            return self._inspect_rows(named)
         if is_deletion_vector(file):
-            return Looked(Holds.NOTHING)
+            return Inspected(Holds.NOTHING)
         if file.content == DataFileContent.EQUALITY_DELETES:
             return self._decided(self._equality_values(file))
 
         return self._decided(self._copied_rows(file))
 
-    def _look_into_rows(self, named: NamedFile) -> Looked:
+    def _inspect_rows(self, named: NamedFile) -> Inspected:
         rows = matching = 0
         if not self._filter.field_ids:
-            return Looked(Holds.NOTHING, int(named.file.record_count))
+            return Inspected(Holds.NOTHING, int(named.file.record_count))
 
         bounds = UnaccountedBounds(self._schema, self._filter, named.file)
         # Without its deletes: a row that they hide is still stored.
@@ -320,20 +320,20 @@ class FileSearch:
         # By its name, which the manifest entry authenticates: renaming a stored file does not turn it into a blanked one.
         if not matching and named.file.file_path.endswith(BLANKED):
             holds = Holds.HIDDEN if self._is_blind else Holds.BLANKED
-        return Looked(holds, rows, matching)
+        return Inspected(holds, rows, matching)
 
-    def _decided(self, values: pa.Table) -> Looked:
+    def _decided(self, values: pa.Table) -> Inspected:
         """Say what values of some columns of the table hold."""
         if not values.num_rows:
-            return Looked(Holds.NOTHING)
+            return Inspected(Holds.NOTHING)
 
         partial = self._filter.on(values.column_names)
         if partial is None:
-            return Looked(Holds.UNDECIDED, values.num_rows)
+            return Inspected(Holds.UNDECIDED, values.num_rows)
 
         matching = partial.may_match(values)
 
-        return Looked(Holds.ROWS if matching else Holds.NOTHING, values.num_rows, matching)
+        return Inspected(Holds.ROWS if matching else Holds.NOTHING, values.num_rows, matching)
 
     def _equality_values(self, file: DataFile) -> pa.Table:
         wanted = equality_fields(file, self._schema)

@@ -34,7 +34,7 @@ class Clause:
 
     Attributes:
         requirement: a sentence that is true or not.
-        shown_by: what the audit looks at.
+        shown_by: what the audit inspects.
         kinds: of findings that contradict it; those of severity info do not, and are counted as notes.
         unseen: kinds of findings of tables in which it could not be checked, or not wholly.
     """

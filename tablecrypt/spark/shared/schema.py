@@ -106,20 +106,6 @@ def schema_json(fields: Iterable[NestedField], names: Mapping[int, str] | None =
     return json.dumps(_struct([(field.name if names is None else names[field.field_id], field) for field in fields]))
 
 
-def path_of(schema: Schema, field_id: int) -> list[NestedField] | None:
-    """Return the fields from the column down to this one, through structs alone; None where there is no such path."""
-    return _path(schema.fields, field_id)
-
-
-def _path(fields: tuple[NestedField, ...], field_id: int) -> list[NestedField] | None:
-    for field in fields:
-        if field.field_id == field_id:
-            return [field]
-        if isinstance(field.field_type, StructType) and (below := _path(field.field_type.fields, field_id)):
-            return [field, *below]
-    return None
-
-
 def _leaves(iceberg: IcebergType, path: str) -> Iterator[tuple[str, IcebergType]]:
     if isinstance(iceberg, StructType):
         for field in iceberg.fields:

@@ -43,7 +43,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tablecrypt.spark.shared.schema import path_of, spark_type
+from tablecrypt.keys.nested_columns import path_through_structs
+from tablecrypt.spark.shared.schema import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -144,7 +145,7 @@ def unsupported_partitioning(spec: PartitionSpec, schema: Schema) -> str | None:
     """Return a partition field whose values Java would not compute (RowPartition.java) as PyIceberg does; None if there is none."""
     for field in stored_fields(spec):
         source = schema.find_type(field.source_id)
-        if path_of(schema, field.source_id) is None or not _is_supported(field.transform, source):
+        if path_through_structs(schema, field.source_id) is None or not _is_supported(field.transform, source):
             return f"the partition field {field.name} is {field.transform} of {source}"
     return None
 

@@ -14,6 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.snapshots import RETENTION
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 
 LIMITS: Final = RETENTION
 """What a branch may say of how long it and its snapshots are kept. A tag has the first alone."""
@@ -28,7 +29,7 @@ def snapshot_of(table: EncryptedTable, snapshot_id: int) -> Snapshot:
     """Return a snapshot by its id. ConfigurationError where the table has none."""
     snapshot = table.metadata.snapshot_by_id(snapshot_id)
     if snapshot is None:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot {snapshot_id}")
+        raise ConfigurationError(f"{name_of(table)} has no snapshot {snapshot_id}")
     return snapshot
 
 
@@ -36,14 +37,14 @@ def ref_of(table: EncryptedTable, name: str, kind: SnapshotRefType | None = None
     """Return a branch or tag, or one of a kind."""
     ref = table.metadata.refs.get(name)
     if ref is None or kind not in (None, ref.snapshot_ref_type):
-        raise ConfigurationError(f"{'.'.join(table.name())} has no {'branch or tag' if kind is None else kind.value} {name}")
+        raise ConfigurationError(f"{name_of(table)} has no {'branch or tag' if kind is None else kind.value} {name}")
     return ref
 
 
 def check_is_new(table: EncryptedTable, name: str) -> None:
     """Check that nothing has a name."""
     if (present := table.metadata.refs.get(name)) is not None:
-        raise ConfigurationError(f"{'.'.join(table.name())} has a {present.snapshot_ref_type.value} {name} already")
+        raise ConfigurationError(f"{name_of(table)} has a {present.snapshot_ref_type.value} {name} already")
 
 
 def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: int | None, limits: Mapping[str, int | None]) -> int:
@@ -60,7 +61,7 @@ def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: 
     if target is None and kind == SnapshotRefType.BRANCH and name not in table.metadata.refs:
         return begin(table, name, limits)
     if target is None:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot yet that {name} could point to")
+        raise ConfigurationError(f"{name_of(table)} has no snapshot yet that {name} could point to")
 
     management = table.manage_snapshots()
     make = management.create_branch if kind == SnapshotRefType.BRANCH else management.create_tag

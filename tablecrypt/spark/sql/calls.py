@@ -23,14 +23,15 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.maintenance import Runner
-from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.spark.sql.partition_fields import find_column
 from tablecrypt.spark.sql.scans.filters import Predicate, pruning_filter
 from tablecrypt.spark.sql.scans.partition_terms import is_known, partition_filters
 from tablecrypt.spark.sql.writes.copies import Copy
 from tablecrypt.table.planning import FileCondition
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 
 Row = Mapping[str, Any]
 
@@ -71,7 +72,7 @@ class Procedure:
         columns: of the rows that it returns.
         run: does it, and returns the rows.
         runs_jobs: whether it reads or writes data files, which a cluster's executors share.
-        only_looks: whether the table stays as it is.
+        only_reads: whether the table stays as it is.
         copies: the argument that names a source whose rows the session may have to copy, as Call.copies says; empty where there is none.
             `run` gets what the session knows of the source in arguments that SQL does not have (java/CopiedSource.java).
         copies_tables: whether only tables of Spark's session catalog are sources, so that other names are for `run` to find.
@@ -82,7 +83,7 @@ class Procedure:
     columns: pa.Schema
     run: Callable[[Call], Iterable[Row]]
     runs_jobs: bool = False
-    only_looks: bool = False
+    only_reads: bool = False
     copies: str = ""
     copies_tables: bool = False
 
@@ -178,9 +179,7 @@ class Call:
         """Return the encrypted table that an argument names. ConfigurationError where it is not encrypted."""
         table = self.table(name)
         if not isinstance(table, EncryptedTable):
-            raise ConfigurationError(
-                f"{'.'.join(table.name())} is not an encrypted table: CALL {self.catalog_name}.system.migrate encrypts it"
-            )
+            raise ConfigurationError(f"{name_of(table)} is not an encrypted table: CALL {self.catalog_name}.system.migrate encrypts it")
         return table
 
     def text(self, name: str) -> str:
@@ -321,7 +320,7 @@ def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:
 def _named_as_in(schema: Schema, predicate: Predicate) -> Predicate:
     """Return a predicate with the schema's names of columns. Spark has found them, and kept the case in which they were written."""
     if "column" in predicate:
-        found = path_of(schema, find_column(schema, predicate["column"]).field_id) or ()
+        found = path_through_structs(schema, find_column(schema, predicate["column"]).field_id) or ()
         return {"column": [field.name for field in found]}
     return {**predicate, "args": [_named_as_in(schema, each) for each in predicate["args"]]} if "args" in predicate else predicate
 

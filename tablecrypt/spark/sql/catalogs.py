@@ -15,8 +15,9 @@ import tablecrypt
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_entries import is_kept_by_commits
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.spark.network import keeps_messages_private
-from tablecrypt.spark.shared.schema import path_of, schema_json
+from tablecrypt.spark.shared.schema import schema_json
 from tablecrypt.spark.shared.written_columns import stored_fields
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
@@ -137,7 +138,7 @@ def described_transform(transform: Transform[Any, Any], schema: Schema, source_i
     name = str(transform).partition("[")[0]
     return {
         # A column that was dropped has no name.
-        "column": [field.name for field in path_of(schema, source_id) or ()] or [""],
+        "column": [field.name for field in path_through_structs(schema, source_id) or ()] or [""],
         "name": _SPARK_TRANSFORMS.get(name, name),
         "parameter": getattr(transform, "num_buckets", None) or getattr(transform, "width", None) or 0,
     }

@@ -31,7 +31,7 @@ from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Ca
 from tablecrypt.spark.sql.statements.operations import procedure_of
 from tablecrypt.table.replace_files import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import is_deletion_vector
+from tablecrypt.table.table_files import is_deletion_vector, name_of
 
 _OPTIONS: Final[Mapping[str, tuple[str, type]]] = {
     "target-file-size-bytes": ("target_file_size", int),
@@ -173,9 +173,9 @@ def _sorted_column(part: str) -> SortColumn:
 def _order_of(table: EncryptedTable) -> tuple[SortColumn, ...]:
     fields = table.sort_order().fields
     if not fields:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no sort order: give sort_order")
+        raise ConfigurationError(f"{name_of(table)} has no sort order: give sort_order")
     if not all(isinstance(field.transform, IdentityTransform) for field in fields):
-        raise ConfigurationError(f"{'.'.join(table.name())} is sorted by transforms of columns: give sort_order with columns")
+        raise ConfigurationError(f"{name_of(table)} is sorted by transforms of columns: give sort_order with columns")
 
     return tuple(
         SortColumn(
@@ -204,7 +204,7 @@ def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
     ]
     if others:
         raise ConfigurationError(
-            f"{'.'.join(table.name())} has {len(others)} delete files from before it had deletion vectors: "
+            f"{name_of(table)} has {len(others)} delete files from before it had deletion vectors: "
             "the procedure compact applies them, with apply_deletes => true"
         )
 
@@ -216,7 +216,7 @@ def _rewrite_manifests(call: Call) -> Iterator[Row]:
     table, asked = call.encrypted_table(), call.optional_number("spec_id")
     spec_id = table.metadata.default_spec_id if asked is None else asked
     if (spec := table.specs().get(spec_id)) is None:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no partition spec {spec_id}; it has {', '.join(map(str, table.specs()))}")
+        raise ConfigurationError(f"{name_of(table)} has no partition spec {spec_id}; it has {', '.join(map(str, table.specs()))}")
 
     sort_by = tuple(str(each) for each in call.items("sort_by"))
     if call.given("sort_by") and not sort_by:
@@ -224,9 +224,7 @@ def _rewrite_manifests(call: Call) -> Iterator[Row]:
 
     fields = [field.name for field in spec.fields]
     if unknown := [name for name in sort_by if name not in fields]:
-        raise ConfigurationError(
-            f"{'.'.join(table.name())} has no partition field {', '.join(unknown)}; it has {', '.join(fields) or 'none'}"
-        )
+        raise ConfigurationError(f"{name_of(table)} has no partition field {', '.join(unknown)}; it has {', '.join(fields) or 'none'}")
 
     snapshot = table.current_snapshot()
     before = snapshot.manifests(table.io) if snapshot is not None else []

@@ -102,7 +102,7 @@ _OF_ICEBERG: Final = (TABLE, _PROPERTIES, *BACKUP_PARAMETERS, *PARAMETERS)
 PROCEDURES: Final[Mapping[str, Procedure]] = {
     **{name: procedure_of(getattr(maintenance, name)) for name, declared in OPERATIONS.items() if declared.procedure},
     # An interrupted verification leaves its state in a file of whoever ran it.
-    "verify": procedure_of(maintenance.verify, but=("resume_from", "resumed"), only_looks=True),
+    "verify": procedure_of(maintenance.verify, but=("resume_from", "resumed"), only_reads=True),
     "migrate": replace(
         procedure_of(maintenance.migrate, _migrate),
         description="Encrypt a plain table, in place or as a new table. A table of Spark's session catalog is copied and renamed.",
@@ -136,13 +136,13 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         (*_options("STRING", "table"), *_options("ARRAY<STRING>", "include", "exclude")),
         columns(table=pa.string(), severity=pa.string(), kind=pa.string(), where=pa.string(), message=pa.string()),
         _audit,
-        only_looks=True,
+        only_reads=True,
     ),
     "doctor": Procedure(
         "Check whether the planner can use the catalog, the key service and the store.",
         (*_options("STRING", "table"), *_options("ARRAY<STRING>", "key_ids"), *_options("BOOLEAN", "read_only")),
         columns(area=pa.string(), name=pa.string(), state=pa.string(), found=pa.string(), advice=pa.string()),
         _doctor,
-        only_looks=True,
+        only_reads=True,
     ),
 }

@@ -35,6 +35,7 @@ from tablecrypt.spark.sql.views import described_view, find_view
 from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable, load_encrypted_table
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 
 _SELECTOR: Final = re.compile("(branch|tag|snapshot_id|at_timestamp)_(.+)", re.DOTALL)
 _NUMBER: Final = re.compile("-?[0-9]{1,19}")
@@ -230,21 +231,21 @@ def _as_of(table: EncryptedTable, request: Request) -> Version | None:
 def _named(table: EncryptedTable, name: str) -> Version:
     ref = table.metadata.refs.get(name)
     if ref is None:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot, branch or tag {name!r}")
+        raise ConfigurationError(f"{name_of(table)} has no snapshot, branch or tag {name!r}")
     is_branch = ref.snapshot_ref_type == SnapshotRefType.BRANCH
     return Version(ref.snapshot_id, name if is_branch else MAIN_BRANCH, is_writable=is_branch)
 
 
 def _snapshot(table: EncryptedTable, snapshot_id: str) -> Version:
     if table.metadata.snapshot_by_id(int(snapshot_id)) is None:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot {snapshot_id}; it may have been expired")
+        raise ConfigurationError(f"{name_of(table)} has no snapshot {snapshot_id}; it may have been expired")
     return Version(int(snapshot_id))
 
 
 def _moment(table: EncryptedTable, milliseconds: int) -> Version:
     snapshot = table.snapshot_as_of_timestamp(milliseconds)
     if snapshot is None:
-        raise ConfigurationError(f"{'.'.join(table.name())} had no snapshot yet at that time ({milliseconds} ms since 1970)")
+        raise ConfigurationError(f"{name_of(table)} had no snapshot yet at that time ({milliseconds} ms since 1970)")
     return _snapshot(table, str(snapshot.snapshot_id))
 
 
@@ -261,14 +262,14 @@ def _tag(table: EncryptedTable, name: str) -> Version:
 def _ref(table: EncryptedTable, name: str, kind: SnapshotRefType) -> Version:
     ref = table.metadata.refs.get(name)
     if ref is None or ref.snapshot_ref_type != kind:
-        raise NoSuchTableError(f"{'.'.join(table.name())} has no {kind.value} {name!r}")
+        raise NoSuchTableError(f"{name_of(table)} has no {kind.value} {name!r}")
     return _named(table, name)
 
 
 def _selected(table: EncryptedTable, selector: str) -> Version:
     match = _SELECTOR.fullmatch(selector)
     if match is None or (match[1] in _NUMBERED and not _NUMBER.fullmatch(match[2])):
-        raise NoSuchTableError(f"{'.'.join(table.name())} has no {selector}")
+        raise NoSuchTableError(f"{name_of(table)} has no {selector}")
     return _SELECTORS[match[1]](table, match[2])
 
 

@@ -27,6 +27,7 @@ from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner, listed_manifests
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.table_files import name_of
 
 if TYPE_CHECKING:
     from tablecrypt.table.table import EncryptedTable
@@ -52,7 +53,7 @@ def position_deletes(table: EncryptedTable, most_rows: int = MOST_ROWS) -> pa.Ta
     # By the manifests' counts, before a delete file is read into this process's memory.
     if sum(file.record_count for _, file in deleted) > most_rows:
         raise ConfigurationError(
-            f"{'.'.join(table.name())} has more than {most_rows} deleted rows: SELECT record_count FROM its delete_files, or ask for rows "
+            f"{name_of(table)} has more than {most_rows} deleted rows: SELECT record_count FROM its delete_files, or ask for rows "
             "WHERE _deleted"
         )
 

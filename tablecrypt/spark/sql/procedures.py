@@ -109,7 +109,7 @@ def call_procedure(planner: Planner, request: Request) -> Response:
             raise ConfigurationError(f"a name that {name} needs has {found}, {MEANING}: rename the column or table")
 
     described: dict[str, Any] = {"name": f"{opened.name}.{_SYSTEM}.{name}", "statements": call.statements, "copies": copies}
-    if not procedure.only_looks:
+    if not procedure.only_reads:
         described["changed"] = [opened.name, *(call.copies[0].target if call.copies else call.identifier())]
     return Response(described, arrow_stream(table_of(rows, procedure.columns)))
 

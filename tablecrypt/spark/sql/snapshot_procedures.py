@@ -33,6 +33,7 @@ from tablecrypt.spark.sql.writes.write_audit_publish import STAGED_ID
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.protection.written_under import WrittenUnder
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 
 _SNAPSHOT: Final = Parameter("snapshot_id", "BIGINT", is_required=True)
 _BRANCH: Final = Parameter("branch", "STRING", is_required=True)
@@ -102,7 +103,7 @@ def _publish_changes(call: Call) -> Iterator[Row]:
     if len(found) > 1:
         ids = ", ".join(str(each.snapshot_id) for each in found)
         raise ConfigurationError(
-            f"{'.'.join(table.name())}: {len(found)} snapshots were written with the WAP id {wap_id} ({ids}), and an id is published once: "
+            f"{name_of(table)}: {len(found)} snapshots were written with the WAP id {wap_id} ({ids}), and an id is published once: "
             "publish one of them with cherrypick_snapshot, and write the rows of the others again, each under an id of its own"
         )
 
@@ -296,7 +297,7 @@ PROCEDURES: Final = {
         (TABLE, Parameter("snapshot_id", "BIGINT")),
         columns(snapshot_id=pa.int64(), timestamp=pa.int64()),
         _ancestors_of,
-        only_looks=True,
+        only_reads=True,
     ),
     "create_branch": Procedure(
         "Create a branch.",

@@ -35,6 +35,7 @@ from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
+from tablecrypt.keys.nested_columns import fields_by_id, fields_in
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.restrictions.column_masks import MaskAction, mask_column, takes
 from tablecrypt.table.restrictions.row_filter import RestrictingFilter, path_to, referenced_ids
@@ -112,7 +113,7 @@ def check_restrictions(carried: ReadRestrictions, metadata: TableMetadata) -> No
         RestrictingFilter(restrictions.row_filter, metadata.schema())
     for field_id, action in restrictions.masks.items():
         # All schemas and not the current one alone: time travel reads by older ones.
-        found = [masked for schema in metadata.schemas if (masked := _fields_by_id(schema).get(field_id)) is not None]
+        found = [masked for schema in metadata.schemas if (masked := fields_by_id(schema).get(field_id)) is not None]
         if not found:
             raise ReadRestrictionError(f"{action.value} is required of field id {field_id}, which no column of the table has or had")
         for field in found:
@@ -212,25 +213,7 @@ def _check_nesting(fields: Iterable[NestedField], masks: Mapping[int, MaskAction
         if isinstance(kind, MapType) and not masks.keys().isdisjoint({kind.key_id, *_ids_below(kind.key_field)}):
             raise ReadRestrictionError(f"an action is required of the keys of the map {field.name!r}, which would become equal or null")
 
-        _check_nesting(_children(kind), masks, outer)
-
-
-def _children(kind: Any) -> tuple[NestedField, ...]:
-    if isinstance(kind, StructType):
-        return kind.fields
-    if isinstance(kind, ListType):
-        return (kind.element_field,)
-    return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()
-
-
-def _fields_by_id(schema: Schema) -> dict[int, NestedField]:
-    found: dict[int, NestedField] = {}
-    waiting = list(schema.fields)
-    while waiting:
-        field = waiting.pop()
-        found[field.field_id] = field
-        waiting += _children(field.field_type)
-    return found
+        _check_nesting(fields_in(kind), masks, outer)
 
 
 def filtered_columns(restrictions: Restrictions, schema: Schema) -> set[int]:

@@ -38,6 +38,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField, PrimitiveType, StringType, StructType
 
 from tablecrypt.errors import ReadRestrictionError
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.table.restrictions.json_values import json_value, primitive_type
 
 Rows: TypeAlias = Callable[[pa.RecordBatch], Any]
@@ -242,20 +243,10 @@ def path_to(schema: Schema, field_id: object) -> list[NestedField]:
     """
     if not isinstance(field_id, int) or isinstance(field_id, bool):
         raise ReadRestrictionError(f"{field_id!r} is not a field id")
-    path = _path(schema.fields, field_id)
+    path = path_through_structs(schema, field_id)
     if path is None:
         raise ReadRestrictionError(f"the row filter names field id {field_id}, which no column of the table and no field of a struct has")
     return path
-
-
-def _path(fields: tuple[NestedField, ...], field_id: int) -> list[NestedField] | None:
-    for field in fields:
-        if field.field_id == field_id:
-            return [field]
-        below = _path(field.field_type.fields, field_id) if isinstance(field.field_type, StructType) else None
-        if below is not None:
-            return [field, *below]
-    return None
 
 
 def referenced_ids(expression: object) -> frozenset[int]:

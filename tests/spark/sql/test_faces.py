@@ -135,7 +135,7 @@ def test_every_argument_of_an_operation_is_an_option_of_its_command(name: str) -
 def test_a_procedure_follows_the_declaration_of_its_operation(name: str) -> None:
     declared, procedure = DECLARED[name], PROCEDURES[name]
 
-    assert (procedure.only_looks, procedure.runs_jobs) == (declared.only_looks, declared.on_files)
+    assert (procedure.only_reads, procedure.runs_jobs) == (declared.only_reads, declared.on_files)
     if declared.procedure:
         assert procedure.parameters == procedure_of(OPERATIONS[name]).parameters
         assert procedure.columns == procedure_of(OPERATIONS[name]).columns

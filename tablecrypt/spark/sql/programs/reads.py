@@ -23,9 +23,9 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import NestedField
 
 from tablecrypt.errors import FormatError
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.spark.shared.install import JvmSide, jvm_side, length_in_hadoop
 from tablecrypt.spark.shared.row_filter import UnsupportedFilterError, spark_condition
-from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.spark.shared.support import (
     UnsupportedError,
     check_messages,
@@ -104,7 +104,7 @@ def _condition(bound: BooleanExpression, wanted: Schema) -> str | None:
     if isinstance(bound, AlwaysTrue):
         return None
     try:
-        return spark_condition(bound, lambda field_id: _column(path_of(wanted, field_id)))
+        return spark_condition(bound, lambda field_id: _column(path_through_structs(wanted, field_id)))
     except UnsupportedFilterError as reason:
         raise UnsupportedError(f"the filter has {reason}") from reason
 

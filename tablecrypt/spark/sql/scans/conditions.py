@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.errors import FormatError
 from tablecrypt.keys.column_keys import ColumnPolicy
-from tablecrypt.spark.shared.schema import path_of
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.tables import readable_columns
@@ -48,7 +48,7 @@ def check_conditions(planner: Planner, request: Request) -> Response:
 
 def _by_path(loaded: LoadedTable) -> dict[int, list[str]]:
     policy, schema = ColumnPolicy.from_properties(loaded.located.table.metadata.properties), loaded.schema
-    paths = {field_id: path_of(schema, field_id) for field_id in sorted({*policy.columns, *policy.former})}
+    paths = {field_id: path_through_structs(schema, field_id) for field_id in sorted({*policy.columns, *policy.former})}
     return {field_id: [field.name for field in path] for field_id, path in paths.items() if path}
 
 

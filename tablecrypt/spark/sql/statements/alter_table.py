@@ -27,7 +27,7 @@ from pyiceberg.transforms import IdentityTransform, Transform
 from pyiceberg.types import NestedField
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.shared.schema import path_of
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.spark.sql.alterations import alter as alter_columns
 from tablecrypt.spark.sql.branches_and_tags import check_is_new, drop, point, ref_of
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
@@ -35,6 +35,7 @@ from tablecrypt.spark.sql.partition_fields import SparkTransform, find_column, i
 from tablecrypt.spark.sql.spark_types import JSON_NAMES
 from tablecrypt.spark.sql.statements.tokens import Tokens
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import name_of
 
 _DISTRIBUTION: Final = "write.distribution-mode"
 _BY_PARTITION: Final = ("DISTRIBUTED", "BY", "PARTITION")
@@ -115,7 +116,7 @@ def _field(table: EncryptedTable, term: Term) -> PartitionField:
         source = term.column(table).field_id
         named = [field for field in fields if (field.source_id, field.transform) == (source, term.transform)]
     if not named:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no such partition field; it has {', '.join(each.name for each in fields)}")
+        raise ConfigurationError(f"{name_of(table)} has no such partition field; it has {', '.join(each.name for each in fields)}")
 
     return named[0]
 
@@ -338,7 +339,7 @@ def _alter_column(table: EncryptedTable, tokens: Tokens) -> None:
 
 
 def _column_path(table: EncryptedTable, term: Term) -> tuple[str, ...]:
-    return tuple(field.name for field in path_of(table.schema(), term.column(table).field_id) or ())
+    return tuple(field.name for field in path_through_structs(table.schema(), term.column(table).field_id) or ())
 
 
 def _type(tokens: Tokens) -> str:

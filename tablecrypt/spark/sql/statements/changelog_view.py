@@ -137,6 +137,6 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         ),
         columns(changelog_view=pa.string()),
         _create_changelog_view,
-        only_looks=True,
+        only_reads=True,
     )
 }

@@ -34,7 +34,7 @@ _COLUMNS: Final = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: p
 
 
 def procedure_of(
-    operation: Callable[..., Any], run: Run | None = None, *, but: Collection[str] = (), only_looks: bool = False
+    operation: Callable[..., Any], run: Run | None = None, *, but: Collection[str] = (), only_reads: bool = False
 ) -> Procedure:
     """Return the procedure of an operation.
 
@@ -42,7 +42,7 @@ def procedure_of(
         operation: a function whose first parameter is a table, and whose result is a dataclass that says `to_json`.
         run: does it, where more is to be done than to call it.
         but: parameters, and fields that follow from them, which SQL does not have.
-        only_looks: whether the table stays as it is.
+        only_reads: whether the table stays as it is.
     """
     hints = get_type_hints(operation)
     return Procedure(
@@ -52,7 +52,7 @@ def procedure_of(
         run=run or _called(operation),
         # An operation that takes a runner reads or writes data files, for which executors are worth starting.
         runs_jobs=Runner in get_args(hints.get("runner")),
-        only_looks=only_looks,
+        only_reads=only_reads,
     )
 
 

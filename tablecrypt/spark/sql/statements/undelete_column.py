@@ -16,17 +16,18 @@ from pyiceberg.types import NestedField, StructType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns, name_parts
+from tablecrypt.table.table_files import name_of
 
 
 def _undelete_column(call: Call) -> Iterator[Row]:
     table, path = call.encrypted_table(), name_parts(call.text("column"))
     current, name = table.schema(), ".".join(path)
     if _field(current.as_struct(), path) is not None:
-        raise ConfigurationError(f"{'.'.join(table.name())} has a column {name}: rename it first")
+        raise ConfigurationError(f"{name_of(table)} has a column {name}: rename it first")
 
     dropped = _newest(table.metadata.schemas, path)
     if dropped is None:
-        raise ConfigurationError(f"no schema of {'.'.join(table.name())} ever had a column {name}")
+        raise ConfigurationError(f"no schema of {name_of(table)} ever had a column {name}")
     # A column that was renamed is there: a second one of its field id would read the same values.
     if current.find_column_name(dropped.field_id) is not None:
         raise ConfigurationError(f"{name} was not dropped: it is called {current.find_column_name(dropped.field_id)} now")

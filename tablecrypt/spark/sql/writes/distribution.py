@@ -35,8 +35,8 @@ from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import IcebergType, UUIDType
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.setting_kinds import one_of, truth
-from tablecrypt.spark.shared.schema import path_of
 from tablecrypt.spark.shared.written_columns import stored_fields
 from tablecrypt.spark.sql.catalogs import described_partitioning, described_transform
 from tablecrypt.spark.sql.messages import Request, Response
@@ -165,7 +165,7 @@ def described_order(metadata: TableMetadata) -> list[dict[str, Any]]:
         _computed(described_transform(field.transform, schema, field.source_id), schema.find_type(field.source_id))
         | {"ascending": field.direction == SortDirection.ASC, "nulls_first": field.null_order == NullOrder.NULLS_FIRST}
         for field in metadata.sort_order().fields
-        if path_of(schema, field.source_id) is not None and not isinstance(field.transform, VoidTransform)
+        if path_through_structs(schema, field.source_id) is not None and not isinstance(field.transform, VoidTransform)
     ]
 
 
