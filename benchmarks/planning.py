@@ -1,6 +1,7 @@
 """What planning a scan costs on a table of many files, against PyIceberg on the same table in plaintext.
 
     python benchmarks/planning.py [--files 10000] [--manifests 100] [--rounds 7]
+    python benchmarks/planning.py --alone --files 1000000 --manifests 1000 [--rounds 3]
 
 Both tables name the same files in as many manifests, with sizes, counts and bounds of ten columns, on local disk; the files themselves are
 not written, since no plan reads them. A round plans both in turn. The figures are medians of the rounds' ratios of processor time, with the
@@ -11,6 +12,12 @@ least and the greatest: all threads count, and other work on the machine does no
     warm       the manifests are those of the plan before
     filtered   nothing is kept, and one file in a hundred may match by its statistics
     narrow     nothing is kept, and one file may match
+
+With `--alone` there is the encrypted table only, of a partition for each manifest, and each figure comes from a new process:
+
+    cold       as above: every task
+    stream     as cold, but no task is kept: ScanPlanner.planned_batches
+    partition  the files of one partition, whose manifest is that of a plan before
 
 Peak memory is what planning adds to a new process, with the table loaded and everything imported, on Linux.
 """
@@ -42,6 +49,7 @@ from pyiceberg.types import LongType, NestedField
 from tablecrypt import load_catalog
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.table.planning.planner import ScanPlanner, listed_manifests
 
 COLUMNS: Final = 10
 ROWS: Final = 1000
@@ -71,24 +79,27 @@ def fill(table: Table, files: int, manifests: int) -> None:
 
 def _files(table: Table, first: int, count: int) -> Iterator[DataFile]:
     ids = range(1, COLUMNS + 1)
+    partition = Record() if table.spec().is_unpartitioned() else Record(first)
+    # A partition holds one value of its column, which is what bounds would say.
+    bounded = [column for column in ids if column not in {field.source_id for field in table.spec().fields}]
     for number in range(first, first + count):
         file = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=f"{table.location()}/data/00000-{number}-{secrets.token_hex(16)}-00001.parquet",
             file_format=FileFormat.PARQUET,
-            partition=Record(),
+            partition=partition,
             record_count=ROWS,
             file_size_in_bytes=65_536 + number,
             column_sizes={column: 4000 + number % 1000 + column for column in ids},
             value_counts=dict.fromkeys(ids, ROWS),
             null_value_counts=dict.fromkeys(ids, 0),
             nan_value_counts={},
-            lower_bounds={column: struct.pack("<q", number * ROWS + column) for column in ids},
-            upper_bounds={column: struct.pack("<q", number * ROWS + ROWS - 1 + column) for column in ids},
+            lower_bounds={column: struct.pack("<q", number * ROWS + column) for column in bounded},
+            upper_bounds={column: struct.pack("<q", number * ROWS + ROWS - 1 + column) for column in bounded},
             key_metadata=StandardKeyMetadata.generate(16, secrets.token_bytes).with_file_length(65_536 + number).encode(),
             split_offsets=[4],
         )
-        file.spec_id = 0
+        file.spec_id = table.spec().spec_id
         yield file
 
 
@@ -151,16 +162,61 @@ def _kibibytes(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
+def plan_as_stream(table: Table) -> int:
+    """Plan a whole scan and keep no task; return how many files it would read."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    batches = ScanPlanner(table.metadata, table.io).planned_batches(listed_manifests(snapshot, table.io))
+    return sum(len(tasks) for tasks in batches)
+
+
+ALONE: Final[dict[str, Callable[[Table], int]]] = {
+    "cold": lambda table: plan(table, AlwaysTrue()),
+    "stream": plan_as_stream,
+    "partition": lambda table: plan(table, "column_2 = 0"),
+}
+
+
+def _print_alone(folder: Path, kind: str) -> None:
+    table = tables(folder)["ours"]
+    # Brings in all code, and reads the manifest that the plan of a partition finds kept.
+    plan(table, "column_2 = 0")
+    if kind != "partition":
+        CACHE.clear()
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _kibibytes("VmRSS")
+    counts: list[int] = []
+    processor, clock = timed(lambda: counts.append(ALONE[kind](table)))
+    print(json.dumps([counts[0], processor, clock, (_kibibytes("VmHWM") - before) // 1024]))
+
+
+def measure_alone(folder: Path, files: int, manifests: int, rounds: int) -> None:
+    """Make the encrypted table, of a partition for each manifest, and print what plans of it take."""
+    table = tables(folder)["ours"]
+    table.update_spec().add_identity("column_2").commit()
+    fill(table, files, manifests)
+    for kind in ALONE:
+        command = [sys.executable, __file__, "--alone-as", kind, str(folder)]
+        taken = [json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout) for _ in range(rounds)]
+        count, processor, clock, peak = (statistics.median(column) for column in zip(*taken, strict=True))
+        print(f"{kind:9} {count:8.0f} files   {processor:.2f} s of processors, {clock:.2f} s on the clock, peak memory {peak:.0f} MiB")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--manifests", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--alone", action="store_true", help="the encrypted table only, and its partitions")
+    parser.add_argument("--alone-as", nargs=2, metavar=("KIND", "FOLDER"), help=argparse.SUPPRESS)
     parser.add_argument("--peak-of", nargs=2, metavar=("TABLE", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     if options.peak_of:
         _print_peak(Path(options.peak_of[1]), options.peak_of[0])
+        return 0
+    if options.alone_as:
+        _print_alone(Path(options.alone_as[1]), options.alone_as[0])
         return 0
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -169,6 +225,9 @@ def main() -> int:
             check=True,
             stdout=subprocess.DEVNULL,
         )
+        if options.alone:
+            measure_alone(folder, options.files, options.manifests, options.rounds)
+            return 0
         found = tables(folder)
         for table in found.values():
             fill(table, options.files, options.manifests)

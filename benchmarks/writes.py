@@ -1,4 +1,7 @@
-"""Writes of an encrypted table against plain PyIceberg: appends of one file, of several and of 64 partitions, a delete, and two upserts.
+"""Writes of an encrypted table against plain PyIceberg: appends of one file, of several and of 64 partitions, deletes, and two upserts.
+
+The delete takes one row in 100, and is made twice: the files are written without the rows, or a deletion vector for each says where they
+are. PyIceberg does the former in either case.
 
 The upserts bring 20,000 rows, 19,000 of which are in the table, to one of 4 files of 1,000,000 rows in 6 columns: `scattered` over all
 of it, and `recent` to its last 100,000 rows. A tenth of the rows that match differ. Each run begins with the same table.
@@ -49,6 +52,7 @@ def main() -> None:
             appends.case("append, 8 files", 0.9, rows, eight_files, _equal_parts(rows, 8)),
             appends.case("append, 64 partitions", 0.7, by_partition, {}, partition_column="k"),
             changes.case("delete of one in 100", 0.9, lambda table: table.delete("k = 7")),
+            changes.case("delete of one in 100, merge-on-read", 0.5, _delete_by_vectors),
             changes.case("upsert, scattered", 0.4, partial(_upsert, _changed(0, last))),
             changes.case("upsert, recent", 0.4, partial(_upsert, _changed(max(0, last - 100_000), last))),
         ]
@@ -130,6 +134,13 @@ def _partitions(rows: pa.Table, column: str | None) -> list[pa.Table]:
 def _equal_parts(rows: pa.Table, count: int) -> list[pa.Table]:
     length = -(-rows.num_rows // count)
     return [rows.slice(start, length) for start in range(0, rows.num_rows, length)]
+
+
+def _delete_by_vectors(table: Table) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties({"write.delete.mode": "merge-on-read"})
+        transaction.delete("k = 7")
+        transaction.set_properties({"write.delete.mode": "copy-on-write"})
 
 
 def _upsert(rows: pa.Table, table: Table) -> None:

@@ -14,7 +14,7 @@ Iceberg table spec, "Scan Planning".
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -103,9 +103,21 @@ class ScanPlanner:
             TablecryptError: whatever reading a manifest raises.
             ValueError, TypeError: the filter does not fit the schema.
         """
+        return [task for tasks in self.planned_batches(manifests, entry_filter, counts) for task in tasks]
+
+    def planned_batches(
+        self,
+        manifests: Iterable[ManifestFile],
+        entry_filter: Callable[[Entries], Mask] | None = None,
+        counts: PlanCounts | None = None,
+    ) -> Iterator[list[EncryptedFileScanTask]]:
+        """Yield what `plan_files` returns, batch by batch as manifests are read: in memory are one batch and what the manifest cache keeps.
+
+        Arguments and errors are those of `plan_files`. An error may come after batches of other manifests.
+        """
         listed = list(manifests)
         try:
-            return self._planned(listed, entry_filter, counts or PlanCounts())
+            yield from self._planned(listed, entry_filter, counts or PlanCounts())
         except (ValueError, TypeError):
             # Maybe the filter is wrong, and maybe the schema that it is to fit was edited.
             self._check_newest_headers(listed, set())
@@ -130,7 +142,7 @@ class ScanPlanner:
 
     def _planned(
         self, manifests: list[ManifestFile], entry_filter: Callable[[Entries], Mask] | None, counts: PlanCounts
-    ) -> list[EncryptedFileScanTask]:
+    ) -> Iterator[list[EncryptedFileScanTask]]:
         file_filter = self._file_filter
         matching = self._matching_manifests(manifests)
         data = [manifest for manifest in matching if manifest.content == ManifestContent.DATA]
@@ -138,16 +150,13 @@ class ScanPlanner:
         counts.add_manifests(manifests, [*data, *deletes])
         index = self._delete_index(deletes, counts)
         residuals = _Residuals(self.row_filter, self._residual)
-        tasks: list[EncryptedFileScanTask] = []
 
         for entries in read_in_columns(self.io, data):
             counts.listed_data_files += len(entries)
             rows = file_filter.matching(entries)
             if entry_filter is not None:
                 rows = rows[entry_filter(entries)[rows]]
-            tasks += _tasks(entries.only(rows), index, residuals)
-
-        return tasks
+            yield _tasks(entries.only(rows), index, residuals)
 
     def _matching_manifests(self, listed: list[ManifestFile]) -> list[EncryptedManifestFile]:
         evaluators: Mapping[int, Callable[[ManifestFile], bool]] = KeyDefaultDict(self._manifest_evaluator)
