@@ -48,7 +48,7 @@ def lineitem(generated: Path) -> Shape:
         rows.num_rows // 4,
         lambda number, count: rows.slice(number * count, count).combine_chunks(),
         "l_extendedprice",
-        ("l_quantity", 7),
+        ("l_linenumber", 7),
         "l_orderkey",
     )
 
