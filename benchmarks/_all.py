@@ -44,6 +44,7 @@ class Run:
 RUNS: Final = (
     Run("engines", "--rounds 5 --memory-files 8", 240),
     Run("scans", "--rounds 5"),
+    Run("shapes", "--rounds 3", 300),
     Run("writes", "--rounds 3", 240),
     Run("tpch_engines", "--scale 0.2 --rounds 3", 240),
     Run("small_files", "--rounds 3"),

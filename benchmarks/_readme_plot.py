@@ -3,7 +3,7 @@
 Run by `make bench`: python benchmarks/_readme_plot.py RESULTS ROOT
 
 It writes the ratios that it shows to benchmarks/speed.json, and draws docs/images/speed.svg from that file alone. Results that lack one of
-the cases leave all three files as they are.
+the cases leave all three files as they are. What `shapes.py` kept is kept in benchmarks/shapes.json, of which the sentence has its ranges.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from _bars import Bar, bars_svg
+from _page import machine
 from _paired import Case, Took
+from _shapes_section import PYICEBERG, keep_shapes, kept_shapes
 
 SHOWN: Final = {
     "append, one file": "append 1 file",
@@ -31,9 +33,6 @@ SHOWN: Final = {
 }
 """The cases of the benchmarks that the figure shows, in its order, and what it calls them."""
 DATA: Final = "files of 1,000,000 rows in 6 columns (an id, small and large numbers, random floats, a name of 5,000 values)"
-ELSEWHERE: Final = (
-    "On other data (an id, small integers, random doubles, text of 200,000 values, timestamps) a full scan took 1.0 to 1.3 times as long."
-)
 WHY: Final = (
     "Appends are faster because tablecrypt tries dictionaries only for columns whose values repeat, while PyIceberg lets Arrow try one for "
     "every column, which for ids, amounts and free text takes longer than all the rest of writing."
@@ -44,6 +43,7 @@ _SENTENCE: Final = re.compile(r"(?<=<!-- speed: begin -->\n).*?(?=\n<!-- speed: 
 def main() -> None:
     """Read the results and write the three files."""
     results, root = Path(sys.argv[1]), Path(sys.argv[2])
+    keep_shapes(results / "shapes.json", root / "benchmarks" / "shapes.json", machine())
     found = speeds(results)
     missing = [case for case in SHOWN if SHOWN[case] not in found["ratios"]]
     if missing:
@@ -76,11 +76,16 @@ def sentence(found: dict[str, Any]) -> str:
     """Return the sentence of README.md, in lines of at most 140 characters."""
     append, upsert = (found["ratios"][case][0] for case in ("append 1 file", "upsert"))
     scan, low, high = found["ratios"]["full scan"]
+    shapes = kept_shapes()
+    elsewhere = (
+        f"Over {len(shapes.cases)} [shapes of data](docs/performance.md#reading-and-writing-data-of-many-shapes), a full scan takes "
+        f"{shapes.range('full scan', PYICEBERG)}, and an append {shapes.range('append', PYICEBERG)}."
+    )
     text = (
         f"**Speed.** In processor time, an append takes {append:.2f} times as long as with plain PyIceberg, an upsert {upsert:.2f} times "
         f"and a full scan {scan:.2f} times ({low:.2f} to {high:.2f}): medians of {found['rounds']} or more rounds of the "
         f"[benchmarks](benchmarks/README.md) on {found['cores']} cores"
-        f"{', which other work kept busy' if found['busy'] else ''}, with {DATA}. {ELSEWHERE} {WHY}"
+        f"{', which other work kept busy' if found['busy'] else ''}, with {DATA}. {elsewhere} {WHY}"
     )
     return "\n".join(textwrap.wrap(text, 140, break_long_words=False, break_on_hyphens=False))
 

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tablecrypt.parquet.view_types import rows_without_views
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -40,7 +42,8 @@ class Shape:
 
 def lineitem(generated: Path) -> Shape:
     """The largest table of TPC-H, of the files that tpchgen-cli made."""
-    rows = pq.read_table(generated / "lineitem.parquet")
+    # The generator notes that its text is views, which plain PyIceberg cannot filter.
+    rows = rows_without_views(pq.read_table(generated / "lineitem.parquet"))
     says = "16 columns of TPC-H: keys, decimals, dates, flags, comments"
     return Shape(
         "lineitem",
@@ -48,7 +51,7 @@ def lineitem(generated: Path) -> Shape:
         rows.num_rows // 4,
         lambda number, count: rows.slice(number * count, count).combine_chunks(),
         "l_extendedprice",
-        ("l_quantity", 7),
+        ("l_linenumber", 7),
         "l_orderkey",
     )
 

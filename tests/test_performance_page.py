@@ -26,7 +26,8 @@ def test_the_page_shows_every_ratio_with_its_spread(tmp_path: Path) -> None:
     (results / "scans.json").write_text(json.dumps({"arguments": ["--rows", "5"], "cases": [case]}))
     subprocess.run([sys.executable, BENCHMARKS / "_page.py", results, docs], check=True)
     page = (docs / "performance.md").read_text()
-    assert "## Reading\n\n`scans.py --rows 5`" in page
+    assert "### Rows: Reading\n\n`scans.py --rows 5`" in page
+    assert "- beside PyIceberg: 0.50 times" in page
     assert "| a scan | 2000 ms | PyIceberg | 1.00 (0.50 to 1.50) | 0.50 (0.25 to 2.00) | 0.8 |" in page
     assert "](performance/scans.svg)" in page
     ElementTree.parse(docs / "performance" / "scans.svg")
@@ -69,7 +70,7 @@ def test_the_page_keeps_the_curves_that_were_measured_apart(tmp_path: Path) -> N
     page = (tmp_path / "docs" / "performance.md").read_text()
     for axis in ("files", "snapshots", "columns", "rows", "writers"):
         assert f"![growth with {axis}: " in page
-    assert page[page.index("<!-- growth: begin -->") :] in (ROOT / "docs" / "performance.md").read_text()
+    assert page[page.index("<!-- growth: begin -->") : page.index("<!-- growth: end -->")] in (ROOT / "docs" / "performance.md").read_text()
 
 
 @pytest.mark.nightly
@@ -116,8 +117,8 @@ def test_the_page_says_which_benchmarks_did_not_run_and_shows_what_the_others_pr
     (results / "shred.run.json").write_text(json.dumps(run))
     subprocess.run([sys.executable, BENCHMARKS / "_page.py", results, docs], check=True)
     page = (docs / "performance.md").read_text()
-    assert "## Importing the package\n\n`import_time.py --rounds 5`\n\nThis benchmark was not begun: no time was left." in page
-    assert "## Shredding\n\n`shred.py --files 2`\n\n```text\npeak 41 MB\n```" in page
+    assert "### Rows: Importing the package\n\n`import_time.py --rounds 5`\n\nThis benchmark was not begun: no time was left." in page
+    assert "### Rows: Shredding\n\n`shred.py --files 2`\n\n```text\npeak 41 MB\n```" in page
 
 
 def test_the_page_opens_with_a_figure_and_its_headings_are_words() -> None:
@@ -129,11 +130,55 @@ def test_the_page_opens_with_a_figure_and_its_headings_are_words() -> None:
     assert [each for each in headings if ".py" in each or "--" in each] == []
 
 
-def test_every_benchmark_has_a_title() -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import _all, _page; print({run.name for run in _all.RUNS} ^ set(_page.TITLES))"
+def test_every_benchmark_has_a_title_and_answers_a_question() -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import _all, _page\n"
+        "runs, answering = {run.name for run in _all.RUNS}, {name for names in _page.QUESTIONS.values() for name in names}\n"
+        "print(runs ^ set(_page.TITLES), runs ^ answering)"
+    )
     done = subprocess.run([sys.executable, "-c", code, BENCHMARKS], check=True, capture_output=True, text=True)
 
-    assert done.stdout == "set()\n"
+    # Data of many shapes has a section that is written of what was kept.
+    assert done.stdout == "set() {'shapes'}\n"
+
+
+def _shapes_results(folder: Path) -> Path:
+    """Results in which the floor takes 100 ms, or 10 ms for one column, and tablecrypt each time as much more as the shape says."""
+    cases = []
+    for shape, factor in (("narrow", 1.0), ("wide", 1.5)):
+        for name, floor in (("full scan", 0.1), ("one column", 0.01), ("append", 0.1)):
+            took = {"tablecrypt": [[floor * factor] * 2] * 2, "pyarrow with the key": [[floor] * 2] * 2, "PyIceberg": [[0.1] * 2] * 2}
+            cases.append({"name": f"{shape}: {name}", "aim": 1.08, "against": "pyarrow with the key", "took": took})
+    folder.mkdir()
+    path = folder / "shapes.json"
+    path.write_text(json.dumps({"arguments": [], "shapes": {"narrow": "two columns", "wide": "many"}, "cases": cases}))
+    return path
+
+
+def test_the_page_opens_with_what_reading_and_writing_cost_over_all_shapes_and_names_the_worst(tmp_path: Path) -> None:
+    _shapes_results(tmp_path / "results")
+    (tmp_path / "docs").mkdir()
+    subprocess.run([sys.executable, BENCHMARKS / "_page.py", tmp_path / "results", tmp_path / "docs"], check=True)
+    page = (tmp_path / "docs" / "performance.md").read_text()
+    opening = " ".join(page[: page.index("## ")].split())
+
+    assert "All columns take 1.00 to 1.50 times (the most: wide) the processor time of Arrow alone" in opening
+    assert "one column takes 1.00 to 1.50 times (the most: wide)" in opening
+    assert "| wide | 1.50 / 1.50 | 1.50 / 1.50, +5.0 ms | – | – | 1.50 / 1.50 |" in page
+    assert "- **wide**: many" in page
+    assert len(ElementTree.parse(tmp_path / "docs" / "performance" / "shapes.svg").findall("{http://www.w3.org/2000/svg}line")) > 6
+
+
+def test_the_page_in_the_repository_shows_the_shapes_that_were_kept(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import _shapes_section as shapes\n"
+        "print('\\n'.join(shapes.section(shapes.kept_shapes(), Path(sys.argv[2]))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, BENCHMARKS, tmp_path], check=True, capture_output=True, text=True)
+    drawn = Path("performance") / "shapes.svg"
+
+    assert done.stdout.strip() in (ROOT / "docs" / "performance.md").read_text()
+    assert (tmp_path / drawn).read_text() == (ROOT / "docs" / drawn).read_text()
 
 
 def _results(folder: Path, names: list[str]) -> None:

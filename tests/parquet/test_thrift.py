@@ -108,6 +108,35 @@ def test_structs_that_are_told_apart_are_the_bytes_they_were(structs: list[Struc
     assert apart.encode() == whole.encode()
 
 
+VALUES = st.one_of(*(_numbers(kind) for kind in INTEGERS), st.tuples(st.just(thrift.BINARY), st.binary(max_size=40)))
+NESTED = st.recursive(
+    st.dictionaries(st.integers(1, 20), VALUES, max_size=6).map(_struct),
+    lambda inner: st.dictionaries(
+        st.integers(1, 20),
+        st.one_of(
+            VALUES, st.tuples(st.just(thrift.STRUCT), inner), st.tuples(st.just(thrift.LIST), st.lists(inner, min_size=1, max_size=6))
+        ),
+        max_size=6,
+    ).map(_struct),
+    max_leaves=12,
+)
+
+
+@given(NESTED, st.binary(max_size=20))
+def test_a_struct_that_is_stepped_over_ends_where_it_was_written_to_end(struct: Struct, more: bytes) -> None:
+    assert unpadded(struct.encode() + more) == struct.encode()
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH - 2, MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 1, MAX_DEPTH + 40])
+def test_structs_that_are_stepped_over_are_no_deeper_than_the_limit(depth: int) -> None:
+    nested = b"\x1c" * depth + b"\x00" * (depth + 1)
+    if depth <= MAX_DEPTH:
+        assert unpadded(nested) == nested
+        return
+    with pytest.raises(FormatError, match="nested"):
+        unpadded(nested)
+
+
 @given(FLAT)
 def test_a_struct_cut_anywhere_is_told_from_a_wrong_one(struct: Struct) -> None:
     encoded = struct.encode()
