@@ -153,7 +153,7 @@ class _Measured:
             PYICEBERG: partial(_scanned, plain, self.name, text, columns),
         }
         assert len({read().num_rows for read in sides.values()}) == 1, f"{self.shape.name}: {name}"
-        return Case(f"{self.shape.name}: {name}", {**sides}, AIMS[name], FLOOR)
+        return Case(f"{self.shape.name}: {name}", {**sides}, AIMS[name], FLOOR, warms_up=True)
 
     def _floor(self, condition: pc.Expression | None = None, columns: tuple[str, ...] | None = None) -> pa.Table:
         """What pyarrow alone makes of the encrypted files."""
