@@ -19,7 +19,7 @@ A table's file has its end fetched once: what is checked here are the very bytes
 
     storage ── last 64 KiB, more for a long footer ──▶ end = FileCryptoMetaData | encrypted footer | length | "PARE"
                                                         ├──▶ checked: magic, AES_GCM_V1, AAD fields
-                                                        └──▶ EndThenFile ──▶ Arrow opens the footer from these bytes
+                                                        └──▶ these bytes alone ──▶ Arrow opens the footer
             ◀── column chunks, at the places that the authenticated footer names ── Arrow's scan of the file itself
 
 FileCryptoMetaData is plaintext and says by which algorithm pages are encrypted. Arrow believes it, so it must not come from storage a
