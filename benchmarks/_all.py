@@ -61,6 +61,7 @@ RUNS: Final = (
     Run("reencrypt_migrate", "--size-mb 200 --rounds 1", 150),
     Run("shred", "--files 50", 60),
     Run("spark_vs_java", "--rows 3000000 --rounds 3", 300),
+    Run("spark_start", "--rounds 3", 180),
     Run("tpch", "--scale 0.05 --rounds 1", 300),
 )
 

@@ -71,6 +71,7 @@ TITLES: Final = {
     "reencrypt_migrate": "Re-encrypting and migrating",
     "shred": "Shredding",
     "spark_vs_java": "Spark jobs beside Iceberg Java",
+    "spark_start": "A fresh Spark session",
     "tpch": "Spark SQL and TPC-H",
 }
 """What each benchmark measures, in a reader's words."""
@@ -78,7 +79,7 @@ QUESTIONS: Final = {
     "What reading costs": ("scans", "small_files", "append_scan", "planning"),
     "What writing costs": ("writes", "commit_cost"),
     "What DuckDB and Polars cost": ("engines", "tpch_engines"),
-    "What Spark costs": ("spark_vs_java", "tpch"),
+    "What Spark costs": ("spark_vs_java", "spark_start", "tpch"),
     "What protected columns cost": ("column_keys",),
     "What the formats cost": ("ags1_throughput", "parquet_columns", "orc_columns"),
     "What operations take": ("verify", "audit", "reencrypt_migrate", "shred", "import_time"),

@@ -29,7 +29,7 @@ from tablecrypt.kms.local_file import create_key_file
 SIDES: Final = ("tablecrypt", "plaintext Parquet")
 _KEY_ID: Final = "orders"
 AIM: Final = 3.0
-"""Seconds on two quiet cores of adding the catalog and of the first statement, together."""
+"""Seconds on two quiet cores that adding the catalog and the first statement take together, beyond the first on plaintext."""
 
 
 def main() -> int:
@@ -56,9 +56,12 @@ def main() -> int:
     for side, of in medians.items():
         both = of["catalog"] + of["first"]
         print(f"| {side} | {of['catalog']:.2f} s | {of['first']:.2f} s | {both:.2f} s | {of['second']:.2f} s |")
-    ours = medians["tablecrypt"]
-    print(f"\nAim of both, on two quiet cores: {AIM} s")
-    return int(ours["catalog"] + ours["first"] > AIM)
+    ours, plain = (medians[side] for side in SIDES)
+    beyond = ours["catalog"] + ours["first"] - plain["first"]
+    print(
+        f"\nBeyond the first statement on plaintext: {beyond:.2f} s (aim on two quiet cores: {AIM} s{', MISSED' if beyond > AIM else ''})"
+    )
+    return int(beyond > AIM)
 
 
 def _properties(folder: Path) -> dict[str, str]:
