@@ -115,17 +115,17 @@ class EncryptedSnapshot(Snapshot):
         """
         bound = self.model_copy()
         bound._header = None
-        bound._bind(ring, layout or self._layout)
+        bound._take(ring, layout or self._layout)
         return bound
 
     def first_bound_to(self, ring: KeyRing, layout: StatedLayout) -> Self:
         """Return what `bound_to` does: this snapshot itself where no other metadata has it yet, as when it was just parsed."""
         if self._layout is not None:
             return self.bound_to(ring, layout)
-        self._bind(ring, layout)
+        self._take(ring, layout)
         return self
 
-    def _bind(self, ring: KeyRing, layout: StatedLayout | None) -> None:
+    def _take(self, ring: KeyRing, layout: StatedLayout | None) -> None:
         self._ring = ring
         self._layout = layout
 

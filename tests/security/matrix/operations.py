@@ -425,7 +425,8 @@ READS: Final = {
     | {"snapshots", "sort_order", "sort_orders", "spec", "specs", "to_bodo", "to_daft", "to_polars"},
     "of a transaction": {"transaction", "commit_transaction", "commit", "apply", "append_producer", "belongs_to_attempt"}
     | {"check_each_base", "check_next_metadata", "encrypted_metadata", "following", "gives_up_on", "new_scan", "partition_predicate"}
-    | {"table", "table_io", "table_metadata", "case_sensitive", "assign_new_column_id", "is_first_snapshot", "producer"},
+    | {"table", "table_io", "table_metadata", "case_sensitive", "assign_new_column_id", "is_first_snapshot", "producer"}
+    | {"fast_or_merge_append", "new_snapshot", "stage_rows"},
     "of tablecrypt.maintenance": {"audit", "changes_since", "describe", "doctor", "doctor_without_catalog", "inspect", "list_tables"}
     | {"verify", "write_evidence"},
     "of a catalog": {"close", "identifier_to_database", "identifier_to_database_and_table", "identifier_to_tuple", "list_namespaces"}
