@@ -6,7 +6,9 @@ past it: by a commit that no client of theirs checks, and by an edit of metadata
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,19 +17,23 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
+from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate, update_table_metadata
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError, KeyNotFoundError, TablecryptError
 from tablecrypt.keys.column_declarations import ColumnDeclaration, Declarations, sealed
-from tablecrypt.keys.column_entries import GONE_PREFIX
+from tablecrypt.keys.column_entries import ENTRY_PREFIX, GONE_PREFIX
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tablecrypt_catalog.table_encryption import encryption_manager
 from tests.support.lying_rest_server import LyingRestServer
-from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, Clients, protected_table, write_only
+from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, TABLE_KEY, Clients, protected_table, write_only
 from tests.support.tables import metadata_of, metadata_path
 from tests.support.weakened_protection import BY_HAND, PREFIX
 
@@ -419,3 +425,24 @@ def test_a_weaker_protection_in_a_servers_answer_is_not_read(both: Clients, peop
             table.scan().to_arrow()
         with pytest.raises(KeyIdChangedError, match=match):
             table.append(ROWS)
+
+
+@pytest.mark.parametrize("may_unwrap", [True, False])
+def test_a_column_is_declared_by_the_key_that_was_made_for_it_though_its_kek_is_past_its_lifespan_by_then(
+    both: Clients, may_unwrap: bool
+) -> None:
+    table = protected_table(both.payroll, **{"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
+    # As it is before its first key, of which no property holds a copy either.
+    properties = {name: value for name, value in table.properties.items() if not name.startswith(ENTRY_PREFIX)}
+    stored = json.loads(table.metadata.model_dump_json())
+    new = EncryptedTableMetadata.model_validate({**stored, "encryption-keys": [], "properties": properties})
+    client = both.payroll if may_unwrap else write_only(both)
+    kms = encryption_manager(client.properties, new.properties).columns.kms
+    # A clock that goes a second further each time that it is looked at.
+    maker = ColumnKeyMaker(kms, TABLE_KEY, 16, 1, itertools.count(0, 1000).__next__, os.urandom)
+
+    declared = update_table_metadata(new, first_declarations(new, maker))
+
+    ring = cast("EncryptedTableMetadata", declared).key_ring
+    assert len(ring.column_declarations) == 1
+    assert {entry.encrypted_by_id for entry in ring.column_declarations} == {entry.key_id for entry in ring.column_keys}

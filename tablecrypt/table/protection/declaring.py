@@ -49,6 +49,7 @@ from tablecrypt.keys.column_declarations import (
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
+from tablecrypt.keys.write_only_keys import own_keys
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.authenticated import changed_error, needs_declaration
 from tablecrypt.table.updates import AddDeclarationUpdate, RemoveEncryptionKeyUpdate
@@ -345,7 +346,9 @@ class _Change:
         if known:
             return known[0].key_id, self.maker.open(ring, known[0]), ()
         made = self.maker.entries_for(ring, [ProtectedColumn(self.new.field_id, master_key_id)])
-        return *self.maker.current_column_key(ring.with_others(made), self.new.field_id, master_key_id), made
+        # The very key that was made: asked again, the maker would make another once the KEK's lifespan is over, and no commit brings that.
+        [entry] = (each for each in made if each.is_column_key)
+        return entry.key_id, self.maker.open(ring.with_others(made), entry), made
 
     def _own_key(self, ring: KeyRing, master_key_id: str) -> tuple[str, Secret, tuple[EncryptedKey, ...]] | None:
         """Make a key that this user cannot open again (write_only_keys.py); None where he may not even wrap."""
@@ -353,8 +356,8 @@ class _Change:
             made = self.maker.entries_for(ring, [ProtectedColumn(self.new.field_id, master_key_id)], write_only=True)
         except ColumnKeyDeniedError:
             return None
-        own = self.maker.own_key(ring.with_others(made), self.new.field_id, master_key_id)
-        return None if own is None else (*own, made)
+        own = own_keys(self.maker.kms).among(each for each in made if each.is_column_key)
+        return None if own is None else (own[0].key_id, own[1], made)
 
 
 def _of(declaration: ColumnDeclaration) -> tuple[str, ...]:
