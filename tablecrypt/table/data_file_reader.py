@@ -123,7 +123,8 @@ def opened_file(
     elif file.file_format == FileFormat.AVRO:
         with io.decrypting_input(file.file_path, key_metadata).open() as plaintext:
             nothing: frozenset[int] = frozenset()
-            yield _masked(AvroDataFile(plaintext, file.file_path), file.file_path, nothing, nothing, visible, sequence_number)
+            avro = AvroDataFile(plaintext, file.file_path, file.record_count)
+            yield _masked(avro, file.file_path, nothing, nothing, visible, sequence_number)
     else:
         raise FormatError(f"{file.file_path}: {file.file_format.value} files are not read from encrypted tables; Parquet and Avro are")
 
@@ -148,10 +149,12 @@ class AvroDataFile:
     Args:
         source: the plaintext, a binary stream.
         location: names the file in errors.
+        rows: how many its manifest entry says; None where nothing says.
     """
 
-    def __init__(self, source: Any, location: str) -> None:
+    def __init__(self, source: Any, location: str, rows: int | None = None) -> None:
         self.location = location
+        self._rows = rows
         with self._decoding():
             self._blocks = AvroBlocks(cast("BinaryIO", source))
             stored = json.loads(self._blocks.schema)
@@ -199,8 +202,13 @@ class AvroDataFile:
     def _portions(self) -> Iterator[list[dict[str, Any]]]:
         """Yield the records of a batch at a time."""
         portion: list[dict[str, Any]] = []
-        held = 0
+        held = count = 0
         for block in self._blocks:
+            count += block.count
+            # Records may take no bytes, so that a few of a block's could name more rows than a process will ever see.
+            if self._rows is not None and count > self._rows:
+                raise FormatError(f"it has {count} rows or more, and its manifest entry says {self._rows}")
+
             content = io.BytesIO(block.content)
             for _ in range(block.count):
                 portion.append(cast("dict[str, Any]", fastavro.schemaless_reader(content, self._plain_schema, None)))

@@ -297,6 +297,25 @@ def test_the_schema_in_the_header_is_json() -> None:
         rows_of(AVRO.replace(json.dumps("record").encode(), json.dumps("rekord").encode()))
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("claimed", [4, 2**60])
+def test_blocks_hold_no_more_rows_than_the_manifest_entry_says(claimed: int) -> None:
+    nothing = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "null", "field-id": 1}]}
+    sink = io.BytesIO()
+    fastavro.writer(sink, nothing, [{"id": None}] * 3)
+    data = sink.getvalue()
+    sync = data[-16:]
+    # The block of three records that take no bytes: their number, the number of bytes, the marker.
+    assert data.endswith(b"\x06\x00" + sync)
+    claiming = io.BytesIO()
+    fastavro.schemaless_writer(claiming, fastavro.parse_schema("long"), claimed)
+    forged = data.removesuffix(b"\x06\x00" + sync) + claiming.getvalue() + b"\x00" + sync
+
+    assert [len(batch) for batch in AvroDataFile(io.BytesIO(data), "loc", 3).batches(["id"])] == [3]
+    with pytest.raises(FormatError, match=rf"^loc: it has {claimed} rows or more, and its manifest entry says 3$"):
+        list(AvroDataFile(io.BytesIO(forged), "loc", 3).batches(["id"]))
+
+
 @pytest.mark.parametrize("records", [12, 50])
 def test_a_schema_whose_records_double_what_they_name_is_refused(records: int) -> None:
     inner: Any = {"type": "record", "name": "r0", "fields": [{"name": "n", "field-id": 1, "type": "long"}]}
