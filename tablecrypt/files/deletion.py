@@ -156,12 +156,7 @@ class DeletionScope:
         if reason is not None:
             return reason
 
-        parsed = ParsedLocation.of(location)
-        # A write follows a link, which whoever writes the folder may have put in the file's place: to a backup, or anyone's file.
-        if parsed.store == LOCAL and os.path.islink(parsed.local_path):
-            return f"is a link, which leads to {os.path.realpath(parsed.local_path)}"
-
-        return None
+        return _link_in_the_place_of(location)
 
     def check(self, location: str) -> None:
         """Raise DeletionRefusedError where a file may not be deleted."""
@@ -254,4 +249,18 @@ def unusable_location(location: str) -> str | None:
         if ".." in segments or "." in segments:
             return "goes up, or nowhere, in its path"
 
+    return None
+
+
+def refuse_link(location: str) -> None:
+    """Raise DeletionRefusedError where a file whose name others can know beforehand would be written through a link."""
+    if (reason := _link_in_the_place_of(location)) is not None:
+        raise DeletionRefusedError(location, reason)
+
+
+def _link_in_the_place_of(location: str) -> str | None:
+    parsed = ParsedLocation.of(location)
+    # A write follows a link, which whoever writes the folder may have put in the file's place: to a backup, or anyone's file.
+    if parsed.store == LOCAL and os.path.islink(parsed.local_path):
+        return f"is a link, which leads to {os.path.realpath(parsed.local_path)}"
     return None

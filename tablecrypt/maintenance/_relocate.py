@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.deletion import DeletionScope, refuse_link
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
@@ -274,6 +274,7 @@ class _Copying:
         copied = copied_metadata(self.metadata, self.paths, self.identity, self.key_id, lists, keys)
         # Where another run was faster, its metadata stays: the copy may be in use by now.
         if not self.is_complete():
+            refuse_link(self.metadata_location)
             with self.target.raw_output(self.metadata_location, RawContent.METADATA_JSON).create(overwrite=True) as stream:
                 stream.write(copied.model_dump_json().encode())
         return copier.count

@@ -33,7 +33,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from tablecrypt import _magics as magics
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.files.deletion import store_of
+from tablecrypt.files.deletion import refuse_link, store_of, unusable_location
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance.runner import FileDone
@@ -77,6 +77,8 @@ class PathMap:
             )
         if "#" in self.new or "?" in self.new:
             raise ConfigurationError(f"{self.new!r}: PyIceberg leaves out what follows # or ? in a location: choose another")
+        if (problem := unusable_location(self.new)) is not None:
+            raise ConfigurationError(f"{self.new!r} {problem}: choose another location")
         if _below(self.old, self.new) is not None or _below(self.new, self.old) is not None:
             raise ConfigurationError(f"a copy cannot lie inside the table, nor the table inside its copy: {self.old} and {self.new}")
 
@@ -162,6 +164,7 @@ def copy_file(io: EncryptingFileIO, work: CopyWork, keys: tuple[StandardKeyMetad
     if work.is_there and _are_same(chunks, target):
         return FileDone(0)
 
+    refuse_link(work.target)
     written = 0
     # A run that was killed, or a task that a cluster gave up, may have left half of the file.
     with io.raw_output(work.target, RawContent.SELF_ENCRYPTED).create(overwrite=True) as sink:

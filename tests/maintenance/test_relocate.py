@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import shutil
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType
 
-from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, DeletionRefusedError, KeyNotFoundError, KmsError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.maintenance import Progress, Relocated, relocate, verify
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt_catalog import EncryptedSqlCatalog
@@ -28,6 +29,7 @@ from tests.support.tables import (
     MASTER_KEY,
     current_snapshot,
     encrypted_sql_catalog,
+    files_below,
     folder_of,
     keks,
     manifest_list_keys,
@@ -232,6 +234,26 @@ def test_a_second_run_finds_all_done_and_a_newer_state_copies_what_is_new(table:
     assert len(state(table.catalog.load_table("db.copy"))) == 4
     table.catalog.drop_table("db.copy")
     assert state(table.catalog.register_table("db.copy", newer.metadata_location)) == state(table)
+
+
+@pytest.mark.parametrize("content", [b"somebody's own", None])
+@pytest.mark.parametrize("suffix", [".parquet", ".metadata.json"])
+def test_nothing_is_written_through_a_link_in_the_place_of_a_copied_file(
+    table: Table, place: str, tmp_path: Path, suffix: str, content: bytes | None
+) -> None:
+    relocate(table, place)
+    # Every run gives these files the same names.
+    link = min(files_below(path_of(place), suffix))
+    shutil.rmtree(path_of(place))
+    other = tmp_path / "other"
+    if content is not None:
+        other.write_bytes(content)
+    link.parent.mkdir(parents=True)
+    link.symlink_to(other)
+
+    with pytest.raises(DeletionRefusedError, match=rf"it is a link, which leads to {re.escape(str(other))}$"):
+        relocate(table, place)
+    assert (other.read_bytes() if other.exists() else None) == content
 
 
 @pytest.mark.parametrize("trust_lengths", [False, True])
