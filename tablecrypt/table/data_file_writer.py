@@ -118,7 +118,9 @@ class DataFileWriter:
             write_uuid=write_uuid,
             counter=counter,
         )
-        stored = writer.as_stored(pa.RecordBatch.from_pylist([], schema=arrow_schema)).schema
+        # Arrow makes an array of any type of nulls, but not of a list: its types of extensions have no builder.
+        no_rows = pa.RecordBatch.from_arrays([pa.nulls(0, each) for each in arrow_schema.types], schema=arrow_schema)
+        stored = writer.as_stored(no_rows).schema
         writer.as_given = stored if _are_alike(arrow_schema, stored) else None
 
         return writer

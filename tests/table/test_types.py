@@ -110,6 +110,18 @@ def test_values_of_every_type_come_back(catalog: Catalog, name: str) -> None:
     assert_same_rows(table.scan().to_arrow(), pa.concat_tables([rows.slice(0, 1), rows.slice(2, 1), rows.slice(2, 1)]))
 
 
+def test_uuids_in_lists_come_back(catalog: Catalog) -> None:
+    refs = [uuid.UUID(int=0), uuid.UUID(int=2**128 - 1)]
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "refs", ListType(3, UUIDType(), element_required=False)))
+    # From their bytes: Arrow builds no list of an extension's values.
+    elements = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([ref.bytes for ref in refs], pa.binary(16)))
+    rows = pa.table({"id": [1, 2], "refs": pa.ListArray.from_arrays([0, 1, 2], elements)})
+
+    table = new_table(catalog, schema=schema, appends=[rows])
+
+    assert table.scan().to_arrow()["refs"].to_pylist() == [[refs[0]], [refs[1]]]
+
+
 PARTITIONED: list[tuple[str, Transform]] = [  # type: ignore[type-arg]
     *((name, IdentityTransform()) for name in ("boolean", "int", "long", "decimal9", "decimal38", "date", "string", "timestamptz")),
     *((name, BucketTransform(3)) for name in ("int", "long", "decimal18", "date", "timestamp", "string", "uuid", "fixed", "binary")),
