@@ -388,7 +388,8 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         return opened_table(self, made, partial(pin_check.verify, moved=creation(new.properties)))
 
     def staged_table(self, new: NewTable) -> StagedTable:
-        """Return a new encrypted table with its metadata, not committed."""
+        """Return a new encrypted table with its metadata, not committed. NoSuchNamespaceError where its namespace is not there."""
+        self.check_namespace(new.identifier)
         staged = self.stage_new_table(*new)
         staged.metadata = encrypted_metadata(staged.metadata)
         return staged

@@ -50,8 +50,8 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
         return super()._update_and_stage_table(current, identifier, requirements, updates)
 
     def stage_new_table(self, *args: Any, **kwargs: Any) -> StagedTable:
-        """Return a new table as PyIceberg makes it, not committed."""
-        return self._create_staged_table(*args, **kwargs)
+        """Return a new table as PyIceberg makes it, not committed, without a look at its namespace."""
+        return super()._create_staged_table(*args, **kwargs)
 
     def check_namespace(self, identifier: str | Identifier) -> None:
         """Raise NoSuchNamespaceError where the namespace of this table's name is not there."""
@@ -60,7 +60,7 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
             raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(namespace)}")
 
     def _create_staged_table(self, identifier: str | Identifier, *args: Any, **kwargs: Any) -> StagedTable:
-        # PyIceberg does not ask, nor does a database that takes the row: the table would be in a namespace that is not there.
+        # For its transactions PyIceberg does not ask, nor does a database that takes the row: the table would be in no namespace.
         self.check_namespace(identifier)
         return super()._create_staged_table(identifier, *args, **kwargs)
 
