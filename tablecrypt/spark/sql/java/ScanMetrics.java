@@ -2,8 +2,7 @@ package tablecrypt.jvm;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
-import java.util.Iterator;
-import java.util.Map;
+import java.util.Arrays;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 
@@ -45,10 +44,7 @@ class ScanMetrics {
   };
 
   static CustomMetric[] all() {
-    CustomMetric[] all = new CustomMetric[SHOWN.length + 1];
-    for (int index = 0; index < SHOWN.length; index++) {
-      all[index] = new SummedMetric(SHOWN[index][0], SHOWN[index][1]);
-    }
+    CustomMetric[] all = (CustomMetric[]) Arrays.copyOf(SummedMetric.of(SHOWN), SHOWN.length + 1);
     all[SHOWN.length] = new ScanTime(SCAN, "total scan duration");
     return all;
   }
@@ -61,13 +57,9 @@ class ScanMetrics {
    * @param keys how many it took until the files' keys and deletes were there
    */
   static CustomTaskMetric[] ofDriver(JsonNode planned, long planning, long keys) {
-    ArrayList values = new ArrayList();
+    ArrayList values = MetricValue.of(planned);
     values.add(new MetricValue(PLANNING, milliseconds(planning)));
     values.add(new MetricValue(KEYS, milliseconds(keys)));
-    for (Iterator each = planned.fields(); each.hasNext(); ) {
-      Map.Entry metric = (Map.Entry) each.next();
-      values.add(new MetricValue((String) metric.getKey(), ((JsonNode) metric.getValue()).asLong()));
-    }
     return (CustomTaskMetric[]) values.toArray(new CustomTaskMetric[0]);
   }
 

@@ -1,9 +1,6 @@
 package tablecrypt.jvm;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.util.ArrayList;
-import java.util.Iterator;
-import java.util.Map;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 
@@ -39,23 +36,14 @@ class WriteMetrics {
   };
 
   static CustomMetric[] all() {
-    CustomMetric[] all = new CustomMetric[SHOWN.length];
-    for (int index = 0; index < SHOWN.length; index++) {
-      all[index] = new SummedMetric(SHOWN[index][0], SHOWN[index][1]);
-    }
-    return all;
+    return SummedMetric.of(SHOWN);
   }
 
-  /** @param committed the numbers of the write's snapshot by name; null before the commit, and where Python commits elsewhere */
+  /** @param committed the numbers of the write's snapshot by name; null before the commit */
   static CustomTaskMetric[] of(JsonNode committed) {
     if (committed == null) {
       return new CustomTaskMetric[0];
     }
-    ArrayList values = new ArrayList();
-    for (Iterator each = committed.fields(); each.hasNext(); ) {
-      Map.Entry metric = (Map.Entry) each.next();
-      values.add(new MetricValue((String) metric.getKey(), ((JsonNode) metric.getValue()).asLong()));
-    }
-    return (CustomTaskMetric[]) values.toArray(new CustomTaskMetric[0]);
+    return (CustomTaskMetric[]) MetricValue.of(committed).toArray(new CustomTaskMetric[0]);
   }
 }
