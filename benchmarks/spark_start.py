@@ -15,13 +15,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from _medians import seconds_of
 
 from tablecrypt import load_catalog
 from tablecrypt.kms.local_file import create_key_file
@@ -100,20 +99,14 @@ def _in_session(side: str, folder: Path) -> dict[str, float]:
     taken = {"catalog": 0.0}
     if side == "tablecrypt":
         source = "prod.db.visits"
-        taken["catalog"] = _seconds(lambda: tcs.catalog(session, "prod", _properties(folder)))
+        taken["catalog"] = seconds_of(lambda: tcs.catalog(session, "prod", _properties(folder)))
 
     statement = f"SELECT page, count(*) FROM {source} GROUP BY page"
     for which in ("first", "second"):
-        taken[which] = _seconds(lambda: session.sql(statement).collect())
+        taken[which] = seconds_of(lambda: session.sql(statement).collect())
     session.stop()
 
     return taken
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

@@ -227,13 +227,11 @@ class EncryptedTableMetadata(TableMetadataV3):
         self.snapshots[:] = [snapshot.first_bound_to(ring, layout) for snapshot in self.snapshots]
         return self
 
-    def _bound_snapshots(self) -> list[EncryptedSnapshot]:
-        ring, layout = self.key_ring, self.stated_layout
-        return [snapshot.bound_to(ring, layout) for snapshot in self.snapshots]
-
     def as_read(self) -> Self:
         """Return this metadata as it will be read once it is written. Updates leave older snapshots with the keys that they had before."""
-        return self.model_copy(update={"snapshots": self._bound_snapshots(), "properties": dict(self.properties)})
+        ring, layout = self.key_ring, self.stated_layout
+        snapshots = [snapshot.bound_to(ring, layout) for snapshot in self.snapshots]
+        return self.model_copy(update={"snapshots": snapshots, "properties": dict(self.properties)})
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         # Every part is immutable but for the lists and dicts at the top. A full copy of each snapshot, key and schema, which PyIceberg asks
