@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.support.java_version import java_executable
 
-_CACHE: Final = Path.home() / ".cache" / "tablecrypt-tests"
+CACHE: Final = Path.home() / ".cache" / "tablecrypt-tests"
 _ATTEMPTS: Final = 3
 """A connection that breaks is no failed test. What has come stays, in Ivy's cache."""
 
@@ -30,7 +30,7 @@ def hadoop_version() -> str:
 
 def fetched_jars(ivy_file: Path, name: str, variables: Mapping[str, str] | None = None) -> Path:
     """Return the cache's folder `name` with all jars that an Ivy file names, in which `${…}` stands for variables."""
-    folder = _CACHE / name
+    folder = CACHE / name
     if not folder.is_dir():
         _fetch(ivy_file, folder, variables or {})
     return folder
