@@ -50,7 +50,7 @@ REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.e
 	$(PYTHON) is %d.%d. Try: make $(MAKECMDGOALS) PYTHON=python3.12" % sys.version_info[:2])'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-tools test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
+.PHONY: help setup demo demo-spark test test-tools test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-trino test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -58,6 +58,7 @@ help:
 	@echo "make demo-spark an encrypted table in Spark SQL, and a pipeline  (needs Java 17 or newer, and 2.2 GB for all that the tests need)"
 	@echo "make test       lint, and the tests that a person waits for  (about ten minutes; those with Java need Java 17 or newer)"
 	@echo "make test-all   make test, and the tests that it leaves: slow ones, all with Java, those in a browser"
+	@echo "make test-trino what Trino reads of these tables, and what it refuses  (needs Java 25 or newer, and Maven)"
 	@echo "make test-fast  the tests that need neither Java nor patience"
 	@echo "make test-changed  the tests that what differs from BASE=main can affect, as far as STEPS=2 imports away"
 	@echo "make test-slowest  what the tests of the last runs took: by test, module, folder and tier"
@@ -276,6 +277,10 @@ fuzz: setup
 	  PYTHONPATH=.:catalog $(BIN)/python $$target -max_total_time=$(FUZZ_SECONDS) || failed="$$failed $$target"; \
 	done; \
 	test -z "$$failed" || { echo "Failed:$$failed"; exit 1; }
+
+# Trino's jars come by Maven the first time, half a gigabyte of them.
+test-trino: setup
+	$(PYTEST) -m trino tests/trino
 
 daft: setup
 	@test -x $(DAFT_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(DAFT_VENV)

@@ -127,10 +127,8 @@ def files_here(table: Table) -> dict[str, Any]:
     fields, bounded = table.schema().fields, bounded_fields(table)
 
     def bounds(found: dict[int, bytes]) -> list[Any]:
-        return [
-            from_bytes(cast("PrimitiveType", field.field_type), found[field.field_id]) if field.field_id in found else None
-            for field in bounded
-        ]
+        values = [(cast("PrimitiveType", field.field_type), found.get(field.field_id)) for field in bounded]
+        return [None if value is None else from_bytes(kind, value) for kind, value in values]
 
     return {
         file.file_path: (
