@@ -78,9 +78,7 @@ def pruned(schema: Schema, field_ids: set[int]) -> Schema:
     # PyIceberg visits each column that it is given, and most tables have no nested ones.
     columns = [column for column in schema.fields if column.field_id in field_ids or not column.field_type.is_primitive]
     identifiers = [each for each in schema.identifier_field_ids if each in field_ids]
-    return prune_columns(
-        Schema(*columns, schema_id=schema.schema_id, identifier_field_ids=identifiers), field_ids, select_full_types=False
-    )
+    return prune_columns(Schema(*columns, schema_id=schema.schema_id, identifier_field_ids=identifiers), field_ids, select_full_types=False)
 
 
 class NanosecondLiteral(LongLiteral):
