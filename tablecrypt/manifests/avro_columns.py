@@ -366,6 +366,37 @@ def find_records(data: Bytes, blocks: Sequence[Block], fields: Sequence[AvroFiel
     return Found(begins[taken_heads], tails.at[taken], kept), regular
 
 
+def items_of(raw: bytes, at: int, holds_bytes: bool) -> Iterator[tuple[int, int, int]]:
+    """Yield the items of one map by numbers, of a record that was proved: the key, the value, and where the value ends.
+
+    Args:
+        raw: what the record lies in.
+        at: where the map begins.
+        holds_bytes: whether values are bytes, of which where they begin is yielded, and not numbers.
+    """
+    count, at = _number(raw, at)
+    while count:
+        if count < 0:
+            count, (_, at) = -count, _number(raw, at)
+        for _ in range(count):
+            key, at = _number(raw, at)
+            value, at = _number(raw, at)
+            if holds_bytes:
+                value, at = at, at + value
+            yield key, value, at
+        count, at = _number(raw, at)
+
+
+def _number(raw: bytes, at: int) -> tuple[int, int]:
+    """Return a number of variable length, and where it ends."""
+    value, shift = raw[at] & 0x7F, 7
+    while raw[at] & 0x80:
+        at += 1
+        value |= (raw[at] & 0x7F) << shift
+        shift += 7
+    return (value >> 1) ^ -(value & 1), at + 1
+
+
 def _guesses(raw: bytes) -> Numbers:
     found: list[int] = []
     for word in _WORDS:

@@ -17,7 +17,7 @@ from copy import copy, deepcopy
 from typing import Any, NoReturn
 
 import numpy as np
-from pyiceberg.manifest import UNASSIGNED_SEQ, DataFileContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import UNASSIGNED_SEQ, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
 from pyiceberg.typedef import Record
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError
@@ -220,6 +220,12 @@ class _StoredFile(EncryptedDataFile):
         """Where the file lies."""
         entries = self._stored
         return super().file_path if entries is None else entries.text(Column.PATH, self._row) or ""
+
+    @property
+    def file_format(self) -> FileFormat:
+        """Parquet, Avro, ORC or Puffin."""
+        entries = self._stored
+        return super().file_format if entries is None else FileFormat(entries.text(Column.FILE_FORMAT, self._row))
 
     @property
     def partition(self) -> Record:

@@ -33,7 +33,19 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import StructType
 
 from tablecrypt.errors import FormatError
-from tablecrypt.manifests.avro_columns import NULL, AvroField, Block, Bytes, Found, Irregular, Lanes, Numbers, fields_of, find_records
+from tablecrypt.manifests.avro_columns import (
+    NULL,
+    AvroField,
+    Block,
+    Bytes,
+    Found,
+    Irregular,
+    Lanes,
+    Numbers,
+    fields_of,
+    find_records,
+    items_of,
+)
 from tablecrypt.manifests.avro_reader import AVRO_SCHEMA_KEY, AvroContainer, RecordTypes, read_record
 from tablecrypt.manifests.avro_schema import from_avro_json, to_avro_json
 from tablecrypt.manifests.records import (
@@ -56,6 +68,8 @@ ManifestContainer: TypeAlias = AvroContainer[ManifestEntry]
 _PARTITION_TYPES: Final = RecordTypes[Record](schema=Schema(), structs={ROOT_STRUCT: Record}, enums={})
 _PARTITION_FIELD_ID: Final = 102
 _RECORD_NAME: Final = "manifest_entry"
+_FEW_ENTRIES: Final = 64
+"""In so many, maps are read faster one after another than side by side, where a step takes as long for one as for hundreds."""
 
 
 class Column(IntEnum):
@@ -79,11 +93,13 @@ class Column(IntEnum):
     KEY_METADATA_END = 15
     REFERENCED_DATA_FILE = 16
     REFERENCED_DATA_FILE_END = 17
-    VALUE_COUNTS = 18
-    NULL_VALUE_COUNTS = 19
-    NAN_VALUE_COUNTS = 20
-    LOWER_BOUNDS = 21
-    UPPER_BOUNDS = 22
+    FILE_FORMAT = 18
+    FILE_FORMAT_END = 19
+    VALUE_COUNTS = 20
+    NULL_VALUE_COUNTS = 21
+    NAN_VALUE_COUNTS = 22
+    LOWER_BOUNDS = 23
+    UPPER_BOUNDS = 24
 
 
 POSITIONS: Final = np.array([column in (Column.BEGIN, Column.END) or column >= Column.PATH for column in Column])
@@ -108,6 +124,7 @@ _BYTES_FIELDS: Final = {
     _PARTITION_FIELD_ID: Column.PARTITION,
     131: Column.KEY_METADATA,
     143: Column.REFERENCED_DATA_FILE,
+    FILE_FORMAT_FIELD_ID: Column.FILE_FORMAT,
 }
 _KEPT: Final = frozenset({*_NUMBER_FIELDS, *_BYTES_FIELDS})
 
@@ -294,6 +311,13 @@ class Statistics:
     def _look_up(self, begins: Numbers, holds_bytes: bool) -> dict[int, tuple[Numbers, Numbers]]:
         found = {field_id: (np.full(len(begins), NULL, np.int64), np.full(len(begins), NULL, np.int64)) for field_id in self._field_ids}
         entries = np.flatnonzero(begins >= 0)
+        if len(entries) <= _FEW_ENTRIES:
+            for row in entries.tolist():
+                for field_id, begin, end in items_of(self._records.raw, int(begins[row]), holds_bytes):
+                    if field_id in found:
+                        found[field_id][0][row], found[field_id][1][row] = begin, end
+            return found
+
         for lanes, part, counts in Lanes(self._records, begins[entries]).parts():
             for items, item in part.each_item(counts):
                 keys = item.number()

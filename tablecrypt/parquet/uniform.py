@@ -26,7 +26,6 @@ import os
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -115,6 +114,7 @@ class UniformParquetFile:
         self.location = location
         self._first_bytes: list[int] | None = None
         self._head_is_right = False
+        self._fragments: dict[frozenset[str], ds.ParquetFileFragment] = {}
         self._file = source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, mode="r")
         self._length = _check_length(self._file, key_metadata, location)
         self._is_in_memory = self._is_small = self._length <= small_file_length
@@ -161,7 +161,7 @@ class UniformParquetFile:
             TamperedFileError: a module does not authenticate. Batches yielded before are authentic.
         """
         reading = self._reading(columns, row_filter)
-        for row_groups in self._portions(part, row_filter, read_ahead):
+        for row_groups in self._portions(part, row_filter, read_ahead, reading.coded):
             yield from self._rows(reading, row_groups, read_ahead)
 
     def positioned_batches(
@@ -188,7 +188,7 @@ class UniformParquetFile:
             TamperedFileError: a module does not authenticate.
         """
         with self._translated("the footer"):
-            fragment = self._fragment if row_groups is None else self._fragment.subset(row_group_ids=row_groups)
+            fragment = self._fragment() if row_groups is None else self._fragment().subset(row_group_ids=row_groups)
         with self._translated("a column's modules"):
             self._check_head()
             return fragment.to_table(schema=self.schema, columns=columns, filter=row_filter, use_threads=use_threads)
@@ -199,7 +199,7 @@ class UniformParquetFile:
         Arrow raises an OSError where a module of it does not authenticate.
         """
         self._check_head()
-        return self._fragment
+        return self._fragment()
 
     def footer(self) -> pq.FileMetaData:
         """Return row counts and column statistics. The object keeps a decryptor of the file: treat it like its key."""
@@ -221,9 +221,12 @@ class UniformParquetFile:
         dictionaries = [*self._dictionary_columns, *coded]
         return pq.ParquetFile(source, metadata=footer, read_dictionary=dictionaries, decryption_properties=decryption)
 
-    @cached_property
-    def _fragment(self) -> ds.ParquetFileFragment:
-        return self._opened_fragment(frozenset())
+    def _fragment(self, coded: frozenset[str] = frozenset()) -> ds.ParquetFileFragment:
+        """The file for Arrow's datasets. To make one, Arrow parses the footer, so that each is made once."""
+        known = self._fragments.get(coded)
+        if known is None:
+            known = self._fragments[coded] = self._opened_fragment(coded)
+        return known
 
     def _opened_fragment(self, coded: frozenset[str]) -> ds.ParquetFileFragment:
         file_format = _format(self._key_metadata, {*self._dictionary_columns, *coded})
@@ -239,12 +242,18 @@ class UniformParquetFile:
 
         return fragment
 
-    def _portions(self, part: Container[int] | None, prune_by: pc.Expression | None, read_ahead: int | None) -> list[list[int]]:
-        """Return the row groups to read, in lists of those that are read ahead together."""
+    def _portions(
+        self, part: Container[int] | None, prune_by: pc.Expression | None, read_ahead: int | None, coded: frozenset[str] = frozenset()
+    ) -> list[list[int]]:
+        """Return the row groups to read, in lists of those that are read ahead together.
+
+        Args:
+            coded: columns that come as dictionaries where they are read, none of them one that `prune_by` compares.
+        """
         with self._translated("the footer"):
             numbers = [number for number in range(self._footer.num_row_groups) if part is None or self._first_byte_of(number) in part]
             if prune_by is not None and numbers:
-                pruned = self._fragment.subset(row_group_ids=numbers).subset(filter=prune_by, schema=self.schema)
+                pruned = self._fragment(coded).subset(row_group_ids=numbers).subset(filter=prune_by, schema=self.schema)
                 numbers = [group.id for group in pruned.row_groups]
 
         if read_ahead is None:
@@ -324,8 +333,7 @@ class UniformParquetFile:
             yield rows if rows.schema.equals(schema, check_metadata=True) else rows.cast(schema)
 
     def _scan(self, reading: _Reading, row_groups: list[int]) -> Iterator[pa.RecordBatch]:
-        fragment = self._opened_fragment(reading.coded) if reading.coded else self._fragment
-        fragment = fragment.subset(row_group_ids=row_groups)
+        fragment = self._fragment(reading.coded).subset(row_group_ids=row_groups)
         schema = with_dictionaries(self.schema, reading.coded)
         # Arrow begins to fetch here, in its own threads, so the head is read beside that and not before it.
         batches = ds.Scanner.from_fragment(fragment, schema=schema, columns=reading.columns, filter=reading.row_filter).to_batches()

@@ -73,6 +73,14 @@ def check_evaluable(schema: Schema, expression: pc.Expression) -> None:
         ) from error
 
 
+def pruned(schema: Schema, field_ids: set[int]) -> Schema:
+    """Return the schema with these fields alone; of a struct, those of its fields that are named too."""
+    # PyIceberg visits each column that it is given, and most tables have no nested ones.
+    columns = [column for column in schema.fields if column.field_id in field_ids or not column.field_type.is_primitive]
+    identifiers = [each for each in schema.identifier_field_ids if each in field_ids]
+    return prune_columns(Schema(*columns, schema_id=schema.schema_id, identifier_field_ids=identifiers), field_ids, select_full_types=False)
+
+
 class NanosecondLiteral(LongLiteral):
     """Nanoseconds since 1970; a whole number wherever that is wanted."""
 
@@ -182,7 +190,7 @@ class DeleteFilter:
         check_evaluable(schema, matches)
         # Null is false for a filter and for its negation: without this, such a row would neither stay nor go, and a rewrite would lose it.
         self._deleted = pc.coalesce(matches, pc.scalar(False))
-        self.columns = prune_columns(schema, extract_field_ids(bound), select_full_types=False)
+        self.columns = pruned(schema, extract_field_ids(bound))
 
     def remaining(self, rows: pa.Table) -> pa.Table:
         """Return the rows that stay."""

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -183,6 +184,10 @@ class ScanForOthers:
             return tasks
         return cast("list[EncryptedFileScanTask]", [_Ciphertext() for _ in tasks])
 
-    @abstractmethod
     def tasks(self) -> list[EncryptedFileScanTask]:
         """Return the tasks, for this package to read."""
+        return [task for tasks in self.task_batches() for task in tasks]
+
+    @abstractmethod
+    def task_batches(self) -> Iterator[list[EncryptedFileScanTask]]:
+        """Yield the tasks as manifests are read: in memory are those of a few manifests, however many files the table has."""

@@ -29,7 +29,7 @@ from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, BoundIsNaN
 from pyiceberg.expressions.visitors import bind, extract_field_ids, translate_column_names
 from pyiceberg.io.pyarrow import expression_to_pyarrow, pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
-from pyiceberg.schema import Schema, prune_columns
+from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, FileScanTask, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import parse_mapping_from_json
@@ -43,15 +43,15 @@ from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_reque
 from tablecrypt.table.data_file_reader import OpenedFile, opened_file
 from tablecrypt.table.datasets.castable import castable
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
-from tablecrypt.table.filters import DeleteFilter, check_evaluable
+from tablecrypt.table.filters import DeleteFilter, check_evaluable, pruned
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 from tablecrypt.table.prefetch import RowSource
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, refuse_restricted, restrictions_of
 
-LOCAL_TOGETHER: Final = 4 * 1024 * 1024
-"""Local files of together so many bytes are read by one thread, one after another: a thread for each takes longer than reading it."""
+LOCAL_TOGETHER: Final = 1024 * 1024
+"""Local files of which so many bytes are read together are read by one thread, one after another: a thread for each takes longer."""
 _POSITION: Final = "__tablecrypt_position"
 _LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
@@ -106,9 +106,10 @@ class TaskReader:
         self._projected = projected
         self._row_filter = row_filter
         self._bound_filter = bind(table_metadata.schema(), row_filter, case_sensitive=case_sensitive)
-        if not isinstance(self._bound_filter, AlwaysTrue):
-            check_evaluable(table_metadata.schema(), expression_to_pyarrow(self._bound_filter, table_metadata.schema()))
         filtered, seen = extract_field_ids(self._bound_filter), projected
+        if not isinstance(self._bound_filter, AlwaysTrue):
+            compared = pruned(table_metadata.schema(), filtered)
+            check_evaluable(compared, expression_to_pyarrow(self._bound_filter, compared))
         self._may_prune = may_prune_row_groups(self._bound_filter)
         self._case_sensitive = case_sensitive
         restrictions = restrictions_of(io)
@@ -171,17 +172,22 @@ class TaskReader:
     def sources(self, tasks: Iterable[FileScanTask]) -> Iterator[RowSource[pa.RecordBatch]]:
         """Yield the rows of tasks, as `batches` yields them, to be read ahead: small local files together, each other file alone."""
         run: list[FileScanTask] = []
-        length = 0
+        length, share = 0.0, self._share_read()
         for task in tasks:
-            size = task.file.file_size_in_bytes if is_local(task.file.file_path) else LOCAL_TOGETHER
+            size = task.file.file_size_in_bytes * share if is_local(task.file.file_path) else LOCAL_TOGETHER
             if run and length + size >= LOCAL_TOGETHER:
                 yield self._source(run)
-                run, length = [], 0
+                run, length = [], 0.0
             run.append(task)
             length += size
 
         if run:
             yield self._source(run)
+
+    def _share_read(self) -> float:
+        """How much of a file is read, as if all columns were equally long."""
+        stored = self._table_metadata.schema().field_ids
+        return len(stored & self._field_ids_to_read(self._projected)) / max(1, len(stored))
 
     def _source(self, tasks: list[FileScanTask]) -> RowSource[pa.RecordBatch]:
         rows = partial(itertools.chain.from_iterable, map(self.batches, tasks))
@@ -324,7 +330,7 @@ class TaskReader:
         return known
 
     def _made_projection(self, stored: Schema, wanted: Schema, missing: dict[int, Any]) -> _Projection:
-        read = prune_columns(stored, self._field_ids_to_read(wanted), select_full_types=False)
+        read = pruned(stored, self._field_ids_to_read(wanted))
         return _Projection(read, missing, self._arrow_filter(stored, missing))
 
     def _field_ids_to_read(self, wanted: Schema) -> set[int]:

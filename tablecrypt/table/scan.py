@@ -184,9 +184,9 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         """Return where the rows lie in one data file that a delete by the filter takes. Only the filter's columns are read."""
         return _reader(self, Schema(ROW_ID), (), None).matching_positions(task)
 
-    def tasks(self) -> list[EncryptedFileScanTask]:
-        """Return a task for each data file that may hold matching rows. Planned here, never by the catalog."""
-        return self.counted_tasks(PlanCounts())
+    def task_batches(self) -> Iterator[list[EncryptedFileScanTask]]:
+        """Yield a task for each data file that may hold matching rows, as manifests are read. Planned here, never by the catalog."""
+        return self._task_batches(PlanCounts())
 
     def counted_tasks(self, counts: PlanCounts, of_partitions: Mapping[int, BooleanExpression] = EMPTY_DICT) -> list[EncryptedFileScanTask]:
         """Return the scan's tasks, and add to the counts what planning looked at.
@@ -195,9 +195,14 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
             counts: takes them.
             of_partitions: by the spec's id, a filter of partition values that has to match besides the scan's own filter.
         """
+        return [task for tasks in self._task_batches(counts, of_partitions) for task in tasks]
+
+    def _task_batches(
+        self, counts: PlanCounts, of_partitions: Mapping[int, BooleanExpression] = EMPTY_DICT
+    ) -> Iterator[list[EncryptedFileScanTask]]:
         snapshot = self.snapshot()
         planner = _planner(self, of_partitions)
-        return [] if snapshot is None else planner.plan_files(listed_manifests(snapshot, self.io), counts=counts)
+        return iter(()) if snapshot is None else planner.planned_batches(listed_manifests(snapshot, self.io), counts=counts)
 
     def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
         """Read all rows into an Arrow table.
@@ -205,25 +210,26 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         Args:
             dictionary_columns: columns to return as Arrow dictionaries, where they come from Parquet files.
         """
-        return read_table(self, self.tasks(), dictionary_columns)
+        return read_table(self, planned_ahead(self), dictionary_columns)
 
     def to_arrow_batch_reader(self, dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
-        """Return a reader that yields rows as files are read, a few files and batches ahead."""
-        return read_stream(self, self.tasks(), dictionary_columns)
+        """Return a reader that yields rows as manifests and files are read, a few files and batches ahead."""
+        return read_stream(self, planned_ahead(self), dictionary_columns)
 
     def count(self) -> int:
         """Return the number of rows. Files that match as a whole and have no deletes are counted by their manifest entry."""
-        known, rest = 0, list[FileScanTask]()
-        for task in self.tasks():
-            if counts_whole(self, task):
-                known += task.file.record_count
-            else:
-                rest.append(task)
+        reader, executor = _reader(self, Schema(), (), None), ExecutorFactory.get_or_create()
+        rows = 0
+        for tasks in self.task_batches():
+            to_read = list[FileScanTask]()
+            for task in tasks:
+                if counts_whole(self, task):
+                    rows += task.file.record_count
+                else:
+                    to_read.append(task)
+            rows += sum(executor.map(lambda task: sum(len(batch) for batch in reader.batches(task)), to_read))
 
-        reader = _reader(self, Schema(), (), None)
-        counts = ExecutorFactory.get_or_create().map(lambda task: sum(len(batch) for batch in reader.batches(task)), rest)
-
-        return known + sum(counts)
+        return rows
 
 
 class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapter):
@@ -236,8 +242,8 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapte
     # `update` makes a scan of the parameters that it finds in the signature.
     __init__.__wrapped__ = IncrementalAppendScan.__init__  # type: ignore[attr-defined]
 
-    def tasks(self) -> list[EncryptedFileScanTask]:
-        """Return a task for each data file that an append in the range added."""
+    def task_batches(self) -> Iterator[list[EncryptedFileScanTask]]:
+        """Yield a task for each data file that an append in the range added, as manifests are read."""
         snapshots = {snapshot.snapshot_id: snapshot for snapshot in self._append_snapshots()}
 
         def added_here(manifest: ManifestFile) -> bool:
@@ -252,15 +258,15 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapte
             manifest for snapshot in snapshots.values() for manifest in listed_manifests(snapshot, self.io) if added_here(manifest)
         }
 
-        return _planner(self).plan_files(manifests, added_entry)
+        return _planner(self).planned_batches(manifests, added_entry)
 
     def to_arrow(self) -> pa.Table:
         """Read all rows into an Arrow table."""
-        return read_table(self, self.tasks(), ())
+        return read_table(self, planned_ahead(self), ())
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """Return a reader that yields rows as files are read."""
-        return read_stream(self, self.tasks(), ())
+        """Return a reader that yields rows as manifests and files are read."""
+        return read_stream(self, planned_ahead(self), ())
 
     def _append_snapshots(self) -> list[Snapshot]:
         if self.from_snapshot_id is None and self.to_snapshot_id is None and self.table_metadata.current_snapshot() is None:
@@ -270,6 +276,17 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapte
             from_snapshot_id_exclusive=from_exclusive, to_snapshot_id_inclusive=to_inclusive, table_metadata=self.table_metadata
         )
         return [each for each in ancestors if each.summary is not None and each.summary.operation == Operation.APPEND]
+
+
+def planned_ahead(scan: ScanForOthers) -> Iterator[EncryptedFileScanTask]:
+    """Return a scan's tasks as manifests are read, the first of them now.
+
+    Raises:
+        As ScanPlanner.plan_files: now, where the filter does not fit or the first manifests cannot be read; of others where their tasks
+        would be.
+    """
+    batches = scan.task_batches()
+    return itertools.chain(next(batches, ()), itertools.chain.from_iterable(batches))
 
 
 def read_table(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...] = ()) -> pa.Table:

@@ -76,8 +76,8 @@ class DatasetScan(Protocol):
     def projection(self) -> Schema:
         """The columns of its rows."""
 
-    def tasks(self) -> Iterable[FileScanTask]:
-        """A task for each data file that may hold matching rows."""
+    def task_batches(self) -> Iterable[Iterable[FileScanTask]]:
+        """A task for each data file that may hold matching rows, as manifests are read."""
 
     def update(self, **overrides: Any) -> DatasetScan:
         """The scan with other arguments."""
@@ -178,7 +178,7 @@ class EngineRead:
         scan = self._pruned()
         native = None if self._is_never_native else self._native()
         reader: TaskReader | None = None
-        tasks = list(scan.tasks()) if self._tasks is None else self._tasks
+        tasks = itertools.chain.from_iterable(scan.task_batches()) if self._tasks is None else self._tasks
 
         for group in _opened_ahead(tasks, native):
             for is_native, run in itertools.groupby(group, lambda each: each.file is not None):
@@ -189,9 +189,9 @@ class EngineRead:
                 sources = reader.sources(each.task for each in run)
                 yield from self._finished(prefetched(sources, _WORKERS, _QUEUE_LENGTH))
 
-    def tasks(self) -> list[FileScanTask]:
-        """Return the tasks of the data files that may hold rows of this read."""
-        return list(self._pruned().tasks())
+    def tasks(self) -> Iterator[FileScanTask]:
+        """Yield the tasks of the data files that may hold rows of this read, as manifests are read."""
+        return itertools.chain.from_iterable(self._pruned().task_batches())
 
     def _pruned(self) -> DatasetScan:
         """The scan, with what of the engine's filter can rule out files."""
@@ -304,17 +304,19 @@ class _NativeFiles:
         return ds.FileSystemDataset(fragments, self._arrow, ds.ParquetFileFormat(), fs.LocalFileSystem())
 
 
-def _opened_ahead(tasks: list[FileScanTask], native: _NativeFiles | None) -> Iterator[list[_Opened]]:
+def _opened_ahead(tasks: Iterable[FileScanTask], native: _NativeFiles | None) -> Iterator[Iterable[_Opened]]:
     """Yield the tasks in groups. The files of one are open until the next is asked for; those of the next are being opened meanwhile."""
     if native is None:
-        yield [_Opened(task, None, ExitStack()) for task in tasks]
+        yield (_Opened(task, None, ExitStack()) for task in tasks)
         return
 
     executor = ExecutorFactory.get_or_create()
     remaining = iter(tasks)
 
     def begin() -> list[Future[_Opened]]:
-        return [executor.submit(native.open, task) for task in itertools.islice(remaining, FILES_OPEN)]
+        # All planned before one is opened: where planning fails, nobody would close what is being opened.
+        planned = list(itertools.islice(remaining, FILES_OPEN))
+        return [executor.submit(native.open, task) for task in planned]
 
     current, following = begin(), list[Future[_Opened]]()
 
