@@ -188,7 +188,9 @@ class ProtectedParquetWriter:
         hidden_leaves = [names[hidden.ordinal] for hidden in self._hidden_leaves if names[hidden.placeholder] in wanted]
         without = {names[column] for column in self._error_placeholders}
         shown = [name for name, leaf in zip(names, self._leaves, strict=True) if leaf.hidden_field_id is None and name in wanted]
-        return [name for name in shown if name not in without], {**self._options, "use_dictionary": hidden_leaves}
+        # With page indexes, which are not taken over, pyarrow leaves statistics out of the pages: see `pages_of_hidden_column`.
+        options = {**self._options, "use_dictionary": hidden_leaves, "write_page_index": True}
+        return [name for name in shown if name not in without], options
 
     def _empty_file(self, schema: pa.Schema) -> Struct:
         """The footer of a file without rows: what pyarrow says of the columns and the hidden columns together."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
 from tablecrypt.parquet.layout import Chunk
 from tablecrypt.parquet.module_writer import STRIPPED
-from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, stated_length
+from tablecrypt.parquet.modules import GCM_OVERHEAD, ModuleCipher, ModuleOrdinals, ModuleType, stated_length
 from tablecrypt.parquet.thrift import FLAT, ColumnChunk, ColumnMetaData, DataPageHeader, Encoding, PageHeader, Struct
 
 _LOCATION: Final = "the new Parquet file"
@@ -92,10 +93,10 @@ class ErrorPlaceholderSink:
     def _saying_dictionary(self, header: bytearray, ordinals: ModuleOrdinals) -> bytearray | None:
         """Return a header of this column's next page with the encoding of a dictionary; None for any other header."""
         suffix = ordinals.suffix(ModuleType.DATA_PAGE_HEADER, self._page)
-        with memoryview(header) as framed:
-            if not self._cipher.authenticates(suffix, framed):
+        encoded = bytearray(max(0, len(header) - GCM_OVERHEAD))
+        with memoryview(header) as framed, memoryview(encoded) as plaintext:
+            if len(header) < GCM_OVERHEAD or not self._cipher.opens(suffix, framed, plaintext):
                 return None
-            encoded = self._cipher.decrypt(suffix, framed, ordinals.describe(ModuleType.DATA_PAGE_HEADER, self._page))
 
         changed = self._cipher.encrypt(suffix, _with_encoding(bytes(encoded), Encoding.RLE_DICTIONARY))
         # pyarrow has counted its bytes already: another length would move what its footer says of all that follows.
@@ -142,7 +143,9 @@ def nulls_of_error_placeholder(chunk: Chunk) -> memoryview:
     return memoryview(bytes(pages) + bytes(chunk.pages.length - len(pages)))
 
 
+@lru_cache(maxsize=64)
 def _with_encoding(header: bytes, encoding: int) -> bytes:
+    """Return a page header that says another encoding. Most pages of blanks have the same one."""
     decoded = thrift_reader.decode(header, {PageHeader.DATA_PAGE_HEADER: FLAT})
     decoded.struct(PageHeader.DATA_PAGE_HEADER).set(DataPageHeader.ENCODING, thrift.I32, encoding)
     return decoded.encode()
