@@ -12,7 +12,9 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from importlib.util import find_spec
+from typing import Any
 
 from pyiceberg.catalog import URI, Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
@@ -22,7 +24,7 @@ from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 from pyiceberg.types import strtobool
-from sqlalchemy import and_, make_url, select
+from sqlalchemy import Select, and_, make_url, select
 from sqlalchemy.exc import ArgumentError as SQLArgumentError
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError
 from sqlalchemy.orm import Session
@@ -32,7 +34,7 @@ from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.locations import is_relative, scheme_of
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt.table.metadata_cache import PARSED
-from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
+from tablecrypt_catalog._pyiceberg.sql import ROWS, SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
@@ -323,18 +325,17 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
 
     def _location_and_pin(self, identifier: str | Identifier) -> tuple[str, TableVersion | None]:
         """Return both from one query: an answer of one moment, even if others commit meanwhile."""
-        same_key = and_(
-            PINS.c.catalog_name == IcebergTables.catalog_name,
-            PINS.c.table_namespace == IcebergTables.table_namespace,
-            PINS.c.table_name == IcebergTables.table_name,
-        )
-        query = select(IcebergTables.metadata_location, *PIN_COLUMNS).outerjoin(PINS, same_key).where(self.is_row_of(identifier))
         with Session(self.engine) as session:
-            row = session.execute(query).mappings().first()
+            row = session.execute(self._row_and_pin, self.row_key(identifier)).mappings().first()
         if row is None or not row["metadata_location"]:
             raise NoSuchTableError(f"Table does not exist: {'.'.join(self.names(identifier))}")
 
         return row["metadata_location"], pin_of_row(row)
+
+    @cached_property
+    def _row_and_pin(self) -> Select[Any]:
+        same_key = and_(*(PINS.c[name] == ROWS.c[name] for name in ("catalog_name", "table_namespace", "table_name")))
+        return select(ROWS.c.metadata_location, *PIN_COLUMNS).select_from(ROWS.outerjoin(PINS, same_key)).where(self.is_row)
 
     def _verified(
         self, identifier: str | Identifier, pin: TableVersion | None, seen: TableVersion, moved: Moves = NO_MOVES
@@ -426,7 +427,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
     def _refuse_existing(self, identifier: str | Identifier) -> None:
         """Refuse a name that is taken before anything is written. Whoever takes it meanwhile is found by the insertion."""
         with Session(self.engine) as session:
-            if session.execute(select(IcebergTables.table_name).where(self.is_row_of(identifier))).first() is not None:
+            if session.execute(select(ROWS.c.table_name).where(self.is_row), self.row_key(identifier)).first() is not None:
                 raise TableAlreadyExistsError(f"Table {'.'.join(self.names(identifier))} already exists")
 
 

@@ -50,6 +50,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, NoReturn, Protocol, Self
 
 from pyiceberg.expressions.literals import literal
@@ -67,6 +68,7 @@ from tablecrypt.keys.nested_columns import ancestors
 COLUMN_PREFIX: Final = "encryption.column."
 DECLARED_KEYS: Final = "encryption.column-keys"
 DECLARED_MASK_PREFIX: Final = "encryption.column-mask."
+_OF_COLUMNS: Final = (COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX)
 LAYOUT_VERSION: Final = 2
 UNBOUND_VERSION: Final = 1
 """Of files from before version 2, which does not bind the column's schema."""
@@ -248,42 +250,11 @@ class ColumnPolicy:
         Raises:
             ConfigurationError: they cannot be used; or hold what is for users to write, which a catalog that does not know it has stored.
         """
-        masks: dict[int, Mask] = {}
-        since: dict[int, int] = {}
-        keys: dict[int, str] = {}
-        former: dict[int, str] = {}
-        until: dict[int, int] = {}
-
-        for name, value in properties.items():
-            _refuse_undeclared(name)
-            if not name.startswith(COLUMN_PREFIX):
-                continue
-
-            found = _BY_ID.fullmatch(name)
-            # Passed over, a property that is misspelt would leave its column under the table's key.
-            if found is None:
-                raise ConfigurationError(f"{name} is not a property of a column: {COLUMN_PREFIX}<field id>.{_KEY_ID} and .{_MASK} are")
-
-            field_id = int(found[1])
-
-            if found[2] == _MASK:
-                masks[field_id] = Mask.parse(str(value))
-            elif found[2] in (_SINCE, FORMER_UNTIL):
-                (since if found[2] == _SINCE else until)[field_id] = sequence_number_in(name, str(value))
-            else:
-                (keys if found[2] == _KEY_ID else former)[field_id] = str(value)
-
-        if alone := sorted({*masks, *since} - keys.keys()):
-            raise ConfigurationError(
-                f"properties {COLUMN_PREFIX}{alone[0]}.* are of a column without a key: {COLUMN_PREFIX}{alone[0]}.{_KEY_ID} is missing. "
-                "Restore it: without it, the column would be written under the table's key"
-            )
-
-        columns = [ProtectedColumn(field_id, key_id, masks.get(field_id, Mask()), since.get(field_id)) for field_id, key_id in keys.items()]
-        # An end without a key says nothing: it opens no file.
-        ended = {field_id: FormerKey(key_id, until.get(field_id)) for field_id, key_id in former.items()}
-
-        return cls.of((each for each in columns if schema is None or schema.find_column_name(each.field_id) is not None), ended)
+        policy = _policy_of(tuple((name, str(value)) for name, value in properties.items() if name.startswith(_OF_COLUMNS)))
+        if schema is None:
+            return cls(policy.columns, policy.former)
+        present = {field_id: each for field_id, each in policy.columns.items() if schema.find_column_name(field_id) is not None}
+        return cls(present, policy.former)
 
     def to_properties(self) -> dict[str, str]:
         """Return the properties that `from_properties` reads."""
@@ -327,6 +298,47 @@ class ColumnPolicy:
                 raise ConfigurationError(
                     f"column {name!r} lies in {above!r}, whose rows have any number of it: protect {above!r} as a whole"
                 )
+
+
+@lru_cache(maxsize=256)
+def _policy_of(said: tuple[tuple[str, str], ...]) -> ColumnPolicy:
+    """Return what properties of columns say, which a commit asks some thirty times."""
+    masks: dict[int, Mask] = {}
+    since: dict[int, int] = {}
+    keys: dict[int, str] = {}
+    former: dict[int, str] = {}
+    until: dict[int, int] = {}
+
+    for name, value in said:
+        _refuse_undeclared(name)
+        if not name.startswith(COLUMN_PREFIX):
+            continue
+
+        found = _BY_ID.fullmatch(name)
+        # Passed over, a property that is misspelt would leave its column under the table's key.
+        if found is None:
+            raise ConfigurationError(f"{name} is not a property of a column: {COLUMN_PREFIX}<field id>.{_KEY_ID} and .{_MASK} are")
+
+        field_id = int(found[1])
+
+        if found[2] == _MASK:
+            masks[field_id] = Mask.parse(value)
+        elif found[2] in (_SINCE, FORMER_UNTIL):
+            (since if found[2] == _SINCE else until)[field_id] = sequence_number_in(name, value)
+        else:
+            (keys if found[2] == _KEY_ID else former)[field_id] = value
+
+    if alone := sorted({*masks, *since} - keys.keys()):
+        raise ConfigurationError(
+            f"properties {COLUMN_PREFIX}{alone[0]}.* are of a column without a key: {COLUMN_PREFIX}{alone[0]}.{_KEY_ID} is missing. "
+            "Restore it: without it, the column would be written under the table's key"
+        )
+
+    columns = [ProtectedColumn(field_id, key_id, masks.get(field_id, Mask()), since.get(field_id)) for field_id, key_id in keys.items()]
+    # An end without a key says nothing: it opens no file.
+    ended = {field_id: FormerKey(key_id, until.get(field_id)) for field_id, key_id in former.items()}
+
+    return ColumnPolicy.of(columns, ended)
 
 
 def _refuse_undeclared(name: str) -> None:

@@ -119,9 +119,9 @@ class ModuleOrdinals:
 FOOTER_SUFFIX: Final = bytes([ModuleType.FOOTER])
 
 
-def stated_length(framed: memoryview) -> int:
+def stated_length(framed: memoryview | bytearray) -> int:
     """How long the module says it is that begins with these bytes, its length field included; 0 where they are too few to say it."""
-    return 0 if framed.nbytes < LENGTH_BYTES else _LENGTH.unpack_from(framed)[0] + LENGTH_BYTES
+    return 0 if len(framed) < LENGTH_BYTES else _LENGTH.unpack_from(framed)[0] + LENGTH_BYTES
 
 
 def module_length(framed: Buffer, available: int, what: str, location: str, least: int = GCM_OVERHEAD) -> int:

@@ -19,8 +19,10 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThanOrEqual, Or, Reference
@@ -40,6 +42,8 @@ from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.write import write_data_files
 
+Positions: TypeAlias = npt.NDArray[np.int64]
+"""Of rows in a data file, ascending."""
 _WORKERS: Final = 3
 FEW_KEYS: Final = 200
 """PyIceberg holds so many values of a filter against the bounds of a file; with more it reads every file."""
@@ -170,21 +174,19 @@ class Upsert:
         """Read one file whole, and yield its change, if any row differs."""
         stored: list[tuple[pa.Array, pa.RecordBatch]] = []
         parts: list[pa.RecordBatch] = []
-        known, numbers = (matched.found.column(name).combine_chunks() for name in _FOUND.names)
+        known, numbers = (matched.found.column(name).to_numpy() for name in _FOUND.names)
 
         for positions, rows in self.scan.reader_of(with_lineage(self._schema)).positioned_batches(matched.task):
-            at = pc.index_in(positions, value_set=known)
-            hit = at.is_valid()
-            here = numbers.take(at.filter(hit))
-            existing = rows.filter(hit)
-            columns = [positions.filter(hit), here, existing.column(ROW_ID.name)]
+            is_here, at = _places(known, positions)
+            here, existing = pa.array(numbers[is_here]), rows.take(at)
+            columns = [pa.array(known[is_here]), here, existing.column(ROW_ID.name)]
             parts.append(pa.record_batch(columns, schema=_DIFFERING).filter(self._differ(here, existing)))
             if not self.by_vectors:
                 stored.append((positions, rows))
 
         differing = pa.Table.from_batches(parts, _DIFFERING)
         if differing.num_rows:
-            yield _Change(matched.task, differing, self._rewritten(stored, differing.column("position").combine_chunks()))
+            yield _Change(matched.task, differing, self._rewritten(stored, differing.column("position").to_numpy()))
 
     def _differ(self, numbers: pa.Array, existing: pa.RecordBatch) -> pa.Array:
         """Which rows differ from the new ones with these numbers in any column."""
@@ -192,8 +194,8 @@ class Upsert:
         each = (_unequal(self.rows.column(name).take(numbers), existing.column(name)) for name in others)
         return reduce(pc.or_, each, pa.repeat(pa.scalar(False), len(numbers)))
 
-    def _rewritten(self, stored: list[tuple[pa.Array, pa.RecordBatch]], gone: pa.Array) -> list[DataFile]:
-        kept = [rows.filter(pc.invert(pc.is_in(positions, value_set=gone))) for positions, rows in stored]
+    def _rewritten(self, stored: list[tuple[pa.Array, pa.RecordBatch]], gone: Positions) -> list[DataFile]:
+        kept = [_without(rows, _places(gone, positions)[1]) for positions, rows in stored]
         if not any(rows.num_rows for rows in kept):
             return []
         io = cast("TableFileIO", self.scan.io)
@@ -267,6 +269,21 @@ def _as_type(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
 
 def _combined(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def _places(wanted: Positions, positions: pa.Array) -> tuple[npt.NDArray[np.bool_], Positions]:
+    """Return which of the wanted positions are among others, and at which places there. Both ascend, so no row is looked up by a hash."""
+    among = positions.to_numpy(zero_copy_only=False)
+    at = np.searchsorted(among, wanted)
+    is_here = at < len(among)
+    is_here[is_here] = among[at[is_here]] == wanted[is_here]
+    return is_here, at[is_here]
+
+
+def _without(rows: pa.RecordBatch, places: Positions) -> pa.RecordBatch:
+    is_kept = np.ones(rows.num_rows, np.bool_)
+    is_kept[places] = False
+    return rows.filter(pa.array(is_kept))
 
 
 def _numbers(rows: pa.Table) -> pa.Array:

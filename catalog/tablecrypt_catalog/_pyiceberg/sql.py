@@ -6,8 +6,9 @@ MetastoreCatalog: _create_staged_table, _convert_schema_if_needed, _resolve_tabl
 
 from __future__ import annotations
 
+from functools import cached_property
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.catalog import URI, Catalog
 from pyiceberg.catalog.sql import DEFAULT_ECHO_VALUE, DEFAULT_POOL_PRE_PING_VALUE, IcebergTables, SqlCatalog
@@ -19,7 +20,8 @@ from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.types import strtobool
-from sqlalchemy import ColumnElement, Delete, Update, and_, create_engine, delete, insert, select, update
+from sqlalchemy import ClauseElement, ColumnElement, Delete, Engine, Update, and_, bindparam, create_engine, delete, insert, select, update
+from sqlalchemy import Table as DatabaseTable
 from sqlalchemy.orm import Session
 
 from tablecrypt.files.locations import location_of_new_table
@@ -28,7 +30,12 @@ from tablecrypt.properties import KEY_ID
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["IcebergTables", "SqlCatalogAdapter"]
+__all__ = ["ROWS", "SqlCatalogAdapter"]
+
+ROWS: Final = cast("DatabaseTable", IcebergTables.__table__)
+"""The table iceberg_tables, without what SQLAlchemy does for objects of its rows."""
+_ROW_KEY: Final = {"catalog_name": "of_catalog", "table_namespace": "of_namespace", "table_name": "of_table"}
+"""The primary key, and the parameters that stand for it. An update of the table takes its own columns' names for what is to be set."""
 
 
 class SqlCatalogAdapter(SqlCatalog):
@@ -42,7 +49,7 @@ class SqlCatalogAdapter(SqlCatalog):
         if url.get_backend_name() == "sqlite" and (url.database or ":memory:") == ":memory:":
             # A copy would connect to another, empty database, in which no table and no pin is.
             raise PicklingError(f"catalog {self.name} cannot be pickled: its database is in the memory of this process")
-        return {name: value for name, value in self.__dict__.items() if name != "engine"}
+        return {name: value for name, value in self.__dict__.items() if not isinstance(value, (Engine, ClauseElement))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -57,12 +64,19 @@ class SqlCatalogAdapter(SqlCatalog):
         """Return the namespace, as the database holds it, and the table's name."""
         return Catalog.namespace_to_string(Catalog.namespace_from(identifier)), Catalog.table_name_from(identifier)
 
-    def is_row_of(self, identifier: str | Identifier) -> ColumnElement[bool]:
-        """Return the condition on iceberg_tables that finds a table, and no view."""
-        namespace, name = self.names(identifier)
-        conditions = [IcebergTables.catalog_name == self.name, IcebergTables.table_namespace == namespace, IcebergTables.table_name == name]
+    @cached_property
+    def is_row(self) -> ColumnElement[bool]:
+        """The condition on iceberg_tables that finds a table, and no view, by the parameters of `row_key`.
+
+        Statements with it are made once: to put one together takes SQLAlchemy longer than to run it.
+        """
+        of_table = (ROWS.c[column] == bindparam(parameter) for column, parameter in _ROW_KEY.items())
         type_filter = self._iceberg_type_filter()
-        return and_(*conditions) if type_filter is None else and_(*conditions, type_filter)
+        return and_(*of_table) if type_filter is None else and_(*of_table, type_filter)
+
+    def row_key(self, identifier: str | Identifier) -> dict[str, str]:
+        """Return the parameters of `is_row` that find a table."""
+        return dict(zip(_ROW_KEY.values(), (self.name, *self.names(identifier)), strict=True))
 
     def insert_row(self, session: Session, identifier: str | Identifier, metadata_location: str) -> None:
         """Insert a table's row.
@@ -70,12 +84,12 @@ class SqlCatalogAdapter(SqlCatalog):
         Raises:
             sqlalchemy.exc.IntegrityError: there is one already.
         """
-        session.execute(insert(IcebergTables).values(**self._create_table_row(*self.names(identifier), metadata_location)))
+        session.execute(insert(ROWS).values(**self._create_table_row(*self.names(identifier), metadata_location)))
 
     def swap_location(self, session: Session, identifier: str | Identifier, expected: str, location: str) -> bool:
         """Compare and swap metadata_location; return whether the row held the expected one. The row stays locked until the session ends."""
         changed = {"metadata_location": location, "previous_metadata_location": expected}
-        return self._update_row(session, and_(self.is_row_of(identifier), IcebergTables.metadata_location == expected), changed)
+        return self._change_row(session, self._swapping, {**self.row_key(identifier), **changed, "expected": expected})
 
     def rename_row(self, session: Session, old: str | Identifier, new: str | Identifier) -> bool:
         """Give a table's row another name; return whether there was one.
@@ -84,11 +98,16 @@ class SqlCatalogAdapter(SqlCatalog):
             sqlalchemy.exc.IntegrityError: the new name is taken.
         """
         namespace, name = self.names(new)
-        return self._update_row(session, self.is_row_of(old), {"table_namespace": namespace, "table_name": name})
+        renaming = update(ROWS).where(self.is_row).values(table_namespace=namespace, table_name=name)
+        return self._change_row(session, renaming, self.row_key(old))
 
     def delete_row(self, session: Session, identifier: str | Identifier) -> bool:
         """Delete a table's row; return whether there was one."""
-        return self._change_row(session, delete(IcebergTables), self.is_row_of(identifier))
+        return self._change_row(session, delete(ROWS).where(self.is_row), self.row_key(identifier))
+
+    @cached_property
+    def _swapping(self) -> Update:
+        return update(ROWS).where(self.is_row, ROWS.c.metadata_location == bindparam("expected"))
 
     def _create_staged_table(
         self,
@@ -121,18 +140,15 @@ class SqlCatalogAdapter(SqlCatalog):
             catalog=self,
         )
 
-    def _update_row(self, session: Session, condition: ColumnElement[bool], values: dict[str, Any]) -> bool:
-        return self._change_row(session, update(IcebergTables).values(**values), condition)
-
-    def _change_row(self, session: Session, statement: Update | Delete, condition: ColumnElement[bool]) -> bool:
-        """Change the row of this condition; return whether there was one. It stays locked until the session ends."""
-        changing = statement.where(condition).execution_options(synchronize_session=False)
+    def _change_row(self, session: Session, changing: Update | Delete, parameters: dict[str, Any]) -> bool:
+        """Change the row that a statement finds; return whether there was one. It stays locked until the session ends."""
         if self.engine.dialect.supports_sane_rowcount:
-            return bool(session.execute(changing).rowcount)  # type: ignore[attr-defined]
+            return bool(session.execute(changing, parameters).rowcount)  # type: ignore[attr-defined]
         # A database that does not count changed rows: the lock makes the look and the change one step.
-        if session.execute(select(IcebergTables.table_name).where(condition).with_for_update()).first() is None:
+        assert changing.whereclause is not None, "every statement here finds one row"
+        if session.execute(select(ROWS.c.table_name).where(changing.whereclause).with_for_update(), parameters).first() is None:
             return False
 
-        session.execute(changing)
+        session.execute(changing, parameters)
 
         return True

@@ -24,7 +24,6 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import (
     BigInteger,
     Column,
-    ColumnElement,
     Engine,
     Integer,
     MetaData,
@@ -33,6 +32,7 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
+    bindparam,
     delete,
     insert,
     inspect,
@@ -122,11 +122,6 @@ def drop_pins_table(engine: Engine) -> None:
     PINS.drop(engine, checkfirst=True)
 
 
-def is_pin_of(catalog_name: str, names: tuple[str, str]) -> ColumnElement[bool]:
-    """Return the condition that finds the pin of a table, given as namespace and name."""
-    return and_(PINS.c.catalog_name == catalog_name, PINS.c.table_namespace == names[0], PINS.c.table_name == names[1])
-
-
 def pin_of_row(row: RowMapping) -> TableVersion | None:
     """Return the pin in a row of a query for `PINS.c`; None where an outer join found none."""
     if row["key_id"] is None:
@@ -153,6 +148,14 @@ PIN_COLUMNS: Final = (
     PINS.c.metadata_location.label("pinned_location"),
 )
 """What to select for `pin_of_row`, beside the columns of iceberg_tables."""
+_KEY: Final = {"catalog_name": "of_catalog", "table_namespace": "of_namespace", "table_name": "of_table"}
+_IS_PIN: Final = and_(*(PINS.c[column] == bindparam(parameter) for column, parameter in _KEY.items()))
+"""The condition that finds the pin of a table by the parameters of `_key`."""
+_FINDING: Final = select(*PIN_COLUMNS).where(_IS_PIN)
+_MOVING: Final = update(PINS).where(_IS_PIN, PINS.c.metadata_location == bindparam("before"))
+_NAMING: Final = select(PINS.c.table_namespace, PINS.c.table_name).where(
+    PINS.c.catalog_name == bindparam("of_catalog"), PINS.c.table_uuid == bindparam("uuid"), not_(_IS_PIN)
+)
 
 
 def _parsed(form: TypeAdapter[P], stored: str | None, default: P) -> P:
@@ -171,14 +174,13 @@ def _number(stored: object) -> int:
 
 def find_pin(session: Session, catalog_name: str, names: tuple[str, str]) -> TableVersion | None:
     """Return the pin of a table; None for one that has none."""
-    row = session.execute(PINS.select().with_only_columns(*PIN_COLUMNS).where(is_pin_of(catalog_name, names))).mappings().first()
+    row = session.execute(_FINDING, _key(catalog_name, names)).mappings().first()
     return None if row is None else pin_of_row(row)
 
 
 def find_name(session: Session, catalog_name: str, names: tuple[str, str], table_uuid: str) -> str | None:
     """Return another name under which a table is pinned; None where there is none."""
-    same_table = and_(PINS.c.catalog_name == catalog_name, PINS.c.table_uuid == table_uuid, not_(is_pin_of(catalog_name, names)))
-    found = session.execute(select(PINS.c.table_namespace, PINS.c.table_name).where(same_table)).first()
+    found = session.execute(_NAMING, {**_key(catalog_name, names), "uuid": table_uuid}).first()
     return None if found is None else ".".join(found)
 
 
@@ -192,18 +194,22 @@ def write_pin(session: Session, catalog_name: str, names: tuple[str, str], befor
         key = {"catalog_name": catalog_name, "table_namespace": names[0], "table_name": names[1]}
         session.execute(insert(PINS).values(**key, **_values(pin)))
         return True
-    unchanged = and_(is_pin_of(catalog_name, names), PINS.c.metadata_location == before.metadata_location)
-    return bool(session.execute(update(PINS).where(unchanged).values(**_values(pin))).rowcount)  # type: ignore[attr-defined]
+    parameters = {**_key(catalog_name, names), "before": before.metadata_location, **_values(pin)}
+    return bool(session.execute(_MOVING, parameters).rowcount)  # type: ignore[attr-defined]
 
 
 def delete_pin(session: Session, catalog_name: str, names: tuple[str, str]) -> None:
     """Delete the pin of a table, if there is one."""
-    session.execute(delete(PINS).where(is_pin_of(catalog_name, names)))
+    session.execute(delete(PINS).where(_IS_PIN), _key(catalog_name, names))
 
 
 def rename_pin(session: Session, catalog_name: str, old: tuple[str, str], new: tuple[str, str]) -> None:
     """Move the pin of a table to its new name."""
-    session.execute(update(PINS).where(is_pin_of(catalog_name, old)).values(table_namespace=new[0], table_name=new[1]))
+    session.execute(update(PINS).where(_IS_PIN).values(table_namespace=new[0], table_name=new[1]), _key(catalog_name, old))
+
+
+def _key(catalog_name: str, names: tuple[str, str]) -> dict[str, str]:
+    return dict(zip(_KEY.values(), (catalog_name, *names), strict=True))
 
 
 def _values(pin: TableVersion) -> dict[str, Any]:

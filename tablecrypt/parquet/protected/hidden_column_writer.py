@@ -1,6 +1,6 @@
 """Writing files with protected columns: pyarrow's C++ encrypts every column of the table, and the hidden columns are added here.
 
-    rows ──▶ placeholders, other columns ──pyarrow, under the DEK──▶ row group, held in memory until its blanks are error placeholders
+    rows ──▶ placeholders, other columns ──pyarrow, under the DEK──▶ row group, whose blanks become error placeholders on their way
     rows ──▶ hidden columns ──pyarrow, in the clear in memory──▶ pages ──each under its column key──▶ behind the row group
     end  ──▶ pyarrow's footer, held back until it names the hidden columns, and encrypted again
 
@@ -13,15 +13,17 @@ Raises what UniformParquetWriter raises, and ConfigurationError for a protected 
 
 from __future__ import annotations
 
+import io
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tablecrypt._bytes import flat_view
+from tablecrypt._bytes import flat_view, write_all
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.keys.bound_schemas import BoundSchema
@@ -40,7 +42,7 @@ from tablecrypt.parquet.protected.hidden_columns import (
     leaves_of,
     pages_of_hidden_column,
 )
-from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_chunk, make_error_placeholders
+from tablecrypt.parquet.protected.placeholders import ErrorPlaceholderSink, blanks, error_placeholder_chunk
 from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnMetaData, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.uniform import UniformParquetWriter
@@ -86,9 +88,9 @@ class ProtectedParquetWriter:
     ) -> None:
         # A column of the user's under such a name would be taken for a hidden column by every reader.
         check_names(schema.names)
-        self._held = _HoldingSink(sink)
+        self._stream = _SwitchedStream(sink)
         # pyarrow counts the bytes that it has written itself, so that ours go through the same file.
-        self._sink = pa.PythonFile(self._held, mode="w")
+        self._sink = pa.PythonFile(self._stream, mode="w")
         self._fields = {field.field_id: field for field in fields}
         self._paths = {field_id: path_to(schema, field_id) for field_id in self._fields}
         self._hidden_schema = pa.schema([hidden_field(schema, path, field_id) for field_id, path in self._paths.items()])
@@ -134,13 +136,13 @@ class ProtectedParquetWriter:
     def close(self) -> tuple[pq.FileMetaData, int]:
         """Write the footer. Returns pyarrow's metadata of the other columns, without the hidden ones, and the file's length in bytes."""
         # pyarrow's footer does not name the hidden columns, so it must not reach the sink.
-        self._held.hold()
-        metadata, end = self._uniform.close()
-        held = bytes(self._held.release())
+        with io.BytesIO() as ending, self._stream.to(ending):
+            metadata, end = self._uniform.close()
+            held = ending.getvalue()
         start = end - len(held)
         footer = encrypted_footer(_LOCATION, start, held[:-TAIL_LENGTH])
         ciphers = FileCiphers(footer, FileKeys.of_table_file(self._key_metadata))
-        sink = Sink(self._held, start)
+        sink = Sink(self._stream, start)
         self._encryption.write_footer(sink, self._with_hidden_columns(footer.open(ciphers.footer)))
 
         return metadata, sink.position
@@ -150,15 +152,15 @@ class ProtectedParquetWriter:
         # pyarrow gets no protected value: all that it encrypts is under the DEK, which every reader of the table has.
         for field_id, path in self._paths.items():
             shown = replaced(shown, path, self._fields[field_id].mask or blanks)
-        # What reaches the sink cannot be changed any more, and the page headers of blanks still have to be.
-        self._held.hold()
-        self._uniform.write(shown, rows.num_rows)
-        row_group = self._held.release()
         number = len(self._groups)
-        make_error_placeholders(
-            row_group, self._cipher, [ModuleOrdinals(number, column, self._path(column)) for column in self._error_placeholders]
-        )
-        self._held.write(row_group)
+        placeholders = [ModuleOrdinals(number, column, self._path(column)) for column in self._error_placeholders]
+        if placeholders:
+            changed = ErrorPlaceholderSink(self._stream.file, self._cipher, placeholders)
+            with self._stream.to(changed):
+                self._uniform.write(shown, rows.num_rows)
+            changed.finish()
+        else:
+            self._uniform.write(shown, rows.num_rows)
         self._groups.append(self._write_hidden_columns(Sink(self._sink, self._sink.tell()), rows, number))
 
     def _path(self, column: int) -> str:
@@ -186,7 +188,9 @@ class ProtectedParquetWriter:
         hidden_leaves = [names[hidden.ordinal] for hidden in self._hidden_leaves if names[hidden.placeholder] in wanted]
         without = {names[column] for column in self._error_placeholders}
         shown = [name for name, leaf in zip(names, self._leaves, strict=True) if leaf.hidden_field_id is None and name in wanted]
-        return [name for name in shown if name not in without], {**self._options, "use_dictionary": hidden_leaves}
+        # With page indexes, which are not taken over, pyarrow leaves statistics out of the pages: see `pages_of_hidden_column`.
+        options = {**self._options, "use_dictionary": hidden_leaves, "write_page_index": True}
+        return [name for name in shown if name not in without], options
 
     def _empty_file(self, schema: pa.Schema) -> Struct:
         """The footer of a file without rows: what pyarrow says of the columns and the hidden columns together."""
@@ -225,32 +229,30 @@ class ProtectedParquetWriter:
         return copy
 
 
-class _HoldingSink:
-    """Passes bytes on to a stream, or keeps them once it was told to."""
+class _SwitchedStream:
+    """A stream whose bytes go to a file, or for a while elsewhere."""
 
     closed: Final = False
     mode: Final = "wb"
 
-    def __init__(self, sink: Any) -> None:
-        self._sink = sink
-        self._held: bytearray | None = None
+    def __init__(self, file: Any) -> None:
+        self.file: Final = file
+        self._to = file
 
-    def hold(self) -> None:
-        self._held = bytearray()
-
-    def release(self) -> bytearray:
-        """Return what was kept, and pass on what comes."""
-        held, self._held = self._held or bytearray(), None
-        return held
+    @contextmanager
+    def to(self, other: Any) -> Iterator[None]:
+        """Have `other` take the bytes that come."""
+        self._to = other
+        try:
+            yield
+        finally:
+            self._to = self.file
 
     def write(self, data: Buffer) -> int:
         # An error that a caller keeps must hold no buffer of Python's own I/O: see `flat_view`.
         with flat_view(data) as view:
             del data
-            if self._held is None:
-                Sink(self._sink).write(view)
-            else:
-                self._held += view
+            write_all(self._to, view)
             return view.nbytes
 
     def writable(self) -> bool:

@@ -297,10 +297,10 @@ def pages_of_hidden_column(chunk: Chunk) -> Iterator[Page]:
     """
     for page in read_pages(chunk):
         header = thrift_reader.decode(page.header.encoded, {PageHeader.DATA_PAGE_HEADER: FLAT, PageHeader.DATA_PAGE_HEADER_V2: FLAT})
-        for kind, statistics in _STATISTICS.items():
-            if (of_data := header.optional_struct(kind)) is not None:
-                of_data.remove(statistics)
-        yield replace(page, header=StoredHeader.decode_at(header.encode()))
+        told = [(kind, field) for kind, field in _STATISTICS.items() if kind in header and field in header.struct(kind)]
+        for kind, field in told:
+            header.struct(kind).remove(field)
+        yield replace(page, header=StoredHeader.decode_at(header.encode())) if told else page
 
 
 def check_names(names: Sequence[str]) -> None:

@@ -23,49 +23,88 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 import pyarrow as pa
 
+from tablecrypt._bytes import write_all
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
-from tablecrypt.parquet.layout import Chunk, Span
+from tablecrypt.parquet.layout import Chunk
 from tablecrypt.parquet.module_writer import STRIPPED
-from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, module_length
+from tablecrypt.parquet.modules import GCM_OVERHEAD, ModuleCipher, ModuleOrdinals, ModuleType, stated_length
 from tablecrypt.parquet.thrift import FLAT, ColumnChunk, ColumnMetaData, DataPageHeader, Encoding, PageHeader, Struct
 
 _LOCATION: Final = "the new Parquet file"
 
 
-def make_error_placeholders(row_group: bytearray, cipher: ModuleCipher, placeholders: Sequence[ModuleOrdinals]) -> None:
-    """Turn blanks into error placeholders, in the bytes of a row group.
+class ErrorPlaceholderSink:
+    """Passes on the modules of a row group as pyarrow writes them, with blanks turned into error placeholders.
 
     Args:
-        row_group: the pages of all its columns, as pyarrow wrote them.
+        sink: takes the bytes.
         cipher: of the file's DEK.
         placeholders: the columns that hold blanks, without dictionaries, in their order.
-
-    Raises:
-        FormatError: blanks are not there.
     """
-    headers = list(_headers(row_group))
-    at = 0
-    for ordinals in placeholders:
-        page = 0
+
+    def __init__(self, sink: Any, cipher: ModuleCipher, placeholders: Sequence[ModuleOrdinals]) -> None:
+        self._sink = sink
+        self._cipher = cipher
+        self._left = list(reversed(placeholders))
+        self._page = 0
+        self._begun = bytearray()
+        self._is_header = True
+
+    def write(self, data: memoryview) -> None:
+        """Take bytes of the row group, from any place in a module to any other."""
+        self._begun += data
+        while 0 < (length := stated_length(self._begun)) <= len(self._begun):
+            module = self._begun[:length]
+            del self._begun[:length]
+            # Every other module is the header of a page.
+            write_all(self._sink, self._of_placeholder(module) if self._is_header else module)
+            self._is_header = not self._is_header
+
+    def finish(self) -> None:
+        """End the row group. FormatError where blanks were not there."""
+        if self._page:
+            self._left.pop()
+        if self._left or self._begun:
+            missing = self._left[-1] if self._left else "the last column"
+            raise FormatError(f"{_LOCATION}: the placeholder of {missing} is not among its modules")
+
+    def _of_placeholder(self, header: bytearray) -> bytearray:
         # pyarrow has not written the footer that says where columns are: what authenticates as one of its headers tells.
-        while at < len(headers):
-            if _is_header(row_group, headers[at], cipher, ordinals, page):
-                _say_dictionary(row_group, headers[at], cipher, ordinals, page)
-                page += 1
-            # The pages of a column lie together, so that the search for the next column goes on from here.
-            elif page:
+        while self._left:
+            changed = self._saying_dictionary(header, self._left[-1])
+            if changed is not None:
+                self._page += 1
+                return changed
+            # The pages of a column lie together: either this one is still to come, or it is the next one's turn.
+            if not self._page:
                 break
+            self._left.pop()
+            self._page = 0
 
-            at += 1
+        return header
 
-        if not page:
-            raise FormatError(f"{_LOCATION}: the placeholder of {ordinals} is not among its modules")
+    def _saying_dictionary(self, header: bytearray, ordinals: ModuleOrdinals) -> bytearray | None:
+        """Return a header of this column's next page with the encoding of a dictionary; None for any other header."""
+        suffix = ordinals.suffix(ModuleType.DATA_PAGE_HEADER, self._page)
+        encoded = bytearray(max(0, len(header) - GCM_OVERHEAD))
+        with memoryview(header) as framed, memoryview(encoded) as plaintext:
+            if len(header) < GCM_OVERHEAD or not self._cipher.opens(suffix, framed, plaintext):
+                return None
+
+        changed = self._cipher.encrypt(suffix, _with_encoding(bytes(encoded), Encoding.RLE_DICTIONARY))
+        # pyarrow has counted its bytes already: another length would move what its footer says of all that follows.
+        if len(changed) != len(header):
+            raise FormatError(
+                f"{_LOCATION}: {ordinals.describe(ModuleType.DATA_PAGE_HEADER, self._page)} is not encoded as Thrift encodes it"
+            )
+        return changed
 
 
 def error_placeholder_chunk(blanks: Struct) -> Struct:
@@ -104,32 +143,9 @@ def nulls_of_error_placeholder(chunk: Chunk) -> memoryview:
     return memoryview(bytes(pages) + bytes(chunk.pages.length - len(pages)))
 
 
-def _headers(row_group: bytearray) -> Iterator[Span]:
-    """Yield where page headers lie: every other module is one."""
-    position, is_header = 0, True
-    while position < len(row_group):
-        length = module_length(memoryview(row_group)[position : position + 4], len(row_group) - position, "a module", _LOCATION)
-        if is_header:
-            yield Span(position, length)
-        position, is_header = position + length, not is_header
-
-
-def _is_header(row_group: bytearray, span: Span, cipher: ModuleCipher, ordinals: ModuleOrdinals, page: int) -> bool:
-    with memoryview(row_group) as view:
-        return cipher.authenticates(ordinals.suffix(ModuleType.DATA_PAGE_HEADER, page), view[span.start : span.end])
-
-
-def _say_dictionary(row_group: bytearray, span: Span, cipher: ModuleCipher, ordinals: ModuleOrdinals, page: int) -> None:
-    suffix = ordinals.suffix(ModuleType.DATA_PAGE_HEADER, page)
-    encoded = cipher.decrypt(suffix, memoryview(row_group)[span.start : span.end], ordinals.describe(ModuleType.DATA_PAGE_HEADER, page))
-    changed = cipher.encrypt(suffix, _with_encoding(bytes(encoded), Encoding.RLE_DICTIONARY))
-    # pyarrow has counted its bytes already: another length would move what its footer says of all that follows.
-    if len(changed) != span.length:
-        raise FormatError(f"{_LOCATION}: {ordinals.describe(ModuleType.DATA_PAGE_HEADER, page)} is not encoded as Thrift encodes it")
-    row_group[span.start : span.end] = changed
-
-
+@lru_cache(maxsize=64)
 def _with_encoding(header: bytes, encoding: int) -> bytes:
+    """Return a page header that says another encoding. Most pages of blanks have the same one."""
     decoded = thrift_reader.decode(header, {PageHeader.DATA_PAGE_HEADER: FLAT})
     decoded.struct(PageHeader.DATA_PAGE_HEADER).set(DataPageHeader.ENCODING, thrift.I32, encoding)
     return decoded.encode()
