@@ -53,7 +53,7 @@ from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import FileCondition, ScanPlanner
-from tablecrypt.table.protection.written_under import WrittenUnder
+from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable

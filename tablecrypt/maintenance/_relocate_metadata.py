@@ -44,9 +44,8 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._relocate_files import PathMap, RewrittenCopy
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
 from tablecrypt.manifests.copied_files import NAME_ENDING, fingerprints_in, header_field
-from tablecrypt.manifests.manifest_file import DecryptedManifest, EncryptedManifestFile
+from tablecrypt.manifests.manifest_file import DecryptedManifest, EncryptedManifestFile, ManifestWriterV3
 from tablecrypt.manifests.manifest_list import ManifestListHeader, further_fields
-from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import (
     DATA_FILE_POSITIONS,
     MANIFEST_FILE_POSITIONS,

@@ -62,8 +62,8 @@ from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask, FileCondition, PlanCounts
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.exposed_values import ShownPartitions, check_sort_columns
-from tablecrypt.table.protection.sizes import check_size
-from tablecrypt.table.protection.written_under import WrittenUnder
+from tablecrypt.table.protection.policy import check_size
+from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted

@@ -53,7 +53,7 @@ from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.deletion_vectors import DeletionVector, puffin_location, write_deletion_vectors
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import DeleteIndex, EncryptedFileScanTask, ScanPlanner, only_path, sequence_number_of
-from tablecrypt.table.protection.written_under import WrittenUnder
+from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.snapshots import EncryptedOverwrite, EncryptedProducer
 from tablecrypt.table.table_files import ObsoleteDeletes, refuse_plaintext
 

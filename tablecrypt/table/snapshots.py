@@ -43,9 +43,8 @@ from tablecrypt.errors import FormatError
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import NewManifestListKey
 from tablecrypt.manifests.copied_files import NAME_ENDING, copied_files_of, header_field, remembers_files
-from tablecrypt.manifests.manifest_file import EncryptedManifestFile
+from tablecrypt.manifests.manifest_file import EncryptedManifestFile, ManifestWriterV3
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
-from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.table._pyiceberg.producers import (
@@ -63,7 +62,7 @@ from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.kept_entries import named_column_keys, refuse_beside_lost, still_named
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
-from tablecrypt.table.protection.written_under import WrittenUnder
+from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, AssertHead

@@ -47,7 +47,7 @@ from tablecrypt.table._pyiceberg.transactions import TableAdapter
 from tablecrypt.table.datasets.lazy_frame import scan_lazily
 from tablecrypt.table.foreign_engines import for_others, location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of

@@ -12,7 +12,7 @@ from pyiceberg.types import NestedField, StringType
 
 from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.written_under import StaleWriteError, WrittenUnder
+from tablecrypt.table.protection.writing import StaleWriteError, WrittenUnder
 from tests.support.protected_tables import EMAIL, SSN, clients, protected_table
 from tests.support.tables import metadata_of
 

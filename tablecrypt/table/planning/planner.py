@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import manifest_evaluator, residual_evaluator_of
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, ManifestContent, ManifestFile
+from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFile, DataFileContent, ManifestContent, ManifestFile
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
@@ -35,11 +36,46 @@ from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.manifest_cache import read_in_columns
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.partitions import in_literals, partition_values
-from tablecrypt.table.planning.counts import PlanCounts
 from tablecrypt.table.planning.delete_index import DeleteIndex
 from tablecrypt.table.planning.file_filter import FileFilter
 from tablecrypt.table.planning.tasks import EncryptedFileScanTask
 from tablecrypt.table.restrictions.read_restrictions import plannable
+
+
+@dataclass
+class PlanCounts:
+    """What planning a scan looked at, and what it left out, as Iceberg counts it.
+
+    Attributes:
+        data_manifests, delete_manifests: those of the snapshot.
+        read_data_manifests, read_delete_manifests: those that were read. The others were skipped by their partition summaries or age.
+        listed_data_files: the live ones of the manifests that were read; a scan's tasks are some of them.
+        position_delete_files: of the delete manifests that were read, deletion vectors among them.
+        equality_delete_files: likewise.
+    """
+
+    data_manifests: int = 0
+    delete_manifests: int = 0
+    read_data_manifests: int = 0
+    read_delete_manifests: int = 0
+    listed_data_files: int = 0
+    position_delete_files: int = 0
+    equality_delete_files: int = 0
+
+    def add_manifests(self, listed: Iterable[ManifestFile], read: Iterable[ManifestFile]) -> None:
+        """Take in a snapshot's manifests, and those of them that are read."""
+        of_listed, of_read = [each.content for each in listed], [each.content for each in read]
+        self.data_manifests += of_listed.count(ManifestContent.DATA)
+        self.delete_manifests += of_listed.count(ManifestContent.DELETES)
+        self.read_data_manifests += of_read.count(ManifestContent.DATA)
+        self.read_delete_manifests += of_read.count(ManifestContent.DELETES)
+
+    def add_delete_file(self, file: DataFile) -> None:
+        """Take in a delete file."""
+        if file.content == DataFileContent.EQUALITY_DELETES:
+            self.equality_delete_files += 1
+        else:
+            self.position_delete_files += 1
 
 
 def listed_manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:

@@ -13,7 +13,7 @@ A master key's id may hold colons: the last one of a group ends it. Removing pro
 which files from before are still read, as far as keys/former_keys.py says; `reencrypt` removes it once no snapshot has such a file, with
 the column keys that opened these. A column that was dropped keeps its protection for the snapshots that have it.
 
-New files follow the properties of the moment that they are committed in (written_under.py); files from before do not change. What a
+New files follow the properties of the moment that they are committed in (writing.py); files from before do not change. What a
 declaration does not reach is logged, and `reencrypt` makes it conform.
 
 Raises ConfigurationError: a column is unknown or named twice, the text cannot be read, or a property by field id is set by hand.
@@ -40,7 +40,7 @@ from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.new_blobs import wrap_unopened
 from tablecrypt.table.protection.exposed_values import ShownPartitions
-from tablecrypt.table.protection.sizes import check_sizes
+from tablecrypt.table.protection.policy import check_sizes
 from tablecrypt.table.protection.tags import tagged_columns, tags_of
 from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER, barrier_properties, has_write_barrier
 
@@ -101,7 +101,7 @@ def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[
 
     Raises:
         ConfigurationError: the declaration cannot be used, properties are those of another table's columns, or sizes are
-            below their floor (sizes.py).
+            below their floor (policy.py).
     """
     given = _texts(properties)
     _refuse_by_id(given, "a new table: field ids belong to one table. Leave it out")
