@@ -29,8 +29,15 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt._bytes import ByteReader, frame
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import FormatError, KmsUnavailableError, TablecryptError
-from tablecrypt.files.deletion import is_journal_name
-from tablecrypt.files.raw_output import RawContent
+from tablecrypt.files.raw_output import (
+    ENCRYPTION_KEYS,
+    JOURNAL_ENTRIES,
+    JOURNAL_FOLDER,
+    JOURNAL_KEYS,
+    KEY_ID,
+    RawContent,
+    operation_of_journal,
+)
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import metadata_folder
@@ -42,10 +49,6 @@ logger = logging.getLogger(__name__)
 
 _FILES_PER_PART: Final = 32
 _BYTES_PER_PART: Final = 256 * 1024 * 1024
-_ENTRIES_SUFFIX: Final = ".entries"
-_KEYS_SUFFIX: Final = ".json"
-_ENCRYPTION_KEYS: Final = "encryption-keys"
-_KEY_ID: Final = "key-id"
 
 
 class Journal:
@@ -64,13 +67,13 @@ class Journal:
         self._codec = FileEntryCodec(metadata)
         self._keys = list(keys)
         self._key_id = key_id
-        self._folder = f"{metadata_folder(metadata)}/tablecrypt-{operation}"
+        self._folder = f"{metadata_folder(metadata)}/{JOURNAL_FOLDER}{operation}"
 
     def load(self) -> dict[str, EncryptedDataFile]:
         """Return what is done: for each old location the file that takes its place, if it is still stored."""
         done: dict[str, EncryptedDataFile] = {}
         for file in stored_files(self._io.inner, self._folder):
-            if file.location.endswith(_KEYS_SUFFIX):
+            if file.location.endswith(JOURNAL_KEYS):
                 done.update((old, EncryptedDataFile.of(new)) for old, new in self._read(file.location) if self._is_stored(new))
         return done
 
@@ -103,21 +106,21 @@ class Journal:
 
         part = f"{self._folder}/{uuid.uuid4()}"
         locations = json.dumps(list(finished)).encode()
-        output = self._io.new_encrypted_output(part + _ENTRIES_SUFFIX)
+        output = self._io.new_encrypted_output(part + JOURNAL_ENTRIES)
         with output.create() as stream:
             stream.write(frame(locations) + self._codec.encode_files(finished.values()))
         wrapped = self._io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, KeyRing(self._keys), self._key_id)
         chain = KeyRing([*self._keys, *wrapped.added]).chain(wrapped.key_id)
         self._keys, self._key_id = [chain.kek, chain.manifest_list_key], wrapped.key_id
         keys = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in (chain.kek, chain.manifest_list_key)]
-        with self._io.raw_output(part + _KEYS_SUFFIX, RawContent.JOURNAL_KEYS).create() as stored:
-            stored.write(json.dumps({_ENCRYPTION_KEYS: keys, _KEY_ID: wrapped.key_id}).encode())
+        with self._io.raw_output(part + JOURNAL_KEYS, RawContent.JOURNAL_KEYS).create() as stored:
+            stored.write(json.dumps({ENCRYPTION_KEYS: keys, KEY_ID: wrapped.key_id}).encode())
 
     def remove(self) -> None:
         """Delete the journal: what it says is committed. A file of another name is not the journal's, and stays."""
-        locations = [file.location for file in stored_files(self._io.inner, self._folder) if is_journal_name(file.location)]
+        locations = [file.location for file in stored_files(self._io.inner, self._folder) if operation_of_journal(file.location)]
         # The keys go first: entries without them count as not done.
-        for location in sorted(locations, key=lambda each: not each.endswith(_KEYS_SUFFIX)):
+        for location in sorted(locations, key=lambda each: not each.endswith(JOURNAL_KEYS)):
             self._io.delete_new(location)
 
     def _is_stored(self, file: DataFile) -> bool:
@@ -139,7 +142,7 @@ class Journal:
         with self._io.raw_input(location).open() as stored:
             ring, key_id = _keys(location, bytes(stored.read()))
         key_metadata = self._io.manager.decrypt_manifest_list_key_metadata(ring.chain(key_id))
-        entries = location.removesuffix(_KEYS_SUFFIX) + _ENTRIES_SUFFIX
+        entries = location.removesuffix(JOURNAL_KEYS) + JOURNAL_ENTRIES
         with self._io.decrypting_input(entries, key_metadata).open() as stream:
             plaintext = stream.read()
 
@@ -154,6 +157,6 @@ class Journal:
 def _keys(location: str, content: bytes) -> tuple[KeyRing, str]:
     try:
         fields = ParsedJson(content).document
-        return KeyRing([EncryptedKey.model_validate(key) for key in fields[_ENCRYPTION_KEYS]]), str(fields[_KEY_ID])
+        return KeyRing([EncryptedKey.model_validate(key) for key in fields[ENCRYPTION_KEYS]]), str(fields[KEY_ID])
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{location}: not the keys of a journal, or only half of them: {type(error).__name__}") from None
