@@ -66,8 +66,8 @@ from tablecrypt.manifests.manifest_cache import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.stated_layout import StatedLayout
 from tablecrypt.manifests.table_state import StatedTable
-from tablecrypt.table._pyiceberg.producers import replace_counts
 from tablecrypt.table._pyiceberg.statistics import AnyStatisticsFile
+from tablecrypt.table._pyiceberg.transactions import replace_counts
 from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata_cache import PARSED, Unchanging
 from tablecrypt.table.table_files import TableFileIO

@@ -48,7 +48,7 @@ from pyiceberg.table.update import UpdatesAndRequirements
 from pyroaring import BitMap64
 
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
-from tablecrypt.table._pyiceberg.producers import WholeSnapshotAdapter
+from tablecrypt.table._pyiceberg.transactions import WholeSnapshotAdapter
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.deletion_vectors import DeletionVector, puffin_location, write_deletion_vectors
 from tablecrypt.table.partitions import partition_values

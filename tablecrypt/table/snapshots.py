@@ -47,7 +47,7 @@ from tablecrypt.manifests.manifest_file import EncryptedManifestFile, ManifestWr
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.manifests.table_state import ListedTableState
-from tablecrypt.table._pyiceberg.producers import (
+from tablecrypt.table._pyiceberg.transactions import (
     DeleteFilesAdapter,
     FastAppendFiles,
     MergeAppendFiles,

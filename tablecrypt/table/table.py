@@ -41,9 +41,8 @@ from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
-from tablecrypt.table._pyiceberg.producers import ExpireSnapshotsAdapter
 from tablecrypt.table._pyiceberg.scans import EntriesTable, InspectAdapter
-from tablecrypt.table._pyiceberg.transactions import TableAdapter
+from tablecrypt.table._pyiceberg.transactions import ExpireSnapshotsAdapter, TableAdapter
 from tablecrypt.table.datasets.lazy_frame import scan_lazily
 from tablecrypt.table.foreign_engines import for_others, location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
