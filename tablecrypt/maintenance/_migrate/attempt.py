@@ -60,7 +60,7 @@ class Migration:
 
     Args:
         plain: the plain table as it is now.
-        table: the same with the metadata and the FileIO that it will have (`EncryptingCatalog.as_encrypted`).
+        table: the same with the metadata and the FileIO that it will have (`MigratingCatalog.as_encrypted`).
         location: where the table beside it goes; None to encrypt in place.
         folders: in place, below which folders a file is encrypted beside itself; another goes to the data folder of the table's location.
     """

@@ -39,7 +39,7 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFo
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
-from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, Mask, ProtectedColumn, key_id_in
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnMask, ColumnPolicy, ProtectedColumn, key_id_in
 from tablecrypt.maintenance._file_rewrite import NewFileWork, replacement_entry
 from tablecrypt.maintenance.columns.footers import inspect_footers
 from tablecrypt.maintenance.columns.former_protection import forget_former_protection
@@ -355,7 +355,7 @@ def _dropped_columns(metadata: EncryptedTableMetadata) -> dict[int, ProtectedCol
     """The columns that properties protect and the schema does not have, without their masks, which nobody reads."""
     declared = ColumnPolicy.from_properties(metadata.properties).columns
     gone = {field_id: each for field_id, each in declared.items() if metadata.schema().find_column_name(field_id) is None}
-    return {field_id: replace(each, mask=Mask.parse("null")) for field_id, each in gone.items()}
+    return {field_id: replace(each, mask=ColumnMask.parse("null")) for field_id, each in gone.items()}
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from tablecrypt import properties as names
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, column_shown, with_sentence
 from tablecrypt.keys.column_entries import is_kept_by_commits
-from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.new_blobs import wrap_unopened
@@ -270,7 +270,7 @@ def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, sin
             field_id = _field(schema, name.removeprefix(DECLARED_MASK_PREFIX))
             if field_id not in columns:
                 raise ConfigurationError(f"{name}: the column is not protected. Name it in {DECLARED_KEYS}")
-            columns[field_id] = replace(columns[field_id], mask=Mask.parse(value))
+            columns[field_id] = replace(columns[field_id], mask=ColumnMask.parse(value))
 
     return ColumnPolicy.of(columns.values(), former)
 
@@ -279,9 +279,9 @@ def _unchanged(earlier: ColumnPolicy, schema: Schema) -> dict[int, str]:
     return {each.field_id: each.column_key_id for each in earlier.columns.values() if schema.find_column_name(each.field_id) is not None}
 
 
-def _mask_of(earlier: ColumnPolicy, field_id: int) -> Mask:
+def _mask_of(earlier: ColumnPolicy, field_id: int) -> ColumnMask:
     column = earlier.columns.get(field_id)
-    return column.mask if column is not None else Mask()
+    return column.mask if column is not None else ColumnMask()
 
 
 def _last_sequence_number(metadata: TableMetadata) -> int | None:
