@@ -75,6 +75,7 @@ from tablecrypt.manifests.stated_layout import StatedLayout
 _ADDED = ManifestEntryStatus.ADDED
 _DELETED = ManifestEntryStatus.DELETED
 CONTENT_NAMES: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
+COPIED_NAME_ENDING: Final = "-copied"
 _HEADER_LENGTH: Final = 1024 * 1024
 """Plaintext bytes of an AGS1 block, in which a header fits but for that of rows copied from very many files."""
 KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
@@ -173,6 +174,13 @@ def _container(plaintext: bytes, location: str, content: ManifestContent) -> Man
     if written != CONTENT_NAMES[content]:
         raise FormatError(f"{location}: the manifest says it holds {written!r}, the manifest list {CONTENT_NAMES[content]!r}")
     return container
+
+
+def remembers_files(manifest: ManifestFile) -> bool:
+    """Whether a manifest's name says that its header names files its rows were copied from (copied_files.py), and some are live."""
+    # The name stands in the authenticated manifest list, so an attacker cannot hide a manifest from the check by renaming it.
+    is_named = manifest.content == ManifestContent.DATA and manifest.manifest_path.endswith(f"{COPIED_NAME_ENDING}.avro")
+    return is_named and bool(manifest.added_files_count or manifest.existing_files_count)
 
 
 class EncryptedManifestFile(SensitiveRecord, ManifestFile):

@@ -41,7 +41,7 @@ from pyiceberg.utils.config import Config
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
-from tablecrypt.parquet.view_types import rows_without_views
+from tablecrypt.parquet.text_columns import rows_without_views
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, parse_row_filter

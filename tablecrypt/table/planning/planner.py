@@ -34,8 +34,8 @@ from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.manifest_cache import read_in_columns
+from tablecrypt.manifests.records import in_literals, partition_values
 from tablecrypt.table.metadata import EncryptedSnapshot
-from tablecrypt.table.partitions import in_literals, partition_values
 from tablecrypt.table.planning.delete_index import DeleteIndex
 from tablecrypt.table.planning.file_filter import FileFilter
 from tablecrypt.table.planning.tasks import EncryptedFileScanTask
