@@ -3,7 +3,7 @@
     RawContent        what the first bytes, the last bytes and the name must be
     SELF_ENCRYPTED    PARE … PARE (Parquet Modular Encryption), or AGS1 and a length that an AGS1 file can have
     METADATA_JSON     a JSON object, or gzip, under a name of table metadata
-    JOURNAL_KEYS      a JSON object of wrapped keys alone, under the name of a journal's part (maintenance/_journal.py)
+    JOURNAL_KEYS      a JSON object of wrapped keys alone, under the name of a journal's part (maintenance/_file_rewrite.py)
 
 The first bytes are looked at before any of them reaches the store, the last ones when the stream closes. What is not of its kind is
 deleted and refused with PlaintextRefusedError. Only a few bytes are kept of what passes through, except for JOURNAL_KEYS, which are small.

@@ -38,9 +38,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.maintenance._file_rewrite import FileRewrite, NewFileWork, commit_replacement, write_again
-from tablecrypt.maintenance._journal import Journal
-from tablecrypt.maintenance._tables import check_branch, checked_condition, checked_moment, require_encrypted
+from tablecrypt.maintenance._file_rewrite import FileRewrite, Journal, NewFileWork, commit_replacement, write_again
+from tablecrypt.maintenance._tables import checked_condition, checked_moment, require_encrypted
 from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.columns.reencryption import FilesToReencrypt, NewFile, ReencryptWork, files_to_reencrypt, write_protected
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
@@ -55,7 +54,7 @@ from tablecrypt.table.planning import FileCondition, ScanPlanner
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.table_files import is_deletion_vector, key_metadata_of, name_of
 
 _FORMATS: Final = (FileFormat.PARQUET.value, FileFormat.AVRO.value)

@@ -27,7 +27,7 @@ from pyiceberg.table.inspect import InspectTable
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.maintenance import MaintenanceTable
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, TableUpdate, UpdatesAndRequirements
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
@@ -39,7 +39,7 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from tablecrypt import properties as names
 from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.scans import EntriesTable, InspectAdapter
 from tablecrypt.table._pyiceberg.transactions import ExpireSnapshotsAdapter, TableAdapter
@@ -443,3 +443,20 @@ def plain_tables_opened() -> Iterator[None]:
 def are_plain_tables_opened() -> bool:
     """Whether the caller is in such a block."""
     return _OPENED.get()
+
+
+def check_branch(table: Table, branch: str) -> None:
+    """Refuse a name that no branch has. The main branch counts as there before its first snapshot.
+
+    Raises:
+        ConfigurationError: the table has no such branch.
+    """
+    ref = table.metadata.refs.get(branch)
+    if ref is None and branch != MAIN_BRANCH:
+        named = (name for name, each in table.metadata.refs.items() if each.snapshot_ref_type == SnapshotRefType.BRANCH)
+        branches = ", ".join(sorted({MAIN_BRANCH, *named}))
+        raise ConfigurationError(
+            f"{name_of(table)} has no branch {branch!r}; it has {branches}. table.manage_snapshots().create_branch(...) makes one"
+        )
+    if ref is not None and ref.snapshot_ref_type == SnapshotRefType.TAG:
+        raise ConfigurationError(f"{branch!r} is a tag of {name_of(table)}, which never changes: name a branch")

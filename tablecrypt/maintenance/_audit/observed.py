@@ -9,7 +9,7 @@ they may hold:
     AGS1, PARE                                     ciphertext that nothing refers to: failed writes, expired snapshots
     .x.crc beside x                                checksums of x that Hadoop keeps on local disks: 8 bytes, and 4 for each
                                                    512 bytes of x
-    tablecrypt-<operation>/*.json of wrapped keys  the journal of one that is under way or was interrupted (maintenance/_journal.py)
+    tablecrypt-<operation>/*.json of wrapped keys  the journal of one that is under way or was interrupted (maintenance/_file_rewrite.py)
     a plaintext format, anything else              plaintext
 
 Older metadata files, which a table leaves behind with each commit, are read for what they still say and still lead to:
