@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tablecrypt.parquet.view_types import rows_without_views
+from tablecrypt.parquet.text_columns import rows_without_views
 
 
 @dataclass(frozen=True)

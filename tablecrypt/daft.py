@@ -29,7 +29,7 @@ from tablecrypt.engines.reads import ReadPlan, planned_read, rows_of, scan_of
 from tablecrypt.engines.tasks import WritingTask, decrypted_results
 from tablecrypt.engines.writes import begin_write, commit_files, commit_to, current_table
 from tablecrypt.errors import ConfigurationError, MissingExtraError
-from tablecrypt.parquet.view_types import rows_without_views
+from tablecrypt.parquet.text_columns import rows_without_views
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.snapshots import CommitOptions

@@ -9,9 +9,8 @@ holds already keeps nobody from reading it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from tablecrypt.setting_kinds import Property, Switch, WholeNumber
 
@@ -126,15 +125,3 @@ PYICEBERGS: Final = (
 
 OF_TABLES: Final = (GC_ENABLED, WAP_ENABLED, ACCEPT_ANY_SCHEMA, BLOOM_FILTERS, *OF_COMMITS)
 """Properties of Iceberg's tables whose values are checked: those that this package reads by itself, and those of commits, as in Java."""
-
-
-def check_of_tables(given: Mapping[str, Any]) -> None:
-    """Check what somebody sets of these properties for an encrypted table.
-
-    Raises:
-        ConfigurationError: a value cannot be read.
-    """
-    for name, value in given.items():
-        for each in OF_TABLES:
-            if name == each.name or (each.name.endswith(".") and name.startswith(each.name)):
-                each.check(name, value)

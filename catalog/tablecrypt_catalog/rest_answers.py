@@ -34,7 +34,7 @@ from tablecrypt.errors import KeyIdChangedError, KeyNotFoundError, MetadataRollb
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.protection.written_under import WrittenUnder
+from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import check_restrictions, parse_restrictions
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog.pins.moves import moved_refs

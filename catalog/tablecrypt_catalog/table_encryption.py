@@ -34,7 +34,6 @@ from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TablecryptError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
-from tablecrypt.iceberg_properties import check_of_tables
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.manager import EncryptionManager, KeySettings
 from tablecrypt.kms.allowed_keys import AllowedKeys
@@ -54,7 +53,7 @@ from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_of
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_name_mapping
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_icebergs_properties, check_name_mapping
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.proven_heads import Proof, ProvenHeads
 from tablecrypt_catalog.pins.record import TableVersion, folders_on_first_sight, table_version
@@ -248,7 +247,7 @@ def encrypted_table(
     """
     refuse_to_ray(".".join(table_identifier(table)))
     warn_if_unpinned(catalog, table_identifier(table))
-    if (head := cut_off_head(metadata)) is not None:
+    if metadata.current_snapshot_id is None and (head := cut_off_head(metadata)) is not None:
         logger.warning("%s: %s", ".".join(table_identifier(table)), described(head))
     deletable = pinned_folders(catalog, table, pin)
     io = table_file_io(names.client_properties(catalog), table.io, metadata, deletable, read_restrictions)
@@ -417,7 +416,7 @@ def creation_properties(client_properties: Properties, table_properties: Propert
         )
 
     check_name_mapping(creation)
-    check_of_tables(creation)
+    check_icebergs_properties(creation)
     KeySettings.of(creation)
     # Better here than at the first append, when somebody else may find the table without a key that works.
     encryption_manager(client_properties, cast("Mapping[str, str]", creation)).new_kek()

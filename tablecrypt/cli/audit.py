@@ -17,7 +17,7 @@ from tablecrypt.external_errors import is_external
 from tablecrypt.printable import bytes_shown, counted
 
 if TYPE_CHECKING:
-    from tablecrypt.maintenance import Audit, AuditChanges, Check, CheckUp, TableAudit, Verification
+    from tablecrypt.maintenance import Audit, AuditChanges, Check, CheckUp, TableAudit, Verified
 
 
 @command_of("audit")
@@ -151,7 +151,7 @@ def verify(
     run_on(run.settings, chosen, authenticate, run.as_json, _print_verification, is_bad=lambda done: not done.is_good)
 
 
-def _print_verification(done: Verification) -> None:
+def _print_verification(done: Verified) -> None:
     resumed = f", {done.resumed:,} of them before the interruption" if done.resumed else ""
     layers = f"{counted(done.files, 'file', 'files')} of {counted(done.snapshots, 'snapshot', 'snapshots')}"
     say(f"{done.table}: {layers}{resumed}, {bytes_shown(done.bytes)} read now")

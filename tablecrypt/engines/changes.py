@@ -18,7 +18,7 @@ from tablecrypt.engines.tasks import delete_files
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.protection.written_under import WrittenUnder
+from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.transaction import EncryptedTransaction
 
 NOT_COMMITTED: Final = (CommitFailedException, ValidationException)

@@ -23,7 +23,7 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import UpdatesAndRequirements
 
-from tablecrypt.table._pyiceberg.producers import WholeSnapshotAdapter
+from tablecrypt.table._pyiceberg.transactions import WholeSnapshotAdapter
 from tablecrypt.table.snapshots import CommitOptions, EncryptedProducer
 from tablecrypt.table.table_files import ObsoleteDeletes
 

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import cast
 
 from pyiceberg.manifest import DataFile
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
 from tablecrypt.engines.access import TableAccess
 from tablecrypt.engines.changes import check_unchanged, committing
@@ -22,20 +21,16 @@ from tablecrypt.engines.jobs import WorkerJob
 from tablecrypt.engines.overwrite import stage_overwrite
 from tablecrypt.engines.protected_columns import ensure_column_keys
 from tablecrypt.engines.tasks import removing_on_error
-from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.snapshots import CommitOptions
-from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.table_files import name_of
 
 
 def commit_to(table: EncryptedTable, branch: str, snapshot_properties: Mapping[str, str] | None) -> CommitOptions:
     """Return where a write goes. ConfigurationError for a branch that is not there, and for texts that cannot be stored."""
     options = CommitOptions(branch, dict(snapshot_properties or {}))
-    branches = {name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
-    if branch not in branches | {MAIN_BRANCH}:
-        name = name_of(table)
-        raise ConfigurationError(f"{name} has no branch {branch!r}: create it with table.manage_snapshots().create_branch(...)")
+    check_branch(table, branch)
     return options
 
 

@@ -28,6 +28,7 @@ from urllib.parse import unquote
 
 from tablecrypt.arguments import names_of
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError
+from tablecrypt.files.raw_output import operation_of_journal
 
 LOCAL: Final = "file"
 _SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "": LOCAL, "abfss": "abfs", "wasbs": "wasb"}
@@ -35,7 +36,6 @@ _WITHOUT_AUTHORITY: Final = ("hdfs", "viewfs", "memory")
 _URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
 _AMBIGUOUS: Final = re.compile(r"[\x00-\x1f\x7f?#*\[\]\\]")
 _FILE_NAMES: Final = re.compile(r"[^/]+\.(?:parquet|avro|orc|puffin|stats|metadata\.json|metadata\.json\.gz)", re.IGNORECASE)
-_JOURNAL_NAMES: Final = re.compile(r"metadata/tablecrypt-[a-z-]+/[0-9a-f-]{36}\.(?:entries|json)")
 _CHECKSUMS: Final = re.compile(r"\.(?P<of>[^/]+)\.crc")
 _UNPINNED: Final = "no source that this client trusts says where the table is: name its folder"
 
@@ -204,12 +204,7 @@ def is_table_file_name(path: str) -> bool:
     folder, _, name = path.rpartition("/")
     if (checksums := _CHECKSUMS.fullmatch(name)) is not None:
         name = checksums["of"]
-    return _FILE_NAMES.fullmatch(name) is not None or is_journal_name(f"/{folder}/{name}")
-
-
-def is_journal_name(path: str) -> bool:
-    """Whether a path is that of a part of a journal, as maintenance/_journal.py names them."""
-    return re.search(f"/{_JOURNAL_NAMES.pattern}$", path) is not None
+    return _FILE_NAMES.fullmatch(name) is not None or operation_of_journal(f"/{folder}/{name}") is not None
 
 
 def _reason_below(root: ParsedLocation, parsed: ParsedLocation) -> str | None:

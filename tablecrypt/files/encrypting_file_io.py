@@ -19,6 +19,8 @@ restricts of a table's rows travels with it, and no reader can be built without.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import SEEK_END
 from typing import Final
@@ -28,9 +30,9 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from tablecrypt import _magics as magics
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TablecryptError, TamperedFileError
 from tablecrypt.files.ags1_streams import Ags1InputStream, Ags1OutputStream
-from tablecrypt.files.deletion import NOTHING
+from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent, RawOutputFile
 
 _SALT_BYTES: Final = 32
@@ -248,6 +250,34 @@ def encrypting_io(io: FileIO, what: str = "an encrypted table") -> EncryptingFil
     if not isinstance(io, EncryptingFileIO):
         raise ConfigurationError(f"{what} is read through an EncryptingFileIO, not {type(io).__name__}")
     return io
+
+
+@contextmanager
+def refusing_made_up(location: str, own_folders: DeletionScope) -> Iterator[None]:
+    """Turn what a store raises for a name that is none of a table's files into FormatError.
+
+    metadata.json has names, and any writer of the storage can edit it. A store says of a made-up one what its client library raises, of any
+    kind: that a path holds a NUL, that a scheme is not known, that there is a folder and no file.
+
+    Args:
+        location: what the block reads.
+        own_folders: of the table. What the store says of a file there stays as it is: it may be that the store cannot be reached.
+
+    Raises:
+        FormatError: the file lies elsewhere, or is not named as a table's file, and cannot be read.
+        FileNotFoundError, PermissionError: as the store says.
+    """
+    try:
+        yield
+    # These already say what is wrong, and callers tell a missing file from a denied one.
+    except (TablecryptError, FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:
+        # Whoever chose the name chose the store, the library that reads it, and so the kind of error.
+        reason = own_folders.reason_against(location)
+        if reason is None:
+            raise
+        raise FormatError(f"{location}: cannot be read ({type(error).__name__}), and as a file of the table it {reason}") from error
 
 
 def _stored_length(raw: InputStream) -> int:

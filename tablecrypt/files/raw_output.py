@@ -3,7 +3,7 @@
     RawContent        what the first bytes, the last bytes and the name must be
     SELF_ENCRYPTED    PARE … PARE (Parquet Modular Encryption), or AGS1 and a length that an AGS1 file can have
     METADATA_JSON     a JSON object, or gzip, under a name of table metadata
-    JOURNAL_KEYS      a JSON object of wrapped keys alone, under the name of a journal's part (maintenance/_journal.py)
+    JOURNAL_KEYS      a JSON object of wrapped keys alone, under the name of a journal's part (maintenance/_file_rewrite.py)
 
 The first bytes are looked at before any of them reaches the store, the last ones when the stream closes. What is not of its kind is
 deleted and refused with PlaintextRefusedError. Only a few bytes are kept of what passes through, except for JOURNAL_KEYS, which are small.
@@ -12,9 +12,10 @@ deleted and refused with PlaintextRefusedError. Only a few bytes are kept of wha
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.io import FileIO, InputFile, OutputFile, OutputStream
 
@@ -31,9 +32,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TABLE_METADATA_SUFFIXES: Final = (".metadata.json", ".metadata.json.gz", ".gz.metadata.json")
-JOURNAL_KEY_FIELDS: Final = frozenset({"encryption-keys", "key-id"})
-_WRAPPED_KEY_FIELDS: Final = frozenset({"key-id", "encrypted-key-metadata", "encrypted-by-id", "properties"})
-_JOURNAL_FOLDER: Final = "tablecrypt-"
+JOURNAL_FOLDER: Final = "tablecrypt-"
+"""How the folder of a journal begins, below the table's metadata folder; the operation's name follows."""
+JOURNAL_ENTRIES: Final = ".entries"
+JOURNAL_KEYS: Final = ".json"
+"""How the two files of a part of a journal end."""
+ENCRYPTION_KEYS: Final = "encryption-keys"
+KEY_ID: Final = "key-id"
+"""The fields of the JSON: wrapped keys, as metadata.json has them, and the id of the one that opens the entries."""
+_JOURNAL_PART: Final = re.compile(
+    rf".*/metadata/{JOURNAL_FOLDER}(?P<operation>[a-z-]+)/[0-9a-f-]{{36}}(?P<kind>{re.escape(JOURNAL_ENTRIES)}|{re.escape(JOURNAL_KEYS)})",
+    re.DOTALL,
+)
+_WRAPPED_KEY_FIELDS: Final = frozenset({KEY_ID, "encrypted-key-metadata", "encrypted-by-id", "properties"})
 _SHORTEST_PARQUET: Final = 12
 _EDGE: Final = 4
 _LONGEST_JOURNAL_PART: Final = 1024 * 1024
@@ -196,12 +207,25 @@ class RawOutputStream(NewFileStream):
             logger.warning("could not delete %s: %s", self._location, type(error).__name__)
 
 
+def operation_of_journal(location: str) -> str | None:
+    """Return the operation in whose journal a file is, as its name says; None for the name of another file."""
+    found = _JOURNAL_PART.fullmatch(location)
+    return found["operation"] if found else None
+
+
+def are_wrapped_keys(document: Any) -> bool:
+    """Whether the JSON of a journal's part holds wrapped keys and their ids, and nothing else, which would be stored in the clear."""
+    try:
+        return set(document) == {ENCRYPTION_KEYS, KEY_ID} and all(set(key) <= _WRAPPED_KEY_FIELDS for key in document[ENCRYPTION_KEYS])
+    except TypeError:
+        return False
+
+
 def _may_be_named(content: RawContent, location: str) -> bool:
     if content == RawContent.METADATA_JSON:
         return location.endswith(TABLE_METADATA_SUFFIXES)
     if content == RawContent.JOURNAL_KEYS:
-        *_, parent, folder, name = ("", "", *location.split("/"))
-        return parent == "metadata" and folder.startswith(_JOURNAL_FOLDER) and name.endswith(".json")
+        return operation_of_journal(location) is not None and location.endswith(JOURNAL_KEYS)
     return not location.endswith(TABLE_METADATA_SUFFIXES)
 
 
@@ -213,8 +237,6 @@ def _may_begin(content: RawContent, first: bytes) -> bool:
 
 def _is_wrapped_keys(stored: bytearray) -> bool:
     try:
-        fields = ParsedJson(bytes(stored)).document
-        # Exactly these fields, all of them wrapped keys or their ids: anything else would be written in the clear.
-        return set(fields) == JOURNAL_KEY_FIELDS and all(set(key) <= _WRAPPED_KEY_FIELDS for key in fields["encryption-keys"])
-    except (ValueError, TypeError):
+        return are_wrapped_keys(ParsedJson(bytes(stored)).document)
+    except ValueError:
         return False

@@ -44,7 +44,7 @@ from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError, FormatError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
-from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.keys.column_keys import ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.key_ring import COLUMN_DECLARATION, EncryptedKey, KeyRing
 
 PAYLOAD_VERSION: Final = 1
@@ -131,7 +131,7 @@ class ColumnDeclaration:
 def _column(fields: Mapping[str, Any]) -> ProtectedColumn | None:
     if fields["key-id"] is None:
         return None
-    return ProtectedColumn(fields["field-id"], fields["key-id"], Mask.parse(fields["mask"]), fields["since"])
+    return ProtectedColumn(fields["field-id"], fields["key-id"], ColumnMask.parse(fields["mask"]), fields["since"])
 
 
 def weakened(declared: ColumnDeclaration, stated: ColumnDeclaration) -> dict[str, str]:

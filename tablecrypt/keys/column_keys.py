@@ -86,7 +86,7 @@ _MASKS_OF_TEXT: Final = frozenset({"redact", "truncate"})
 
 
 @dataclass(frozen=True)
-class Mask:
+class ColumnMask:
     """What readers see of a protected column whose key they may not use.
 
     Attributes:
@@ -161,7 +161,7 @@ class Mask:
             constant_of(self, column, column_type)
 
 
-def constant_of(mask: Mask, column: str, column_type: IcebergType) -> Any:
+def constant_of(mask: ColumnMask, column: str, column_type: IcebergType) -> Any:
     """Return the value of a `constant` mask as PyIceberg holds values of this type.
 
     Raises:
@@ -191,7 +191,7 @@ class ProtectedColumn:
 
     field_id: int
     column_key_id: str
-    mask: Mask = field(default_factory=Mask)
+    mask: ColumnMask = field(default_factory=ColumnMask)
     since: int | None = None
 
     def __post_init__(self) -> None:
@@ -303,7 +303,7 @@ class ColumnPolicy:
 @lru_cache(maxsize=256)
 def _policy_of(said: tuple[tuple[str, str], ...]) -> ColumnPolicy:
     """Return what properties of columns say, which a commit asks some thirty times."""
-    masks: dict[int, Mask] = {}
+    masks: dict[int, ColumnMask] = {}
     since: dict[int, int] = {}
     keys: dict[int, str] = {}
     former: dict[int, str] = {}
@@ -322,7 +322,7 @@ def _policy_of(said: tuple[tuple[str, str], ...]) -> ColumnPolicy:
         field_id = int(found[1])
 
         if found[2] == _MASK:
-            masks[field_id] = Mask.parse(value)
+            masks[field_id] = ColumnMask.parse(value)
         elif found[2] in (_SINCE, FORMER_UNTIL):
             (since if found[2] == _SINCE else until)[field_id] = sequence_number_in(name, value)
         else:
@@ -334,7 +334,9 @@ def _policy_of(said: tuple[tuple[str, str], ...]) -> ColumnPolicy:
             "Restore it: without it, the column would be written under the table's key"
         )
 
-    columns = [ProtectedColumn(field_id, key_id, masks.get(field_id, Mask()), since.get(field_id)) for field_id, key_id in keys.items()]
+    columns = [
+        ProtectedColumn(field_id, key_id, masks.get(field_id, ColumnMask()), since.get(field_id)) for field_id, key_id in keys.items()
+    ]
     # An end without a key says nothing: it opens no file.
     ended = {field_id: FormerKey(key_id, until.get(field_id)) for field_id, key_id in former.items()}
 

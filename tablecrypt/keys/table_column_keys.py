@@ -1,8 +1,4 @@
-"""The column keys of one version of a table's metadata, as the writer and the reader of its files ask for them.
-
-What has a key is protected: a column that has a column key and is in the schema is in the properties. Nobody removes the protection by
-removing properties.
-"""
+"""The column keys of one version of a table's metadata, as the writer and the reader of its files ask for them."""
 
 from __future__ import annotations
 
@@ -10,8 +6,6 @@ import hashlib
 import hmac
 from collections.abc import Iterable
 from typing import Final
-
-from pyiceberg.schema import Schema
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
@@ -113,17 +107,3 @@ class TableColumnKeys:
         if column is None:
             raise ConfigurationError(f"{self._ring.column(field_id)} is not protected, and has no key")
         return column
-
-
-def check_protected(ring: KeyRing, policy: ColumnPolicy, schema: Schema) -> None:
-    """Check that properties still protect what has been protected.
-
-    Raises:
-        KeyIdChangedError: a column of the schema has a column key, and the properties do not name it.
-    """
-    for entry in ring.column_keys:
-        if not policy.master_keys(entry.field_id) and (name := schema.find_column_name(entry.field_id)) is not None:
-            raise KeyIdChangedError(
-                f"column {name!r} has a key of its own in encryption-keys, and the table's properties no longer say so: somebody removed "
-                f"encryption.column.{entry.field_id}.key-id. Restore it; the column would be written under the table's key"
-            )

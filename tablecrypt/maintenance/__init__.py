@@ -26,7 +26,7 @@ from tablecrypt.maintenance._reencrypt import Reencrypted, reencrypt
 from tablecrypt.maintenance._relocate import Relocated, relocate
 from tablecrypt.maintenance._rescue import Rescued, rescue
 from tablecrypt.maintenance._shred import Shredded, shred
-from tablecrypt.maintenance._verify import BadFile, Verification, verify
+from tablecrypt.maintenance._verify import BadFile, Verified, verify
 from tablecrypt.maintenance.catalog_tables import CatalogResult, on_tables
 from tablecrypt.maintenance.columns.key_changes import (
     RewrappedColumnKeks,
@@ -84,7 +84,7 @@ __all__ = [
     "TableChanges",
     "TableDescription",
     "TableState",
-    "Verification",
+    "Verified",
     "ZOrder",
     "audit",
     "changes_since",

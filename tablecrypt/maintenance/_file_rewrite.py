@@ -3,8 +3,22 @@
     plan       which files, and where each new one goes: reencrypt and migrate say it
     files      each written again under a fresh DEK and AAD prefix, without decoding a value (`write_again`), or as an operation's own
                function does it
-    journal    a run that was killed is continued with what is done (see _journal.py)
+    journal    a run that was killed loses no file that is in it, and is continued with what is done
     commit     one snapshot of operation "replace" (see table/replace_files.py)
+
+The journal lies beside the table:
+
+    <location>/metadata/tablecrypt-<operation>/
+        <part>.entries    AGS1 stream: length of the JSON, 8 bytes LE | JSON list of old locations | entries of the new files, in that order
+        <part>.json       {"encryption-keys": [KEK, key of the stream], "key-id": …}, as metadata.json would hold them
+
+Part after part is added and none is ever changed. The JSON of a part is written last: entries without it, or with half of it, are of a run
+that was killed meanwhile, and count as not done. The new files' DEKs are in the stream, whose own key is wrapped under the table's KEK.
+
+What a journal says is believed only as far as its key opens it, and a caller checks that an old location is (still) the table's. The files
+that the old and new locations name are never written again, so a part that is brought back later says nothing that is not true. A part that
+does not open, for whatever reason, is not done, and a warning names it: who writes storage must not stop the work by a file. Where the key
+service does not answer, KmsUnavailableError is raised; what it refuses is a part that does not open.
 
 `write_again` copies, of each format:
 
@@ -21,19 +35,36 @@ says what is done.
 
 from __future__ import annotations
 
+import json
+import logging
 import shutil
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
 
+from tablecrypt._bytes import ByteReader, frame
+from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import FormatError, KmsUnavailableError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.files.raw_output import RawContent
-from tablecrypt.maintenance._journal import Journal
+from tablecrypt.files.raw_output import (
+    ENCRYPTION_KEYS,
+    JOURNAL_ENTRIES,
+    JOURNAL_FOLDER,
+    JOURNAL_KEYS,
+    KEY_ID,
+    RawContent,
+    operation_of_journal,
+)
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
+from tablecrypt.maintenance._storage import stored_files
+from tablecrypt.maintenance._tables import metadata_folder
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runner, run_counted
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
@@ -42,13 +73,128 @@ from tablecrypt.parquet.writing import encrypt, reencrypt
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.snapshots import EncryptedProducer
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import FreshKeys, deleting_on_error, key_metadata_of, with_key
+from tablecrypt.table.table_files import FreshKeys, TableFileIO, deleting_on_error, key_metadata_of, with_key
+
+logger = logging.getLogger(__name__)
 
 _CHUNK_LENGTH: Final = 4 * 1024 * 1024
+_FILES_PER_PART: Final = 32
+_BYTES_PER_PART: Final = 256 * 1024 * 1024
 
 W = TypeVar("W")
 R = TypeVar("R")
 P = TypeVar("P", bound=EncryptedProducer)
+
+
+class Journal:
+    """The journal of one operation on one table.
+
+    Args:
+        io: the table's, with the manager that wraps the journal's keys.
+        metadata: gives the table's location and the partition specs of its files.
+        keys: the table's encryption keys.
+        key_id: that of a snapshot: parts' keys are wrapped under its KEK. None for a new KEK.
+        operation: names the folder.
+    """
+
+    def __init__(self, io: TableFileIO, metadata: TableMetadata, keys: Iterable[EncryptedKey], key_id: str | None, operation: str) -> None:
+        self._io = io
+        self._codec = FileEntryCodec(metadata)
+        self._keys = list(keys)
+        self._key_id = key_id
+        self._folder = f"{metadata_folder(metadata)}/{JOURNAL_FOLDER}{operation}"
+
+    def load(self) -> dict[str, EncryptedDataFile]:
+        """Return what is done: for each old location the file that takes its place, if it is still stored."""
+        done: dict[str, EncryptedDataFile] = {}
+        for file in stored_files(self._io.inner, self._folder):
+            if file.location.endswith(JOURNAL_KEYS):
+                done.update((old, EncryptedDataFile.of(new)) for old, new in self._read(file.location) if self._is_stored(new))
+        return done
+
+    @contextmanager
+    def keeping(self, done: dict[str, EncryptedDataFile]) -> Iterator[Callable[[str, EncryptedDataFile], None]]:
+        """Give a function that takes in finished files: old location and new file. They are in `done` once they are in the journal.
+
+        A part is written for every few files, and the last one at the end, however that comes.
+        """
+        part: dict[str, EncryptedDataFile] = {}
+
+        def flush() -> None:
+            self._add(part)
+            done.update(part)
+            part.clear()
+
+        def keep(location: str, new: EncryptedDataFile) -> None:
+            part[location] = new
+            if len(part) >= _FILES_PER_PART or sum(file.file_size_in_bytes for file in part.values()) >= _BYTES_PER_PART:
+                flush()
+
+        try:
+            yield keep
+        finally:
+            flush()
+
+    def _add(self, finished: Mapping[str, EncryptedDataFile]) -> None:
+        if not finished:
+            return
+
+        part = f"{self._folder}/{uuid.uuid4()}"
+        locations = json.dumps(list(finished)).encode()
+        output = self._io.new_encrypted_output(part + JOURNAL_ENTRIES)
+        with output.create() as stream:
+            stream.write(frame(locations) + self._codec.encode_files(finished.values()))
+        wrapped = self._io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, KeyRing(self._keys), self._key_id)
+        chain = KeyRing([*self._keys, *wrapped.added]).chain(wrapped.key_id)
+        self._keys, self._key_id = [chain.kek, chain.manifest_list_key], wrapped.key_id
+        keys = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in (chain.kek, chain.manifest_list_key)]
+        with self._io.raw_output(part + JOURNAL_KEYS, RawContent.JOURNAL_KEYS).create() as stored:
+            stored.write(json.dumps({ENCRYPTION_KEYS: keys, KEY_ID: wrapped.key_id}).encode())
+
+    def remove(self) -> None:
+        """Delete the journal: what it says is committed. A file of another name is not the journal's, and stays."""
+        locations = [file.location for file in stored_files(self._io.inner, self._folder) if operation_of_journal(file.location)]
+        # The keys go first: entries without them count as not done.
+        for location in sorted(locations, key=lambda each: not each.endswith(JOURNAL_KEYS)):
+            self._io.delete_new(location)
+
+    def _is_stored(self, file: DataFile) -> bool:
+        # A run that rests for days may find its files taken for orphans.
+        stored = self._io.raw_input(file.file_path)
+        return stored.exists() and len(stored) == file.file_size_in_bytes
+
+    def _read(self, location: str) -> Iterable[tuple[str, DataFile]]:
+        try:
+            return self._opened(location)
+        except KmsUnavailableError:
+            # The part may be whole: its work need not be done again.
+            raise
+        except (TablecryptError, FileNotFoundError) as error:
+            logger.warning("%s: a part of a journal that does not open: its work is done again: %s", location, error)
+            return ()
+
+    def _opened(self, location: str) -> list[tuple[str, DataFile]]:
+        with self._io.raw_input(location).open() as stored:
+            ring, key_id = _keys_of_part(location, bytes(stored.read()))
+        key_metadata = self._io.manager.decrypt_manifest_list_key_metadata(ring.chain(key_id))
+        entries = location.removesuffix(JOURNAL_KEYS) + JOURNAL_ENTRIES
+        with self._io.decrypting_input(entries, key_metadata).open() as stream:
+            plaintext = stream.read()
+
+        try:
+            reader = ByteReader(plaintext, entries)
+            locations = json.loads(reader.frame())
+            return list(zip(locations, self._codec.decode_files(reader.rest()), strict=True))
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{entries}: not the entries of a journal: {error}") from error
+
+
+def _keys_of_part(location: str, content: bytes) -> tuple[KeyRing, str]:
+    try:
+        fields = ParsedJson(content).document
+        return KeyRing([EncryptedKey.model_validate(key) for key in fields[ENCRYPTION_KEYS]]), str(fields[KEY_ID])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{location}: not the keys of a journal, or only half of them: {type(error).__name__}") from None
 
 
 @dataclass(frozen=True)

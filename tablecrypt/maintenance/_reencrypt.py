@@ -38,11 +38,9 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.maintenance._file_rewrite import FileRewrite, NewFileWork, commit_replacement, write_again
-from tablecrypt.maintenance._journal import Journal
-from tablecrypt.maintenance._tables import check_branch, checked_condition, checked_moment, require_encrypted
+from tablecrypt.maintenance._file_rewrite import FileRewrite, Journal, NewFileWork, commit_replacement, write_again
+from tablecrypt.maintenance._tables import checked_condition, checked_moment, require_encrypted
 from tablecrypt.maintenance.columns.blanking import BLANKED
-from tablecrypt.maintenance.columns.partitions import ShownFiles, not_among
 from tablecrypt.maintenance.columns.reencryption import FilesToReencrypt, NewFile, ReencryptWork, files_to_reencrypt, write_protected
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
@@ -53,10 +51,10 @@ from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import FileCondition, ScanPlanner
-from tablecrypt.table.protection.written_under import WrittenUnder
+from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.table_files import is_deletion_vector, key_metadata_of, name_of
 
 _FORMATS: Final = (FileFormat.PARQUET.value, FileFormat.AVRO.value)
@@ -167,24 +165,24 @@ class _Reencryption:
     def run(self, accept_masks: bool, dry_run: bool) -> Reencrypted:
         """Take the steps in their order: what refuses comes before what writes, and forgetting, which refreshes the table, last."""
         plan = _planned(self.table, self.condition, self.older_than, self.branch)
-        files = files_to_reencrypt(self.table, plan.files.values(), self.runner)
-        moved = ShownFiles.among(self.table, self.branch, plan.files)
-        changed = [location for location in plan.files if location in moved.locations or not files.conforms(location)]
+        files = files_to_reencrypt(self.table, self.branch, plan.files, self.runner)
+        changed = [location for location in plan.files if not files.conforms(location)]
         if self.out_of_line:
             plan = plan.only(changed)
 
         if not accept_masks:
             files.refuse_masks(plan.files, plan.sequence_numbers)
-        files.check_readable(sorted(moved.locations))
-        files.open_all(not_among(plan.files, moved.locations), plan.sequence_numbers)
+        files.check_readable(sorted(files.shown))
+        copied = {location: file for location, file in plan.files.items() if location not in files.shown}
+        files.open_all(copied, plan.sequence_numbers)
 
         found = _result(self.table, plan, dry_run, in_line=len(changed), twins_kept=files.kept)
         if dry_run:
             return found
 
-        if (head := moved.rewrite(self.data_key_length, self.runner, self.progress)) is not None:
+        if (head := files.rewrite_shown(self.data_key_length, self.progress)) is not None:
             found = replace(found, snapshot_id=head)
-            plan, files = self._planned_again(not_among(plan.files, moved.locations))
+            plan, files = self._planned_again(copied)
         if plan.files:
             found = self._copy(plan, files, found)
         if not changed:
@@ -197,7 +195,7 @@ class _Reencryption:
         plan = _planned(self.table, self.condition, self.older_than, self.branch, remaining)
         if self.out_of_line:
             plan = plan.only([location for location in plan.files if location in remaining])
-        files = files_to_reencrypt(self.table, plan.files.values(), self.runner)
+        files = files_to_reencrypt(self.table, self.branch, plan.files, self.runner)
         files.open_all(plan.files, plan.sequence_numbers)
         return plan, files
 

@@ -43,10 +43,9 @@ from tablecrypt.keys.column_entries import copy_of, is_copy, is_own
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._relocate_files import PathMap, RewrittenCopy
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
-from tablecrypt.manifests.copied_files import NAME_ENDING, fingerprints_in, header_field
-from tablecrypt.manifests.manifest_file import DecryptedManifest, EncryptedManifestFile
+from tablecrypt.manifests.copied_files import fingerprints_in, header_field
+from tablecrypt.manifests.manifest_file import COPIED_NAME_ENDING, DecryptedManifest, EncryptedManifestFile, ManifestWriterV3
 from tablecrypt.manifests.manifest_list import ManifestListHeader, further_fields
-from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import (
     DATA_FILE_POSITIONS,
     MANIFEST_FILE_POSITIONS,
@@ -138,7 +137,7 @@ class ManifestCopier:
     def _write(self, manifest: EncryptedManifestFile) -> tuple[str, StandardKeyMetadata]:
         opened = manifest.read(self._source)
         copied = fingerprints_in(opened.metadata, manifest.manifest_path)
-        output = self._target.new_encrypted_output(f"{self._prefix}{len(self._rows)}{NAME_ENDING if copied else ''}.avro")
+        output = self._target.new_encrypted_output(f"{self._prefix}{len(self._rows)}{COPIED_NAME_ENDING if copied else ''}.avro")
         schema, spec = _schema_and_spec(opened, manifest)
         if manifest.added_snapshot_id is None:
             raise FormatError(f"{manifest.manifest_path}: its manifest list does not say which snapshot added it")

@@ -23,7 +23,7 @@ from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt.files.raw_output import RawContent
+from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_FOLDER, JOURNAL_KEYS, RawContent
 from tablecrypt.keys.column_entries import is_copy
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._key_commit import commit_keys
@@ -37,9 +37,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import RemoveMetadataLogEntriesUpdate
 
-_KEYS: Final = "encryption-keys"
 _PROPERTIES: Final = "properties"
-_JOURNAL_FOLDER: Final = "/tablecrypt-"
 DRY_RUN: Final = "this was a dry run: nothing was destroyed"
 """Why a shredding is not complete that was none."""
 
@@ -71,7 +69,7 @@ def holders(table: EncryptedTable, older: OlderFiles, retired: Collection[str]) 
             yield Holder(location, is_readable=False)
 
     for stored in stored_files(io.inner, metadata_folder(table.metadata)):
-        is_journal = _JOURNAL_FOLDER in stored.location and stored.location.endswith(".json")
+        is_journal = f"/{JOURNAL_FOLDER}" in stored.location and stored.location.endswith(JOURNAL_KEYS)
         if is_journal and _names_any(_stored(io, stored.location), retired):
             yield Holder(stored.location, is_readable=False)
 
@@ -188,9 +186,9 @@ def _rewrite_or_delete(current: EncryptedTableMetadata, io: TableFileIO, locatio
 def _rewrite(current: EncryptedTableMetadata, io: TableFileIO, location: str, content: bytes) -> None:
     document: dict[str, Any] = json.loads(content)
     kept = _kept_entries(current, document)
-    document[_KEYS] = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in kept]
+    document[ENCRYPTION_KEYS] = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in kept]
     if not kept:
-        del document[_KEYS]
+        del document[ENCRYPTION_KEYS]
     # The entries stay or go as above; a copy of one that goes would open what it opened.
     document[_PROPERTIES] = {name: value for name, value in document.get(_PROPERTIES, {}).items() if not is_copy(name)}
     written = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()

@@ -15,7 +15,6 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyparsing import ParseBaseException
 
 from tablecrypt.arguments import names_of
@@ -100,17 +99,6 @@ def checked_moment(name: str, moment: dt.datetime) -> dt.datetime:
     if moment.tzinfo is None:
         raise ConfigurationError(f"{name} has no time zone")
     return moment
-
-
-def check_branch(table: Table, branch: str) -> None:
-    """Refuse a name that no branch has. The main branch counts as there before its first snapshot."""
-    ref = table.metadata.refs.get(branch)
-    if ref is None and branch != MAIN_BRANCH:
-        named = (name for name, each in table.metadata.refs.items() if each.snapshot_ref_type == SnapshotRefType.BRANCH)
-        branches = ", ".join(sorted({MAIN_BRANCH, *named}))
-        raise ConfigurationError(f"{name_of(table)} has no branch {branch!r}; it has {branches}")
-    if ref is not None and ref.snapshot_ref_type == SnapshotRefType.TAG:
-        raise ConfigurationError(f"{branch!r} is a tag of {name_of(table)}, which never changes: name a branch")
 
 
 def check_own_manifests(table: EncryptedTable, manifests: Iterable[str], manifests_below: Sequence[str]) -> None:

@@ -38,7 +38,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance._file_rewrite import commit_replacement, done_files, new_files
-from tablecrypt.maintenance._tables import check_branch, checked_condition, reload, require_encrypted
+from tablecrypt.maintenance._tables import checked_condition, reload, require_encrypted
 from tablecrypt.maintenance.compaction_plan import (
     DELETE_RATIO,
     MIN_INPUT_FILES,
@@ -62,12 +62,12 @@ from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask, FileCondition, PlanCounts
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.exposed_values import ShownPartitions, check_sort_columns
-from tablecrypt.table.protection.sizes import check_size
-from tablecrypt.table.protection.written_under import WrittenUnder
+from tablecrypt.table.protection.policy import check_size
+from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.table_files import FreshKeys, TableFileIO, delete_written, key_metadata_of, name_of, with_key
 from tablecrypt.table.write import write_data_files
 

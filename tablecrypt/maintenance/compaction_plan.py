@@ -24,8 +24,7 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.utils.bin_packing import PackingIterator
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.partitions import partition_values
+from tablecrypt.manifests.records import EncryptedDataFile, partition_values
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table_files import is_deletion_vector
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tablecrypt.manifests.manifest_file import EncryptedManifestFile
+from tablecrypt.manifests.manifest_file import EncryptedManifestFile, ManifestWriterV3
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, ManifestListWriterV3, read_manifest_list
-from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import EncryptedDataFile
 
 __all__ = [

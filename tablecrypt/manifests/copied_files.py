@@ -28,15 +28,14 @@ from typing import Final
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import encrypting_io
-from tablecrypt.manifests.manifest_file import EncryptedManifestFile, read_manifest_header
+from tablecrypt.manifests.manifest_file import EncryptedManifestFile, read_manifest_header, remembers_files
 
 HEADER_FIELD: Final = "tablecrypt.copied-files"
-NAME_ENDING: Final = "-copied"
 _LENGTH: Final = 16
 _NAMED: Final = 10
 _ALIASES: Final = ((re.compile("^s3[an]://"), "s3://"), (re.compile("^file:/+"), "file:///"))
@@ -114,13 +113,6 @@ def fingerprints_in(header: Mapping[str, str], location: str) -> frozenset[bytes
         raise FormatError(f"{location}: {HEADER_FIELD} in the manifest's header has {len(content)} bytes, no multiple of {_LENGTH}")
 
     return frozenset(content[at : at + _LENGTH] for at in range(0, len(content), _LENGTH))
-
-
-def remembers_files(manifest: ManifestFile) -> bool:
-    """Whether a manifest's name says that its rows were copied, and some of its files are live."""
-    # The name stands in the authenticated manifest list, so an attacker cannot hide a manifest from the check by renaming it.
-    is_named = manifest.content == ManifestContent.DATA and manifest.manifest_path.endswith(f"{NAME_ENDING}.avro")
-    return is_named and bool(manifest.added_files_count or manifest.existing_files_count)
 
 
 def copied_files_of(io: FileIO, manifests: Iterable[ManifestFile]) -> frozenset[bytes]:

@@ -14,11 +14,16 @@ PyIceberg's own constants are the base. What is written differs from them in two
 are int (PyIceberg says long), and every partition field is optional, whatever its source column is. What is read keeps long: it takes
 both.
 
+A partition is a record too: `partition_values` and `in_literals` are the forms in which partitions are compared.
+
 Specification: "Manifests" and "Manifest Lists" of the Iceberg table specification, version 3.
 """
 
 from __future__ import annotations
 
+import math
+import uuid
+from collections.abc import Hashable
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any, Final, NoReturn, Self
@@ -164,3 +169,21 @@ class EncryptedDataFile(SensitiveRecord, DataFile):
     def __repr__(self) -> str:
         place = "" if self.content_offset is None else f" at {self.content_offset}"
         return f"EncryptedDataFile[{self.content!r}, {self.file_path}{place}, {self.record_count} records]"
+
+
+def partition_values(partition: Record | None) -> tuple[Hashable, ...]:
+    """Return a partition as a key that, unlike a Record, tells values of different types apart, and in which NaN equals NaN."""
+    return () if not partition else tuple(_comparable(partition[position]) for position in range(len(partition)))
+
+
+def _comparable(value: Any) -> Hashable:
+    if isinstance(value, uuid.UUID):
+        # New files have its bytes, and manifests that were read the uuid.
+        return value.bytes
+    return math.nan if isinstance(value, float) and math.isnan(value) else value
+
+
+def in_literals(partition: Record) -> Record:
+    """Return a partition with its uuids as bytes, which PyIceberg's literals of uuids are: compared with those, a UUID equals none."""
+    values = [partition[position] for position in range(len(partition))]
+    return Record(*(value.bytes if isinstance(value, uuid.UUID) else value for value in values))

@@ -39,7 +39,6 @@ from tablecrypt import _magics as magics
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
-from tablecrypt.parquet.coded_columns import LIMITS, CodingLimits, coded_columns, decoded, with_dictionaries
 from tablecrypt.parquet.footer import (
     ENCRYPTED_MAGIC,
     MAGIC_LENGTH,
@@ -54,7 +53,7 @@ from tablecrypt.parquet.one_key import check_one_key
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess, open_columns
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.storage import await_release, is_local, open_source
-from tablecrypt.parquet.view_types import without_views
+from tablecrypt.parquet.text_columns import LIMITS, CodingLimits, coded_columns, decoded, with_dictionaries, without_views
 
 SMALL_FILE_LENGTH: Final = 1024 * 1024
 """Up to this many bytes a file is fetched whole: one request instead of one each for the head, the footer and the columns."""
@@ -84,7 +83,7 @@ class UniformParquetFile:
         small_file_length: files of up to so many bytes are read whole, longer ones in ranges.
         under_one_key: check that every column is encrypted with the key (one_key.py). False: the caller knows it of what it reads.
         access: to protected columns, in a table that has some: the file is checked, and read, as hidden_column_reader.py says.
-        coding: which columns are read as dictionaries beside those (coded_columns.py).
+        coding: which columns are read as dictionaries beside those (text_columns.py).
 
     Attributes:
         schema: of the columns as they are stored.
@@ -281,7 +280,7 @@ class UniformParquetFile:
         return int(self._footer.row_group(row_group).num_rows)
 
     def _reading(self, columns: list[str], row_filter: pc.Expression | None) -> _Reading:
-        """How these columns are read; see coded_columns.py."""
+        """How these columns are read; see text_columns.py."""
         with self._translated("the footer"):
             return _Reading(columns, row_filter, coded_columns(self._footer, self.schema, columns, row_filter, self._coding))
 

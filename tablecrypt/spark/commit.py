@@ -37,8 +37,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import ancestors_of
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.manifests.records import partition_values
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.row_changes import RowChange
 from tablecrypt.table.table import EncryptedTable

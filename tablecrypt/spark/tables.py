@@ -11,7 +11,6 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
 from tablecrypt import properties as names
 from tablecrypt.engines.access import TableAccess
@@ -67,12 +66,6 @@ class LocatedTable:
     def reloaded(self) -> EncryptedTable:
         """Return the table as it is in the catalog now."""
         return load_encrypted_table(self.catalog, self.name)
-
-    def check_branch(self, branch: str | None) -> None:
-        """Raise ConfigurationError for a branch that the table does not have; a table without snapshots has `main` alone."""
-        known = {name for name, ref in self.table.metadata.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
-        if branch is not None and branch not in known | {MAIN_BRANCH}:
-            raise ConfigurationError(f"{self.name} has no branch {branch!r}: create it with table.manage_snapshots().create_branch(...)")
 
     def scan(self, row_filter: str | BooleanExpression, branch: str | None) -> EncryptedDataScan:
         """Return a scan of a branch's rows; without one, of the main branch."""

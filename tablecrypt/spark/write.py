@@ -50,7 +50,7 @@ from tablecrypt.table.protection.exposed_values import check_sort_columns
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import MERGE_MODE, RowChange, is_merge_on_read, isolation_of, row_mode
 from tablecrypt.table.snapshots import CommitOptions
-from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def delete_where(
     located = LocatedTable.of(identifier, catalog_properties)
     # A user would delete rows that the server does not let that user see.
     refuse_restricted(located.table.io, "delete_where")
-    located.check_branch(branch)
+    check_branch(located.table, branch)
     mode = row_mode(located.table.metadata.properties, TableProperties.DELETE_MODE)
     # Deletion vectors hold no values, so marking rows needs no column key.
     if not is_merge_on_read(mode):
@@ -262,7 +262,8 @@ def prepare(schema: StructType, located: LocatedTable, options: WriteOptions) ->
     # The next two calls are for their errors, which would else come from every executor.
     parquet_writer_options(table.metadata.properties)
     target_file_size(table.metadata.properties)
-    located.check_branch(options.branch)
+    if options.branch is not None:
+        check_branch(table, options.branch)
     if options.mode == "overwrite_partitions":
         check_can_replace_partitions(located, options.branch)
 

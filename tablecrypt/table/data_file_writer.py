@@ -118,10 +118,7 @@ class DataFileWriter:
             write_uuid=write_uuid,
             counter=counter,
         )
-        # Arrow makes an array of any type of nulls, but not of a list: its types of extensions have no builder.
-        no_rows = pa.RecordBatch.from_arrays([pa.nulls(0, each) for each in arrow_schema.types], schema=arrow_schema)
-        stored = writer.as_stored(no_rows).schema
-        writer.as_given = stored if _are_alike(arrow_schema, stored) else None
+        writer.as_given = writer._schema_as_given()
 
         return writer
 
@@ -168,6 +165,17 @@ class DataFileWriter:
         for lineage_field in schema_to_pyarrow(Schema(*self.lineage)):
             stored = stored.append_column(lineage_field, batch.column(lineage_field.name).cast(lineage_field.type))
         return stored
+
+    def _schema_as_given(self) -> pa.Schema | None:
+        given = self.given_schema
+        # What lies in a nested column has field ids of its own, which only projecting the rows gives it.
+        if any(pa.types.is_nested(each) for each in given.types):
+            return None
+
+        no_rows = pa.RecordBatch.from_arrays([pa.nulls(0, each) for each in given.types], schema=given)
+        stored = self.as_stored(no_rows).schema
+
+        return stored if stored.names == given.names and stored.types == given.types else None
 
     def data_file(
         self, partition_key: PartitionKey | None, location: str, footer: pq.FileMetaData, key_metadata: StandardKeyMetadata
@@ -250,13 +258,6 @@ class UnfinishedDataFile:
                 self._parquet.close()
         with suppress(Exception):
             self._sink.abandon()
-
-
-def _are_alike(given: pa.Schema, stored: pa.Schema) -> bool:
-    """Whether rows with the given schema have the stored columns already, in their order: projecting them would change nothing."""
-    if given.names != stored.names:
-        return False
-    return all(one.type == other.type and not pa.types.is_nested(one.type) for one, other in zip(given, stored, strict=True))
 
 
 def _file_schema(table_schema: Schema) -> Schema:

@@ -58,8 +58,7 @@ from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope, ParsedLocation
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.files.named_files import refusing_made_up
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refusing_made_up
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.column_entries import entries_with_copies, is_copy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
@@ -67,8 +66,8 @@ from tablecrypt.manifests.manifest_cache import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.stated_layout import StatedLayout
 from tablecrypt.manifests.table_state import StatedTable
-from tablecrypt.table._pyiceberg.producers import replace_counts
 from tablecrypt.table._pyiceberg.statistics import AnyStatisticsFile
+from tablecrypt.table._pyiceberg.transactions import replace_counts
 from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata_cache import PARSED, Unchanging
 from tablecrypt.table.table_files import TableFileIO

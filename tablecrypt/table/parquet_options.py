@@ -71,7 +71,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import BLOOM_FILTERS
 from tablecrypt.setting_kinds import truth
 from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
-from tablecrypt.table.protection.sizes import check_size, check_sizes, least_file_size
+from tablecrypt.table.protection.policy import check_size, check_sizes, least_file_size
 from tablecrypt.table.protection.write_barrier import is_barrier_format
 
 M = TypeVar("M", bound=TableMetadataCommonFields)
@@ -97,7 +97,7 @@ def parquet_writer_options(properties: Properties) -> dict[str, Any]:
 
     Raises:
         ConfigurationError: a property asks for another format than Parquet, for data page version 2, or for bloom filters; or for pages,
-            row groups or files of few rows in a table with protected columns (protection/sizes.py).
+            row groups or files of few rows in a table with protected columns (protection/policy.py).
     """
     check_sizes(properties)
     _check_format(properties)

@@ -15,9 +15,7 @@ Iceberg table spec, "Partition Transforms", "Partition Values".
 from __future__ import annotations
 
 import functools
-import math
-import uuid
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -92,24 +90,6 @@ def _grouped(columns: list[pa.ChunkedArray]) -> tuple[pa.Array, list[int]]:
 def _numbered(values: pa.ChunkedArray) -> pa.Array:
     """The number of each value, in the order in which they occur first."""
     return values.combine_chunks().dictionary_encode(null_encoding="encode").indices.cast(pa.int64())
-
-
-def partition_values(partition: Record | None) -> tuple[Hashable, ...]:
-    """Return a partition as a key that, unlike a Record, tells values of different types apart, and in which NaN equals NaN."""
-    return () if not partition else tuple(_comparable(partition[position]) for position in range(len(partition)))
-
-
-def _comparable(value: Any) -> Hashable:
-    if isinstance(value, uuid.UUID):
-        # New files have its bytes, and manifests that were read the uuid.
-        return value.bytes
-    return math.nan if isinstance(value, float) and math.isnan(value) else value
-
-
-def in_literals(partition: Record) -> Record:
-    """Return a partition with its uuids as bytes, which PyIceberg's literals of uuids are: compared with those, a UUID equals none."""
-    values = [partition[position] for position in range(len(partition))]
-    return Record(*(value.bytes if isinstance(value, uuid.UUID) else value for value in values))
 
 
 def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:

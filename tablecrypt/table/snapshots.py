@@ -42,13 +42,12 @@ from tablecrypt.arguments import check_text
 from tablecrypt.errors import FormatError
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import NewManifestListKey
-from tablecrypt.manifests.copied_files import NAME_ENDING, copied_files_of, header_field, remembers_files
-from tablecrypt.manifests.manifest_file import EncryptedManifestFile
+from tablecrypt.manifests.copied_files import copied_files_of, header_field
+from tablecrypt.manifests.manifest_file import COPIED_NAME_ENDING, EncryptedManifestFile, ManifestWriterV3, remembers_files
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
-from tablecrypt.manifests.manifest_writer import ManifestWriterV3
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, partition_values
 from tablecrypt.manifests.table_state import ListedTableState
-from tablecrypt.table._pyiceberg.producers import (
+from tablecrypt.table._pyiceberg.transactions import (
     DeleteFilesAdapter,
     FastAppendFiles,
     MergeAppendFiles,
@@ -59,11 +58,10 @@ from tablecrypt.table._pyiceberg.producers import (
 )
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.kept_entries import named_column_keys, refuse_beside_lost, still_named
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
-from tablecrypt.table.protection.written_under import WrittenUnder
+from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, AssertHead
@@ -269,14 +267,15 @@ class EncryptedProducer(ProducerAdapter):
     def _manifest_writer(
         self, spec: PartitionSpec, content: ManifestContent, copied_files: frozenset[bytes] = frozenset()
     ) -> ManifestWriterV3:
+        ending, further_fields = (COPIED_NAME_ENDING, header_field(copied_files)) if copied_files else ("", {})
         return ManifestWriterV3(
             spec=spec,
             schema=self._schema_of(spec),
-            output_file=self.table_io.new_encrypted_output(self.next_manifest_location(NAME_ENDING if copied_files else "")),
+            output_file=self.table_io.new_encrypted_output(self.next_manifest_location(ending)),
             snapshot_id=self.snapshot_id,
             avro_compression=self.compression,
             content=content,
-            further_fields=header_field(copied_files),
+            further_fields=further_fields,
         )
 
     def _schema_of(self, spec: PartitionSpec) -> Schema:

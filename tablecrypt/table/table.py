@@ -27,7 +27,7 @@ from pyiceberg.table.inspect import InspectTable
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.maintenance import MaintenanceTable
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate, TableUpdate, UpdatesAndRequirements
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
@@ -39,15 +39,14 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from tablecrypt import properties as names
 from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
-from tablecrypt.table._pyiceberg.producers import ExpireSnapshotsAdapter
 from tablecrypt.table._pyiceberg.scans import EntriesTable, InspectAdapter
-from tablecrypt.table._pyiceberg.transactions import TableAdapter
+from tablecrypt.table._pyiceberg.transactions import ExpireSnapshotsAdapter, TableAdapter
 from tablecrypt.table.datasets.lazy_frame import scan_lazily
 from tablecrypt.table.foreign_engines import for_others, location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
@@ -444,3 +443,20 @@ def plain_tables_opened() -> Iterator[None]:
 def are_plain_tables_opened() -> bool:
     """Whether the caller is in such a block."""
     return _OPENED.get()
+
+
+def check_branch(table: Table, branch: str) -> None:
+    """Refuse a name that no branch has. The main branch counts as there before its first snapshot.
+
+    Raises:
+        ConfigurationError: the table has no such branch.
+    """
+    ref = table.metadata.refs.get(branch)
+    if ref is None and branch != MAIN_BRANCH:
+        named = (name for name, each in table.metadata.refs.items() if each.snapshot_ref_type == SnapshotRefType.BRANCH)
+        branches = ", ".join(sorted({MAIN_BRANCH, *named}))
+        raise ConfigurationError(
+            f"{name_of(table)} has no branch {branch!r}; it has {branches}. table.manage_snapshots().create_branch(...) makes one"
+        )
+    if ref is not None and ref.snapshot_ref_type == SnapshotRefType.TAG:
+        raise ConfigurationError(f"{branch!r} is a tag of {name_of(table)}, which never changes: name a branch")

@@ -41,7 +41,7 @@ from pyiceberg.utils.config import Config
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.manifests.copied_files import AlreadyAddedError, copied_files_of
-from tablecrypt.parquet.view_types import rows_without_views
+from tablecrypt.parquet.text_columns import rows_without_views
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table._pyiceberg.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, parse_row_filter
@@ -59,7 +59,7 @@ from tablecrypt.table.protection.declaring import declaration_updates, first_dec
 from tablecrypt.table.protection.exposed_values import check_deletes
 from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
-from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import (
     RowChange,
@@ -73,7 +73,13 @@ from tablecrypt.table.row_changes import (
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import CommitOptions, EncryptedOverwrite, EncryptedProducer, EncryptedUpdateSnapshot
 from tablecrypt.table.table_files import TableFileIO
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, UpgradeToVersion3Update, check_properties_keep_key_id, check_table_properties
+from tablecrypt.table.updates import (
+    AddEncryptionKeyUpdate,
+    UpgradeToVersion3Update,
+    check_properties_keep_key_id,
+    check_table_properties,
+    may_change_declarations,
+)
 from tablecrypt.table.upserts import Upsert
 from tablecrypt.table.write import write_data_files
 
@@ -383,8 +389,11 @@ class EncryptedTransaction(TransactionAdapter):
         """Return the updates that protect columns which a new schema tags, and that declare what the updates say of protected ones."""
         tagging, given = self._tagging(updates), self._given
         self._given = ()
-        declared = declaration_updates(self.encrypted_metadata, (*updates, *tagging), self.table_io.manager.columns, given)
-        return (*tagging, *declared)
+        changes = (*updates, *tagging)
+        # Most commits change no protection. Opening column keys for them would ask the KMS for nothing.
+        if not may_change_declarations(changes):
+            return tagging
+        return (*tagging, *declaration_updates(self.encrypted_metadata, changes, self.table_io.manager.columns, given))
 
     def _tagging(self, updates: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
         if not any(isinstance(update, SetCurrentSchemaUpdate) for update in updates):

@@ -36,10 +36,13 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.table.update import (
+    AddSchemaUpdate,
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     RemovePartitionStatisticsUpdate,
+    RemovePropertiesUpdate,
     RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
     TableUpdate,
     UpgradeFormatVersionUpdate,
@@ -48,7 +51,7 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
-from tablecrypt.iceberg_properties import check_of_tables
+from tablecrypt.iceberg_properties import OF_TABLES
 from tablecrypt.keys.column_entries import is_gone
 from tablecrypt.keys.column_keys import COLUMN_PREFIX
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
@@ -267,9 +270,21 @@ def check_table_properties(before: Mapping[str, str], after: Mapping[str, object
     """
     check_properties_keep_key_id(before, after)
     # Only what changes: a value that another engine set wrongly must not block commits about something else.
-    check_of_tables({name: value for name, value in after.items() if before.get(name) != value})
+    check_icebergs_properties({name: value for name, value in after.items() if before.get(name) != value})
     KeySettings.of(after)
     check_name_mapping(after)
+
+
+def check_icebergs_properties(given: Mapping[str, Any]) -> None:
+    """Check what somebody sets, for an encrypted table, of the properties of Iceberg that this package knows.
+
+    Raises:
+        ConfigurationError: a value cannot be read.
+    """
+    for name, value in given.items():
+        for each in OF_TABLES:
+            if name == each.name or (each.name.endswith(".") and name.startswith(each.name)):
+                each.check(name, value)
 
 
 def check_name_mapping(table_properties: Mapping[str, object]) -> None:
@@ -294,6 +309,18 @@ def depends_on_protection(updates: Iterable[IcebergBaseModel]) -> bool:
         if isinstance(update, AddEncryptedSnapshotUpdate) and update.written_under is not None:
             return True
         if isinstance(update, SetPropertiesUpdate) and any(name.startswith(COLUMN_PREFIX) for name in update.updates):
+            return True
+    return False
+
+
+def may_change_declarations(updates: Iterable[TableUpdate]) -> bool:
+    """Whether updates set or remove the protection of columns, rename or replace columns, or take keys away."""
+    for update in updates:
+        if isinstance(update, SetPropertiesUpdate) and any(name.startswith(COLUMN_PREFIX) for name in update.updates):
+            return True
+        if isinstance(update, RemovePropertiesUpdate) and any(name.startswith(COLUMN_PREFIX) for name in update.removals):
+            return True
+        if isinstance(update, (AddSchemaUpdate, SetCurrentSchemaUpdate, RemoveEncryptionKeyUpdate)):
             return True
     return False
 

@@ -38,10 +38,11 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.parquet.view_types import rows_without_views
+from tablecrypt.manifests.records import partition_values
+from tablecrypt.parquet.text_columns import rows_without_views
 from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
 from tablecrypt.table.parquet_options import target_file_size
-from tablecrypt.table.partitions import partition_values, rows_by_partition
+from tablecrypt.table.partitions import rows_by_partition
 from tablecrypt.table.table_files import DataKeySource
 
 OPEN_FILES: Final = 16

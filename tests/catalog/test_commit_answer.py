@@ -18,7 +18,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from tablecrypt.errors import FormatError, KeyIdChangedError, KeyNotFoundError, MetadataRollbackError, TablecryptError, TamperedFileError
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.metadata import EncryptedSnapshot
-from tablecrypt.table.protection.written_under import WrittenUnder
+from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog.rest_answers import check_answer, check_same_table
 from tests.support.bare_metadata import LOCATION, MASTER, TABLE_UUID, fields, kek, list_key, parsed, snapshot

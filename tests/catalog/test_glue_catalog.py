@@ -18,7 +18,7 @@ from pyiceberg.types import DoubleType
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
 from tablecrypt.maintenance import FindingKind, audit
 from tablecrypt.table.canonical_metadata import metadata_hash
-from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows

@@ -24,7 +24,7 @@ from thrift.transport.TTransport import TTransportException
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt.maintenance import FindingKind, audit
 from tablecrypt.table.canonical_metadata import metadata_hash
-from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedHiveCatalog, EncryptedSqlCatalog
 from tablecrypt_catalog.hive import ServerTraits, SwappingClient

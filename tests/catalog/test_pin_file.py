@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt.keys.column_keys import Mask
+from tablecrypt.keys.column_keys import ColumnMask
 from tablecrypt_catalog.pins.client import PinFile, Place, refuse_conflict
 from tablecrypt_catalog.pins.moves import Moves
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
@@ -30,7 +30,7 @@ VERSION_1 = TableVersion(
     heads={"main": Head(11, 1), "v 1": Head(11, 1)},
     retired_keks=frozenset({"kek-1", "id:1"}),
     folders=("s3://b/t",),
-    columns={2: PinnedColumn(2, "pii", Mask("hash"), since=1)},
+    columns={2: PinnedColumn(2, "pii", ColumnMask("hash"), since=1)},
 )
 
 
@@ -208,7 +208,7 @@ def test_a_stored_file_of_format_4_is_read_and_learns_until_when_former_keys_cou
     has_names = name == "format-4"
     ssn, salary = known.columns[2], known.columns[3]
     assert ssn == PinnedColumn(
-        2, "pii", Mask("truncate", 3), names=frozenset({"ssn"}) if has_names else None, former_key_id="fin" if has_names else None
+        2, "pii", ColumnMask("truncate", 3), names=frozenset({"ssn"}) if has_names else None, former_key_id="fin" if has_names else None
     )
     assert salary == PinnedColumn(3, "fin", names=frozenset({"salary"}) if has_names else None)
 

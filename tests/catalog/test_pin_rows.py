@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.keys.column_keys import Mask
+from tablecrypt.keys.column_keys import ColumnMask
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.record import Head, TableVersion
 from tablecrypt_catalog.pins.sql import PINS, create_pins_table, delete_pin, drop_pins_table, find_name, find_pin, rename_pin, write_pin
@@ -24,7 +24,7 @@ PIN = TableVersion(
     heads={"main": Head(2**62, 7), "größe": Head(11, 1)},
     retired_keks=frozenset({"kek-1", "id:1"}),
     folders=("s3://b/t", "s3://b/elsewhere"),
-    columns={2: PinnedColumn(2, "alias/pii", Mask("truncate", 3)), 11: PinnedColumn(11, "alias/größe", since=4)},
+    columns={2: PinnedColumn(2, "alias/pii", ColumnMask("truncate", 3)), 11: PinnedColumn(11, "alias/größe", since=4)},
 )
 OTHER = replace(
     PIN, table_uuid="uuid-2", table_key_id="alias/people", metadata_hash=None, kek_hashes=frozenset(), heads={}, folders=(), columns={}

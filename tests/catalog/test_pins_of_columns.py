@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, SetPropertiesUpdate
 
 from tablecrypt.errors import FormatError, KeyIdChangedError
-from tablecrypt.keys.column_keys import Mask
+from tablecrypt.keys.column_keys import ColumnMask
 from tablecrypt_catalog.pins.moves import Moves, moves_of
 from tablecrypt_catalog.pins.protected_columns import (
     PinnedColumn,
@@ -25,7 +25,15 @@ from tablecrypt_catalog.pins.protected_columns import (
 from tablecrypt_catalog.pins.record import TableVersion, TrustedTable
 
 MASKS = st.sampled_from(
-    [Mask(), Mask("error"), Mask("redact"), Mask("hash"), Mask("truncate", 4), Mask("truncate", 64), Mask("constant", "x")]
+    [
+        ColumnMask(),
+        ColumnMask("error"),
+        ColumnMask("redact"),
+        ColumnMask("hash"),
+        ColumnMask("truncate", 4),
+        ColumnMask("truncate", 64),
+        ColumnMask("constant", "x"),
+    ]
 )
 COLUMNS = st.dictionaries(
     st.integers(1, 4),
@@ -54,7 +62,7 @@ def test_what_passes_reveals_no_more_than_before(before: dict[int, PinnedColumn]
         return
     for field_id, column in before.items():
         assert now[field_id].column_key_id == column.column_key_id
-        assert now[field_id].mask in (column.mask, Mask(), Mask("error"))
+        assert now[field_id].mask in (column.mask, ColumnMask(), ColumnMask("error"))
         assert column.names is None or now[field_id].former_key_id in (None, column.former_key_id)
         pinned, until = (merged_columns(before, each)[field_id].former_until for each in (before, now))
         assert until is None or now[field_id].former_key_id is None or pinned is None or until <= pinned

@@ -14,7 +14,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate
 
 from tablecrypt.errors import FormatError, MetadataRollbackError
-from tablecrypt.keys.column_keys import Mask
+from tablecrypt.keys.column_keys import ColumnMask
 from tablecrypt_catalog.pins.moves import Moves, moved_refs, moves_of
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.record import Head, TableVersion, is_ahead, refuse_overtaken, table_version
@@ -53,7 +53,7 @@ def test_every_field_of_a_version_is_that_of_the_metadata() -> None:
         heads={"main": Head(12, 2)},
         retired_keks=frozenset({mark(b"first"), "id:k1"}),
         folders=(LOCATION, "s3://data/t"),
-        columns={2: PinnedColumn(2, "alias/pii", Mask("hash"), 1, frozenset())},
+        columns={2: PinnedColumn(2, "alias/pii", ColumnMask("hash"), 1, frozenset())},
     )
     assert found.wrapping_keks == {mark(b"second"), "id:k2"}
     assert found.uses == {mark(b"first"): ("k1", 1), mark(b"second"): ("k2", 2)}

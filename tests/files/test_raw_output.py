@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -23,6 +24,7 @@ from tests.support.aws import AwsServer
 
 PLAIN_PARQUET = b"PAR1" + bytes(100) + b"PAR1"
 ENCRYPTED_PARQUET = b"PARE" + bytes(100) + b"PARE"
+PART = f"{uuid.UUID(int=1)}.json"
 WRAPPED = {"key-id": "k", "encrypted-key-metadata": "AAAA", "encrypted-by-id": "m", "properties": {"KEY_TIMESTAMP": "1"}}
 
 
@@ -161,9 +163,9 @@ def journal(tmp_path: Path) -> Path:
 
 def test_wrapped_keys_of_a_journal_are_stored(io: EncryptingFileIO, journal: Path) -> None:
     part = json.dumps({"encryption-keys": [WRAPPED], "key-id": "k"}).encode()
-    put(io, (journal / "1.json").as_uri(), RawContent.JOURNAL_KEYS, part[:9], part[9:])
+    put(io, (journal / PART).as_uri(), RawContent.JOURNAL_KEYS, part[:9], part[9:])
 
-    assert (journal / "1.json").read_bytes() == part
+    assert (journal / PART).read_bytes() == part
 
 
 @pytest.mark.parametrize(
@@ -186,7 +188,7 @@ def test_wrapped_keys_of_a_journal_are_stored(io: EncryptingFileIO, journal: Pat
 )
 def test_what_is_more_than_wrapped_keys_is_no_part_of_a_journal(io: EncryptingFileIO, journal: Path, stored: bytes) -> None:
     with pytest.raises(PlaintextRefusedError):
-        put(io, (journal / "1.json").as_uri(), RawContent.JOURNAL_KEYS, stored)
+        put(io, (journal / PART).as_uri(), RawContent.JOURNAL_KEYS, stored)
 
     assert list(journal.iterdir()) == []
 
@@ -226,8 +228,8 @@ def test_a_bucket_keeps_nothing_of_what_is_refused(made: Callable[[dict[str, str
         ("x.parquet", RawContent.SELF_ENCRYPTED, b"PA", "begins otherwise"),
         ("x.parquet", RawContent.SELF_ENCRYPTED, b"PARE" + bytes(100), "ends otherwise"),
         ("x.avro", RawContent.SELF_ENCRYPTED, b"AGS1", "bytes, not 4"),
-        ("metadata/tablecrypt-x/1.json", RawContent.JOURNAL_KEYS, b"{}", "holds something else"),
-        ("metadata/tablecrypt-x/1.json", RawContent.JOURNAL_KEYS, bytes(1024 * 1024 + 1), "has more than 1048576 bytes"),
+        (f"metadata/tablecrypt-x/{PART}", RawContent.JOURNAL_KEYS, b"{}", "holds something else"),
+        (f"metadata/tablecrypt-x/{PART}", RawContent.JOURNAL_KEYS, bytes(1024 * 1024 + 1), "has more than 1048576 bytes"),
     ],
     ids=["plaintext", "two bytes", "no end", "too short", "no keys", "too long"],
 )
@@ -266,8 +268,8 @@ def test_table_metadata_of_a_few_bytes_is_stored_once(io: EncryptingFileIO, tmp_
 
 def test_a_part_of_a_journal_may_have_its_whole_length(io: EncryptingFileIO, journal: Path) -> None:
     part = json.dumps({"encryption-keys": [WRAPPED], "key-id": "k"}).encode().ljust(1024 * 1024)
-    put(io, (journal / "1.json").as_uri(), RawContent.JOURNAL_KEYS, part)
-    assert (journal / "1.json").read_bytes() == part
+    put(io, (journal / PART).as_uri(), RawContent.JOURNAL_KEYS, part)
+    assert (journal / PART).read_bytes() == part
 
 
 def test_a_whole_encrypted_file_stays_when_its_writer_fails_afterwards(io: EncryptingFileIO, tmp_path: Path) -> None:
@@ -278,7 +280,7 @@ def test_a_whole_encrypted_file_stays_when_its_writer_fails_afterwards(io: Encry
 
 
 def test_wrapped_keys_are_not_left_by_a_writer_that_fails(io: EncryptingFileIO, journal: Path) -> None:
-    sink = io.raw_output((journal / "1.json").as_uri(), RawContent.JOURNAL_KEYS).create()
+    sink = io.raw_output((journal / PART).as_uri(), RawContent.JOURNAL_KEYS).create()
     sink.write(json.dumps({"encryption-keys": [WRAPPED], "key-id": "k"}).encode())
     sink.abandon()
     assert list(journal.iterdir()) == []

@@ -29,7 +29,7 @@ from tablecrypt.keys.column_declarations import (
     weakened,
 )
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
-from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.keys.column_keys import ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import COLUMN_DECLARATION, MASK_KEY, WRITE_ONLY, EncryptedKey, KeyRing
 from tablecrypt.keys.table_column_keys import TableColumnKeys
@@ -42,7 +42,7 @@ KEY_OF_SSN = Secret(b"k" * 16)
 
 
 def declared(key_id: str | None = "pii", mask: str = "null", since: int | None = None, **former: int | None) -> ColumnDeclaration:
-    column = None if key_id is None else ProtectedColumn(SSN, key_id, Mask.parse(mask), since)
+    column = None if key_id is None else ProtectedColumn(SSN, key_id, ColumnMask.parse(mask), since)
     return ColumnDeclaration(SSN, column, former, ("ssn",), 3)
 
 
@@ -99,7 +99,9 @@ def test_each_respect_has_a_sentence_on_before_and_now() -> None:
 
 def test_an_entry_is_as_its_layout_says() -> None:
     """What earlier releases have sealed stays readable: the key, the AAD and the canonical JSON are made here once more, step by step."""
-    told = ColumnDeclaration(8, ProtectedColumn(8, "alias/pii", Mask.parse("truncate(4)"), 12), {"alias/old": 41}, ("person.ssn", "é"), 3)
+    told = ColumnDeclaration(
+        8, ProtectedColumn(8, "alias/pii", ColumnMask.parse("truncate(4)"), 12), {"alias/old": 41}, ("person.ssn", "é"), 3
+    )
     entry = sealed(told, "key-1", KEY_OF_SSN, TABLE, lambda length: bytes(range(length)))
 
     key = HKDF(SHA256(), 16, salt=None, info=b"tablecrypt column declaration key").derive(b"k" * 16)
@@ -247,7 +249,7 @@ def test_column_keys_are_those_of_the_column_and_those_that_readers_made_come_fi
 
 
 def test_what_properties_state_has_the_protection_and_the_former_key() -> None:
-    column = ProtectedColumn(SSN, "fin", Mask("hash"), 3)
+    column = ProtectedColumn(SSN, "fin", ColumnMask("hash"), 3)
     policy = ColumnPolicy.of([column], {SSN: FormerKey("pii", 41)})
 
     assert ColumnDeclaration.stated(policy, SSN) == ColumnDeclaration(SSN, column, {"pii": 41})

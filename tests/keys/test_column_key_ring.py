@@ -28,9 +28,10 @@ from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import COLUMN_KEK, COLUMN_KEY, KEY_TIMESTAMP, EncryptedKey, KeyRing
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
 from tablecrypt.keys.refusals import REFUSAL_SECONDS, refusals
-from tablecrypt.keys.table_column_keys import TableColumnKeys, check_protected
+from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
+from tablecrypt.table.protection.policy import check_protected
 from tests.support.bound_schemas import OF_TEXT
 
 START_MS = 1_700_000_000_000

@@ -14,7 +14,7 @@ from pyiceberg.types import BinaryType, DecimalType, ListType, LongType, MapType
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError, FormatError, TamperedFileError
-from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn, constant_of, key_id_in, unwrap_dek, wrap_dek
+from tablecrypt.keys.column_keys import ColumnMask, ColumnPolicy, ProtectedColumn, constant_of, key_id_in, unwrap_dek, wrap_dek
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.nested_columns import ancestors, covering
 from tests.support.bound_schemas import OF_BYTES, OF_TEXT
@@ -38,9 +38,9 @@ def wrapped(field_id: int = 2, prefix: bytes = PREFIX, key: Secret | None = None
 
 
 masks = st.one_of(
-    st.sampled_from(["null", "error", "redact", "hash"]).map(Mask),
-    st.integers(1, 64).map(lambda length: Mask("truncate", length)),
-    st.text().map(lambda text: Mask("constant", text)),
+    st.sampled_from(["null", "error", "redact", "hash"]).map(ColumnMask),
+    st.integers(1, 64).map(lambda length: ColumnMask("truncate", length)),
+    st.text().map(lambda text: ColumnMask("constant", text)),
 )
 field_ids = st.integers(1, 2**31 - 1)
 sequence_numbers = st.none() | st.integers(0, 10**18 - 1)
@@ -56,8 +56,8 @@ def test_what_properties_say_is_what_was_written_into_them(protected: list[Prote
 
 
 @given(masks)
-def test_a_mask_reads_as_it_is_written(mask: Mask) -> None:
-    assert Mask.parse(str(mask)) == mask
+def test_a_mask_reads_as_it_is_written(mask: ColumnMask) -> None:
+    assert ColumnMask.parse(str(mask)) == mask
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_mask_reads_as_it_is_written(mask: Mask) -> None:
 )
 def test_what_is_no_mask_is_refused_with_a_list_of_those_that_are(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"truncate\(n\)"):
-        Mask.parse(text)
+        ColumnMask.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_is_no_mask_is_refused_with_a_list_of_those_that_are(text: str) -> 
     ],
 )
 def test_a_mask_that_a_type_cannot_have_is_refused(mask: str, field_id: int) -> None:
-    policy = ColumnPolicy.of([ProtectedColumn(field_id, "pii", Mask.parse(mask))])
+    policy = ColumnPolicy.of([ProtectedColumn(field_id, "pii", ColumnMask.parse(mask))])
     with pytest.raises(ConfigurationError, match=r"cannot be masked|no value of the type"):
         policy.check(SCHEMA, "orders")
 
@@ -105,11 +105,11 @@ def test_a_mask_that_a_type_cannot_have_is_refused(mask: str, field_id: int) -> 
     [("redact", 2), ("hash", 13), ("truncate(3)", 5), ("null", 4), ("error", 9), ("constant(0.00)", 3), ("constant()", 2)],
 )
 def test_a_mask_that_a_type_can_have_is_taken(mask: str, field_id: int) -> None:
-    ColumnPolicy.of([ProtectedColumn(field_id, "pii", Mask.parse(mask))]).check(SCHEMA, "orders")
+    ColumnPolicy.of([ProtectedColumn(field_id, "pii", ColumnMask.parse(mask))]).check(SCHEMA, "orders")
 
 
 def test_a_constant_is_a_value_of_the_column() -> None:
-    assert constant_of(Mask("constant", "-7"), "id", LongType()) == -7
+    assert constant_of(ColumnMask("constant", "-7"), "id", LongType()) == -7
 
 
 @pytest.mark.parametrize(
@@ -263,5 +263,5 @@ def test_the_refusal_of_a_column_key_survives_pickling() -> None:
 @pytest.mark.parametrize("text", ["blank", "redacted", "truncate(0)", "null(1)"])
 def test_an_unknown_mask_is_said_as_it_was_written(text: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        Mask.parse(text)
+        ColumnMask.parse(text)
     assert str(refused.value).startswith(f"unknown mask '{text}'; use null, error, redact, hash, truncate(n) with n from 1 to ")

@@ -11,7 +11,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker, mask_key_entry
-from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.keys.column_keys import ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import MASK_KEY, EncryptedKey, KeyRing
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS
@@ -21,7 +21,7 @@ from tablecrypt.kms.resilient import ResilientKeyManagementClient
 
 START_MS = 1_700_000_000_000
 SSN, SALARY = 2, 3
-POLICY = ColumnPolicy.of([ProtectedColumn(SSN, "pii", Mask("hash")), ProtectedColumn(SALARY, "pii", Mask("hash"))])
+POLICY = ColumnPolicy.of([ProtectedColumn(SSN, "pii", ColumnMask("hash")), ProtectedColumn(SALARY, "pii", ColumnMask("hash"))])
 KEYS = {"orders": b"o" * 32, "pii": b"p" * 32, "fin": b"f" * 32}
 
 
@@ -66,7 +66,7 @@ def test_the_key_of_a_mask_is_derived_from_the_stored_one_by_a_fixed_text(ring: 
 
 def test_a_column_without_a_hash_mask_gets_no_mask_key() -> None:
     made = maker()
-    TableColumnKeys(made, ColumnPolicy.of([ProtectedColumn(SSN, "pii", Mask("redact"))]), KeyRing()).generate([SSN], b"file")
+    TableColumnKeys(made, ColumnPolicy.of([ProtectedColumn(SSN, "pii", ColumnMask("redact"))]), KeyRing()).generate([SSN], b"file")
     assert not any(entry.is_mask_key for entry in made.pending.new_entries(KeyRing(), [b"file"]))
 
 
@@ -142,7 +142,7 @@ def test_without_the_right_to_the_column_nobody_has_its_mask_key(ring: KeyRing) 
 
 def test_another_master_key_has_a_mask_key_of_its_own_and_the_first_keeps_its_own(ring: KeyRing) -> None:
     made = maker()
-    moved = ColumnPolicy.of([ProtectedColumn(SSN, "fin", Mask("hash"))], {SSN: FormerKey("pii", 1)})
+    moved = ColumnPolicy.of([ProtectedColumn(SSN, "fin", ColumnMask("hash"))], {SSN: FormerKey("pii", 1)})
     TableColumnKeys(made, moved, ring).generate([SSN], b"moved")
     after = ring.with_others(made.pending.new_entries(ring, [b"moved"]))
     assert TableColumnKeys(made, moved, after).mask_key(SSN) != TableColumnKeys(made, POLICY, ring).mask_key(SSN)

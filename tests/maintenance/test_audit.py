@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import secrets
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -202,7 +203,7 @@ def test_the_journal_of_an_interrupted_operation_is_no_plaintext(aws: AwsServer,
     ],
 )
 def test_what_only_has_the_name_of_a_journal_is_none(table: Table, content: str) -> None:
-    path = folder_of(table) / "metadata" / "tablecrypt-reencrypt" / "00000.json"
+    path = folder_of(table) / "metadata" / "tablecrypt-reencrypt" / f"{uuid.UUID(int=1)}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(content)
 

@@ -19,7 +19,7 @@ from pyiceberg.types import BinaryType, DateType, DecimalType, LongType, NestedF
 from tablecrypt import maintenance as m
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.keys.column_keys import Mask, ProtectedColumn
+from tablecrypt.keys.column_keys import ColumnMask, ProtectedColumn
 from tablecrypt.maintenance import Finding, FindingKind
 from tablecrypt.table.protection.stored_masks import are_masks, replacement_of
 from tablecrypt.table.table import EncryptedTable
@@ -119,8 +119,8 @@ def parts(values: list[Any], kind: pa.DataType) -> list[pa.ChunkedArray]:
     return [pa.chunked_array([values[:half]], kind), pa.chunked_array([values[half:]], kind)]
 
 
-@given(TEXTS, st.sampled_from([Mask("redact"), Mask("hash"), Mask("truncate", 2), Mask("constant", "x")]))
-def test_what_a_mask_made_of_values_is_recognized_unless_it_changed_nothing(values: list[str | None], mask: Mask) -> None:
+@given(TEXTS, st.sampled_from([ColumnMask("redact"), ColumnMask("hash"), ColumnMask("truncate", 2), ColumnMask("constant", "x")]))
+def test_what_a_mask_made_of_values_is_recognized_unless_it_changed_nothing(values: list[str | None], mask: ColumnMask) -> None:
     column = ProtectedColumn(1, "pii", mask)
     make = replacement_of(column, SCHEMA, lambda _: Secret(b"k" * 32))
     assert make is not None
@@ -133,13 +133,18 @@ def test_what_a_mask_made_of_values_is_recognized_unless_it_changed_nothing(valu
 @pytest.mark.parametrize(
     ("column", "kind", "masks", "values"),
     [
-        (ProtectedColumn(2, "pii", Mask("hash")), pa.binary(), [b"h" * 32, None], [b"h" * 32, b"short"]),
+        (ProtectedColumn(2, "pii", ColumnMask("hash")), pa.binary(), [b"h" * 32, None], [b"h" * 32, b"short"]),
         (ProtectedColumn(2, "pii"), pa.binary(), [None, None], [None, b""]),
-        (ProtectedColumn(3, "pii", Mask("constant", "7")), pa.int64(), [7, 7], [7, None]),
-        (ProtectedColumn(4, "pii", Mask("constant", "2020-01-02")), pa.date32(), [dt.date(2020, 1, 2)] * 2, [dt.date(2020, 1, 3)] * 2),
-        (ProtectedColumn(5, "pii", Mask("constant", "1.50")), pa.decimal128(9, 2), [Decimal("1.50")] * 2, [Decimal("1.51")] * 2),
-        (ProtectedColumn(1, "pii", Mask("truncate", 3)), pa.string(), ["ab", "abc"], ["ab", "a"]),
-        (ProtectedColumn(1, "pii", Mask("redact")), pa.string(), ["x-9", None], ["--", None]),
+        (ProtectedColumn(3, "pii", ColumnMask("constant", "7")), pa.int64(), [7, 7], [7, None]),
+        (
+            ProtectedColumn(4, "pii", ColumnMask("constant", "2020-01-02")),
+            pa.date32(),
+            [dt.date(2020, 1, 2)] * 2,
+            [dt.date(2020, 1, 3)] * 2,
+        ),
+        (ProtectedColumn(5, "pii", ColumnMask("constant", "1.50")), pa.decimal128(9, 2), [Decimal("1.50")] * 2, [Decimal("1.51")] * 2),
+        (ProtectedColumn(1, "pii", ColumnMask("truncate", 3)), pa.string(), ["ab", "abc"], ["ab", "a"]),
+        (ProtectedColumn(1, "pii", ColumnMask("redact")), pa.string(), ["x-9", None], ["--", None]),
     ],
     ids=["hash of bytes", "null", "number", "date", "decimal", "prefix", "redacted"],
 )

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 
 from tablecrypt import parquet
 from tablecrypt.errors import ConfigurationError, KmsUnavailableError
-from tablecrypt.maintenance import Progress, Verification, verify
+from tablecrypt.maintenance import Progress, Verified, verify
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
@@ -54,7 +54,7 @@ def a_file(table: Table, kind: FileKind) -> ReachableFile:
     return sorted((file for file in files_of(table) if file.kind == kind), key=lambda file: file.location)[0]
 
 
-def bad_parts(result: Verification) -> dict[str, list[str]]:
+def bad_parts(result: Verified) -> dict[str, list[str]]:
     return {file.location: [problem.part for problem in file.problems] for file in result.bad}
 
 

@@ -23,9 +23,8 @@ from tablecrypt.manifests.copied_files import (
     fingerprint,
     fingerprints_in,
     header_field,
-    remembers_files,
 )
-from tablecrypt.manifests.manifest_file import EncryptedManifestFile, read_manifest_header
+from tablecrypt.manifests.manifest_file import EncryptedManifestFile, read_manifest_header, remembers_files
 from tablecrypt.table.replace_files import EncryptedManifestRewrite
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import TamperedFileError
-from tablecrypt.parquet.coded_columns import CodingLimits, coded_columns
+from tablecrypt.parquet.text_columns import CodingLimits, coded_columns
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support.mutations import flipped
 from tests.support.uniform_files import LOCATION, EncryptedFile, encrypt_uniform

@@ -13,7 +13,7 @@ import ray
 import tablecrypt.ray as tcr
 from tablecrypt import load_catalog
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError
-from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.column_principals import NAME, table_of_three

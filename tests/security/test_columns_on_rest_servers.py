@@ -16,7 +16,7 @@ import pytest
 from pyiceberg.exceptions import CommitStateUnknownException
 
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError
-from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.security.test_names_of_protected_columns import ROWS, TAKEN

@@ -97,7 +97,7 @@ WHERE_FILES_ARE_DELETED: Final = {
     "tablecrypt/files/encrypting_file_io.py": "the one way to the store; it asks which files are the table's",
     "tablecrypt/files/raw_output.py": "a file of its own that it did not finish",
     "tablecrypt/maintenance/_doctor/check_up.py": "its own probe",
-    "tablecrypt/maintenance/_journal.py": "its own journal, which is committed",
+    "tablecrypt/maintenance/_file_rewrite.py": "its own journal, which is committed",
     "tablecrypt/maintenance/_storage.py": "checksums of a file that is gone, or another one now",
     "tablecrypt/spark/shared/coordinator.py": "files of a write that is not committed",
     "tablecrypt/table/table_files.py": "files of a write that is not committed",

@@ -25,7 +25,7 @@ from pyiceberg.types import StringType
 from tablecrypt import maintenance
 from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError
 from tablecrypt.maintenance.columns.key_changes import rotate_column_keks
-from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt_catalog import EncryptedRestCatalog, EncryptedSqlCatalog

@@ -21,7 +21,7 @@ from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKeys
 from tablecrypt.spark.tables import readable_columns
 from tablecrypt.table.protection.policy import column_keys
-from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog

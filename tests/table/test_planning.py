@@ -17,8 +17,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS
-from tablecrypt.table.partitions import partition_values
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, partition_values
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
 from tests.support.manifest_bytes import manifest_bytes
 from tests.support.manifests import SNAPSHOT_ID, encrypt_file

@@ -23,8 +23,7 @@ from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnMetaData, FileMetaData, PageHeader, RowGroup
 from tablecrypt.parquet.thrift_reader import decode
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.policy import column_keys
-from tablecrypt.table.protection.sizes import LEAST, LEAST_BYTES
+from tablecrypt.table.protection.policy import LEAST, LEAST_BYTES, column_keys
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.updates import check_commit

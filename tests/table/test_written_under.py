@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
-from tablecrypt.keys.column_keys import ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.keys.column_keys import ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.written_under import StaleWriteError, WrittenUnder
+from tablecrypt.table.protection.writing import StaleWriteError, WrittenUnder
 from tests.support.protected_tables import EMAIL, SSN, clients, protected_table
 from tests.support.tables import metadata_of
 
@@ -39,11 +39,11 @@ def written(metadata: EncryptedTableMetadata, ssn: ProtectedColumn | None) -> Wr
 @pytest.mark.parametrize(
     ("then", "sequence_number", "what"),
     [
-        (ProtectedColumn(SSN, "pii", Mask("truncate", 2)), LATER, None),
-        (ProtectedColumn(SSN, "pii", Mask("null")), LATER, None),
-        (ProtectedColumn(SSN, "pii", Mask("error")), LATER, None),
-        (ProtectedColumn(SSN, "pii", Mask("truncate", 3)), LATER, "column 'ssn' has got another mask"),
-        (ProtectedColumn(SSN, "fin", Mask("null")), LATER, "column 'ssn' has come under another master key"),
+        (ProtectedColumn(SSN, "pii", ColumnMask("truncate", 2)), LATER, None),
+        (ProtectedColumn(SSN, "pii", ColumnMask("null")), LATER, None),
+        (ProtectedColumn(SSN, "pii", ColumnMask("error")), LATER, None),
+        (ProtectedColumn(SSN, "pii", ColumnMask("truncate", 3)), LATER, "column 'ssn' has got another mask"),
+        (ProtectedColumn(SSN, "fin", ColumnMask("null")), LATER, "column 'ssn' has come under another master key"),
         (None, LATER, "column 'ssn' was declared protected"),
         (None, None, "column 'ssn' was declared protected"),
         (None, 1, None),

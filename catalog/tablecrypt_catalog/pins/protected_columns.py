@@ -37,7 +37,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.table.protection.names import Leaves, keys_of_leaves, names_of_protected, taken_names
 
@@ -160,13 +160,13 @@ def columns_from(stored: Iterable[StoredColumn]) -> dict[int, PinnedColumn]:
 def _read(row: StoredColumn) -> PinnedColumn:
     if len(row) == 4:
         field_id, key_id, mask, since = row
-        return PinnedColumn(field_id, key_id, Mask.parse(mask), since)
+        return PinnedColumn(field_id, key_id, ColumnMask.parse(mask), since)
     if len(row) == 6:
         field_id, key_id, mask, since, names, former = row
-        return PinnedColumn(field_id, key_id, Mask.parse(mask), since, frozenset(names), former)
+        return PinnedColumn(field_id, key_id, ColumnMask.parse(mask), since, frozenset(names), former)
 
     field_id, key_id, mask, since, names, former, until = row
-    return PinnedColumn(field_id, key_id, Mask.parse(mask), since, frozenset(names), former, until)
+    return PinnedColumn(field_id, key_id, ColumnMask.parse(mask), since, frozenset(names), former, until)
 
 
 def merged_columns(before: Mapping[int, PinnedColumn], now: Mapping[int, PinnedColumn]) -> Mapping[int, PinnedColumn]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyiceberg.io import FileIO
@@ -37,21 +37,21 @@ def taken_on_trust(before: TableVersion | None, seen: TableVersion) -> TableVers
     return seen
 
 
+@dataclass(frozen=True)
 class ProvenHeads:
     """Opens the manifest lists of new heads.
 
-    Args:
+    Attributes:
         metadata: that was seen.
         open_io: gives the table's FileIO, if a list has to be opened.
     """
 
-    def __init__(self, metadata: TableMetadata, open_io: Callable[[], FileIO]) -> None:
-        self._metadata = metadata
-        self._open_io = open_io
+    metadata: TableMetadata
+    open_io: Callable[[], FileIO]
 
     def __call__(self, before: TableVersion | None, seen: TableVersion) -> TableVersion | None:
         """Return what may be pinned of the version that was seen: see `Proof`."""
-        if not isinstance(self._metadata, EncryptedTableMetadata) or seen.table_key_id is None:
+        if not isinstance(self.metadata, EncryptedTableMetadata) or seen.table_key_id is None:
             return seen
 
         # Heads that were seen of another table prove nothing of this one.
@@ -70,21 +70,21 @@ class ProvenHeads:
 
     def _newest_staged(self, above: int) -> int:
         """Return the sequence number of the newest snapshot, to which no branch or tag points, if that is greater and opens."""
-        newest = max(self._metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
+        newest = max(self.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0, default=None)
         number = 0 if newest is None else newest.sequence_number or 0
         return number if newest is not None and number > above and self._open({newest.snapshot_id}) else 0
 
     def _open(self, snapshot_ids: set[int]) -> bool:
-        snapshots = [each for each in self._metadata.snapshots if each.snapshot_id in snapshot_ids]
+        snapshots = [each for each in self.metadata.snapshots if each.snapshot_id in snapshot_ids]
         try:
-            io = self._open_io()
+            io = self.open_io()
             # Threads of its own: whoever loads tables may do so in PyIceberg's, which would wait for themselves.
             with ThreadPoolExecutor(min(_THREADS, len(snapshots))) as threads:
                 for _ in threads.map(lambda snapshot: snapshot.manifests_to_plan(io), snapshots):
                     pass
         except Exception as error:  # noqa: BLE001  every store and key service has errors of its own; a reader of the head gets them
             logger.warning(
-                "%s is not pinned as it is now: the manifest list of a branch or tag does not open: %s", self._metadata.location, error
+                "%s is not pinned as it is now: the manifest list of a branch or tag does not open: %s", self.metadata.location, error
             )
             return False
 

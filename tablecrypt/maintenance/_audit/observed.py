@@ -9,7 +9,7 @@ they may hold:
     AGS1, PARE                                     ciphertext that nothing refers to: failed writes, expired snapshots
     .x.crc beside x                                checksums of x that Hadoop keeps on local disks: 8 bytes, and 4 for each
                                                    512 bytes of x
-    tablecrypt-<operation>/*.json of wrapped keys  the journal of one that is under way or was interrupted (maintenance/_journal.py)
+    tablecrypt-<operation>/*.json of wrapped keys  the journal of one that is under way or was interrupted (maintenance/_file_rewrite.py)
     a plaintext format, anything else              plaintext
 
 Older metadata files, which a table leaves behind with each commit, are read for what they still say and still lead to:
@@ -42,7 +42,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KmsAccessDeniedError, KmsError, TablecryptError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_KEYS, TABLE_METADATA_SUFFIXES, are_wrapped_keys, operation_of_journal
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance._audit.authenticated_state import state_findings
@@ -68,9 +68,6 @@ _CHECKSUMS_NAME: Final = re.compile(r"(?P<folder>.*/)\.(?P<name>[^/]+)\.crc")
 _CHECKSUMS_HEADER: Final = 8
 _CHECKSUM_LENGTH: Final = 4
 _CHECKED_BYTES: Final = 512
-_JOURNAL_NAME: Final = re.compile(r".*/metadata/tablecrypt-(?P<operation>[a-z-]+)/[^/]+\.json")
-_JOURNAL_FIELDS: Final = {"encryption-keys", "key-id"}
-_KEY_FIELDS: Final = {"key-id", "encrypted-key-metadata", "encrypted-by-id", "properties"}
 _LONGEST_JOURNAL: Final = 64 * 1024
 MAX_READ: Final = 200
 _THREADS: Final = 16
@@ -303,23 +300,21 @@ def unfinished_operation(file: StoredFile, io: FileIO) -> str | None:
         file: one that the table does not know.
         io: the store's own FileIO.
     """
-    match = _JOURNAL_NAME.fullmatch(file.location)
+    operation = operation_of_journal(file.location)
     # Any file could be named like a journal. So its content has to be wrapped keys and nothing else, and no long file is read whole.
-    if match is None or file.size > _LONGEST_JOURNAL:
+    if operation is None or not file.location.endswith(JOURNAL_KEYS) or file.size > _LONGEST_JOURNAL:
         return None
 
     try:
         with io.new_input(file.location).open() as stream:
             content = ParsedJson(bytes(stream.read())).document
-        keys = content["encryption-keys"]
-        for key in keys:
+        for key in content[ENCRYPTION_KEYS]:
             EncryptedKey.model_validate(key).wrapped_bytes()
-        holds_keys_alone = content.keys() == _JOURNAL_FIELDS and all(key.keys() <= _KEY_FIELDS for key in keys)
     except (ValueError, TypeError, KeyError, AttributeError, FormatError, FileNotFoundError):
         # Anyone may have written a file of this name: whatever is odd about it makes it an orphan, and no error.
         return None
 
-    return match["operation"] if holds_keys_alone else None
+    return operation if are_wrapped_keys(content) else None
 
 
 def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], folder: Folder, knows_all: bool = True) -> Iterator[Finding]:

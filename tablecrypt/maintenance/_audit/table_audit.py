@@ -224,7 +224,7 @@ def _findings(seen: Observed, now: dt.datetime) -> Iterator[Finding]:
 
     if isinstance(seen.metadata, EncryptedTableMetadata):
         yield from _key_findings(seen, seen.metadata, seen.manager, now)
-    if (head := cut_off_head(seen.metadata)) is not None:
+    if seen.metadata.current_snapshot_id is None and (head := cut_off_head(seen.metadata)) is not None:
         yield Finding(FindingKind.NO_CURRENT_SNAPSHOT, seen.name, described(head))
     yield from _unopened(seen)
     for file in seen.files:

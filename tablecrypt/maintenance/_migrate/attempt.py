@@ -35,8 +35,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.maintenance._file_rewrite import FileRewrite, NewFileWork, replacement_entry, write_again
-from tablecrypt.maintenance._journal import Journal
+from tablecrypt.maintenance._file_rewrite import FileRewrite, Journal, NewFileWork, replacement_entry, write_again
 from tablecrypt.maintenance._migrate.orc_files import RewriteOrcWork, rewrite_orc_file, rewrite_orc_work, rewritten_entry
 from tablecrypt.maintenance._migrate.plain_snapshot import MigrationSnapshot, plain_manifests
 from tablecrypt.maintenance._relocate_files import PathMap
@@ -60,7 +59,7 @@ class Migration:
 
     Args:
         plain: the plain table as it is now.
-        table: the same with the metadata and the FileIO that it will have (`EncryptingCatalog.as_encrypted`).
+        table: the same with the metadata and the FileIO that it will have (`MigratingCatalog.as_encrypted`).
         location: where the table beside it goes; None to encrypt in place.
         folders: in place, below which folders a file is encrypted beside itself; another goes to the data folder of the table's location.
     """

@@ -42,7 +42,7 @@ _KEEP: Final = "keep them: keep_plaintext=True (--keep-plaintext)"
 
 
 @runtime_checkable
-class EncryptingCatalog(Protocol):
+class MigratingCatalog(Protocol):
     """What a migration asks of a table's catalog, beside PyIceberg's own methods."""
 
     def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
@@ -130,7 +130,7 @@ def migrate(
         CommitFailedException: other writers committed first, several times in a row; the next run continues.
     """
     catalog = table.catalog
-    if not isinstance(catalog, EncryptingCatalog):
+    if not isinstance(catalog, MigratingCatalog):
         raise ConfigurationError(f"{name_of(table)}: open it with a catalog of tablecrypt_catalog: no other can hold an encrypted table")
 
     encrypting = {**(properties or {}), names.KEY_ID.name: key_id}
@@ -145,7 +145,7 @@ def migrate(
 
 @dataclass(frozen=True)
 class _Run:
-    catalog: EncryptingCatalog
+    catalog: MigratingCatalog
     properties: dict[str, str]
     dry_run: bool
     progress: ProgressListener

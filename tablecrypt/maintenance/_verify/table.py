@@ -49,7 +49,7 @@ class BadFile:
 
 
 @dataclass(frozen=True)
-class Verification:
+class Verified:
     """What was verified.
 
     Attributes:
@@ -131,7 +131,7 @@ def verify(
     runner: Runner | None = None,
     workers: int | None = None,
     resume_from: str | Path | None = None,
-) -> Verification:
+) -> Verified:
     """Authenticate every byte of every file that an encrypted table's snapshots lead to.
 
     Args:
@@ -205,11 +205,11 @@ class _Run:
             file, key = keyed[index]
             self._take(file, key, looked.result)
 
-    def result(self) -> Verification:
+    def result(self) -> Verified:
         """Combine the results of all files with what could not be opened."""
         for unopened in self._found.unopened:
             self._note_unopened(unopened)
-        return Verification(
+        return Verified(
             table=name_of(self._table),
             full=self._full,
             snapshots=len(self._table.metadata.snapshots),

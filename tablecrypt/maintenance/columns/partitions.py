@@ -14,7 +14,7 @@ interrupted before it, or where others have removed the last such file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, DataFileContent
@@ -126,8 +126,3 @@ class ShownFiles:
     def _names_deleted(self, spec_id: int, deleted: int | None) -> bool:
         # A count may be missing: then there may be some.
         return spec_id in self.shown.columns and deleted != 0
-
-
-def not_among(files: Mapping[str, DataFile], locations: Collection[str]) -> dict[str, DataFile]:
-    """Return the files that lie elsewhere."""
-    return {location: file for location, file in files.items() if location not in locations}

@@ -39,11 +39,13 @@ from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFo
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
-from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, Mask, ProtectedColumn, key_id_in
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnMask, ColumnPolicy, ProtectedColumn, key_id_in
 from tablecrypt.maintenance._file_rewrite import NewFileWork, replacement_entry
 from tablecrypt.maintenance.columns.footers import inspect_footers
 from tablecrypt.maintenance.columns.former_protection import forget_former_protection
 from tablecrypt.maintenance.columns.masks import refuse_masks
+from tablecrypt.maintenance.columns.partitions import ShownFiles
+from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.parquet.file_keys import FileKeys
@@ -72,9 +74,14 @@ class _Opened:
 class FilesToReencrypt:
     """The data files of a table for one re-encryption. This class is for a table that never had a protected column, and has nothing to ask.
 
-    The order is: `conforms`; `refuse_masks` and `check_readable`, which refuse before anything is written; `open_all`; then `usable`,
-    and `work` and `entry` of each file; `forget_former_protection` last, where every file conformed.
+    The order is: `conforms`; `refuse_masks` and `check_readable`, which refuse before anything is written; `open_all`; `rewrite_shown`;
+    then `usable`, and `work` and `entry` of each file; `forget_former_protection` last, where every file conformed.
     """
+
+    @property
+    def shown(self) -> Collection[str]:
+        """Where the data files are whose partitions show a protected column: their rows are written again (partitions.py)."""
+        return frozenset()
 
     @property
     def kept(self) -> int:
@@ -82,7 +89,7 @@ class FilesToReencrypt:
         return 0
 
     def conforms(self, location: str) -> bool:
-        """Whether a file's protected columns are as the properties declare. What is no Parquet data file has none."""
+        """Whether a file's protected columns are as the properties declare, and its partition shows none of them."""
         return True
 
     def refuse_masks(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
@@ -107,6 +114,13 @@ class FilesToReencrypt:
             ColumnKeyDeniedError: a file does not conform, and this user may not use a key that changing it takes.
             KmsError: the KMS failed.
         """
+
+    def rewrite_shown(self, data_key_length: int | None, progress: ProgressListener) -> int | None:
+        """Write the files of `shown` again, commit, and return the branch's new head; None where there was nothing to do.
+
+        Arguments and errors are those of `ShownFiles.rewrite`.
+        """
+        return None
 
     def usable(self, swaps: Mapping[str, EncryptedDataFile]) -> Collection[str]:
         """Return which old files can be replaced by what a run that was killed has written: its column keys may be gone with it."""
@@ -136,8 +150,8 @@ class FilesToReencrypt:
         """
 
 
-def files_to_reencrypt(table: EncryptedTable, files: Iterable[DataFile], runner: Runner) -> FilesToReencrypt:
-    """Look at the footers of files of a table, where it has or had protected columns.
+def files_to_reencrypt(table: EncryptedTable, branch: str, files: Mapping[str, DataFile], runner: Runner) -> FilesToReencrypt:
+    """Look at the footers of files of a branch, where the table has or had protected columns.
 
     Raises:
         TamperedFileError, FormatError: a footer is not what was written.
@@ -146,8 +160,8 @@ def files_to_reencrypt(table: EncryptedTable, files: Iterable[DataFile], runner:
     if not has_column_keys(metadata):
         return FilesToReencrypt()
     protected = policy_of(metadata).columns.keys()
-    footers = inspect_footers(table, (file for file in files if may_have_hidden_columns(file)), runner, protected)
-    return ProtectedFiles(table, runner, footers)
+    footers = inspect_footers(table, (file for file in files.values() if may_have_hidden_columns(file)), runner, protected)
+    return ProtectedFiles(table, runner, footers, ShownFiles.among(table, branch, files))
 
 
 class ProtectedFiles(FilesToReencrypt):
@@ -157,12 +171,13 @@ class ProtectedFiles(FilesToReencrypt):
         table: the table.
         runner: reads files.
         footers: what the footers of its planned files say, by location.
+        shown: those of its planned files whose partitions show a protected column.
 
     Attributes:
         policy: what the table's properties declare.
     """
 
-    def __init__(self, table: EncryptedTable, runner: Runner, footers: Mapping[str, StoredHiddenColumns]) -> None:
+    def __init__(self, table: EncryptedTable, runner: Runner, footers: Mapping[str, StoredHiddenColumns], shown: ShownFiles) -> None:
         self._table = table
         self._runner = runner
         self._metadata: EncryptedTableMetadata = table.metadata
@@ -171,11 +186,19 @@ class ProtectedFiles(FilesToReencrypt):
         self.policy: ColumnPolicy = policy_of(self._metadata)
         self._written = {**self.policy.columns, **_dropped_columns(self._metadata)}
         self._footers = footers
+        self._shown = shown
         self._opened: dict[str, _Opened] = {}
+
+    @property
+    def shown(self) -> Collection[str]:
+        return self._shown.locations
+
+    def rewrite_shown(self, data_key_length: int | None, progress: ProgressListener) -> int | None:
+        return self._shown.rewrite(data_key_length, self._runner, progress)
 
     def conforms(self, location: str) -> bool:
         found = self._footers.get(location)
-        return found is None or self._conforms(found)
+        return location not in self.shown and (found is None or self._conforms(found))
 
     def refuse_masks(self, files: Mapping[str, DataFile], sequence_numbers: Mapping[str, int | None]) -> None:
         footers = {location: found for location, found in self._footers.items() if location in files}
@@ -332,7 +355,7 @@ def _dropped_columns(metadata: EncryptedTableMetadata) -> dict[int, ProtectedCol
     """The columns that properties protect and the schema does not have, without their masks, which nobody reads."""
     declared = ColumnPolicy.from_properties(metadata.properties).columns
     gone = {field_id: each for field_id, each in declared.items() if metadata.schema().find_column_name(field_id) is None}
-    return {field_id: replace(each, mask=Mask.parse("null")) for field_id, each in gone.items()}
+    return {field_id: replace(each, mask=ColumnMask.parse("null")) for field_id, each in gone.items()}
 
 
 @dataclass(frozen=True)

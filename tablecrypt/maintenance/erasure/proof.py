@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tablecrypt.files.deletion import is_journal_name
-from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, operation_of_journal
 from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, read_file_starts
 from tablecrypt.maintenance._audit.observed import Folder, are_checksums
 from tablecrypt.maintenance._shred import outside
@@ -157,7 +156,7 @@ class _Unnamed:
 
     def _add(self, file: StoredFile, start: FileStart, listed: Folder) -> None:
         location, signature = file.location, start.signature
-        if is_journal_name(location):
+        if operation_of_journal(location) is not None:
             # Before the signatures: entries of a journal are ciphertext that a key of the table still opens.
             self.not_searched[location] = "part of the journal of an unfinished operation: finish it by calling it again, then erase again"
         elif location.endswith(TABLE_METADATA_SUFFIXES):

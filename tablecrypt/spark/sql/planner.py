@@ -16,6 +16,7 @@ from tablecrypt.spark.sql.handles import Handles
 from tablecrypt.spark.sql.scans.changes import with_change_columns
 from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.table.table import check_branch
 
 if TYPE_CHECKING:
     from tablecrypt.spark.source.source_options import SourceOptions
@@ -127,7 +128,7 @@ class LoadedTable:
             raise ConfigurationError(
                 f"{self.located.name} is read at a snapshot or tag, which cannot change: write to the table or a branch"
             )
-        self.located.check_branch(self.branch)
+        check_branch(self.located.table, self.branch)
         self.audit_first.check(self.branch, is_stream=is_stream, makes_table=self.staged is not None)
 
 

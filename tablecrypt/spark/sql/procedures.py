@@ -27,7 +27,7 @@ from tablecrypt.spark.sql.planner import OpenCatalog, Planner
 from tablecrypt.spark.sql.statements import add_files, alter_table, changelog_view, undelete_column
 from tablecrypt.spark.sql.statements.variables import MEANING, find_variable
 from tablecrypt.spark.sql.writes.write_options import written_by
-from tablecrypt.table._pyiceberg.producers import WRITTEN_BY
+from tablecrypt.table._pyiceberg.transactions import WRITTEN_BY
 
 PROCEDURES: Final[Mapping[str, Procedure]] = dict(
     sorted(

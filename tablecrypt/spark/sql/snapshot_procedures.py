@@ -31,7 +31,7 @@ from tablecrypt.spark.sql.branches_and_tags import LIMITS, check_is_new, drop, h
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
 from tablecrypt.spark.sql.writes.write_audit_publish import STAGED_ID
 from tablecrypt.table.metadata import EncryptedSnapshot
-from tablecrypt.table.protection.written_under import WrittenUnder
+from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 

@@ -1,4 +1,7 @@
-"""Transactions of PyIceberg: staging, the commit loop with its retries, and conflict checks are theirs.
+"""PyIceberg's commits: transactions, and the producers of the snapshots in them.
+
+Staging, the commit loop with its retries, and conflict checks are theirs. Which manifests a snapshot keeps, rewrites or drops is theirs to
+decide, how they are written is ours.
 
 Transaction: _apply, _rebuild_snapshot_updates, _scan, _table, _updates, _append_snapshot_producer, _build_partition_predicate
 Transaction: _snapshot_producers                     whether a commit is tried again
@@ -7,40 +10,290 @@ _apply_table_update, _TableMetadataUpdateContext     registering our update type
 _parse_row_filter                                    what PyIceberg accepts as a filter, we accept
 Table: _identifier, _check_uuid
 UpdateSpec: _partition_field, _transaction           which id a new partition field gets can be ours
+
+_DeleteFiles, _FastAppendFiles, _MergeAppendFiles, _OverwriteFiles, _SnapshotProducer     the producers
+_new_manifest_list_file_name                                                             the same file names as PyIceberg's
+_SnapshotProducer: _commit, _deleted_entries, _existing_manifests, _manifests, _process_manifests, _validate_concurrency, _io, _transaction,
+  _snapshot_id, _parent_snapshot_id, _target_branch, _compression, _operation, _written_manifest_lists, _written_manifests,
+  _added_data_files, _deleted_data_files, _isolation_operation, _starting_snapshot_id, _manifest_num_counter
+_DeleteFiles: _compute_deletes, _planned_delete_files, _predicate, _case_sensitive
+UpdateSnapshot: _transaction, _io, _branch, _snapshot_properties;  ExpireSnapshots: _commit, _transaction;  Summary: _additional_properties
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from functools import cached_property
+from typing import Any, Final, TypeVar, cast
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.table import ALWAYS_TRUE, CreateTableTransaction, DataScan, Table, TableProperties, Transaction
+from pyiceberg.table import ALWAYS_TRUE, CreateTableTransaction, DataScan, FileScanTask, Table, TableProperties, Transaction
 from pyiceberg.table import _parse_row_filter as parse_row_filter
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.snapshots import IsolationLevel, Operation, Summary
+from pyiceberg.table.update import TableRequirement, TableUpdate, UpdatesAndRequirements
 from pyiceberg.table.update import _apply_table_update as apply_table_update
 from pyiceberg.table.update import _TableMetadataUpdateContext as TableMetadataUpdateContext
+from pyiceberg.table.update.snapshot import ExpireSnapshots, UpdateSnapshot, _DeleteFiles, _SnapshotProducer
+from pyiceberg.table.update.snapshot import _FastAppendFiles as FastAppendFiles
+from pyiceberg.table.update.snapshot import _MergeAppendFiles as MergeAppendFiles
+from pyiceberg.table.update.snapshot import _new_manifest_list_file_name as new_manifest_list_file_name
+from pyiceberg.table.update.snapshot import _OverwriteFiles as OverwriteFiles
 from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.transforms import Transform
-from pyiceberg.typedef import Identifier, Record
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Record
 
 from tablecrypt.arguments import check_text
-from tablecrypt.table._pyiceberg.producers import FastAppendFiles
+from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 
 __all__ = [
     "CreateTransactionAdapter",
+    "DeleteFilesAdapter",
+    "ExpireSnapshotsAdapter",
+    "FastAppendFiles",
+    "MergeAppendFiles",
+    "OverwriteFiles",
+    "ProducerAdapter",
     "TableAdapter",
     "TableMetadataUpdateContext",
     "TransactionAdapter",
+    "UpdateSnapshotAdapter",
     "UpdateSpecAdapter",
+    "WholeSnapshotAdapter",
     "apply_table_update",
     "parse_row_filter",
+    "replace_counts",
     "table_identifier",
 ]
+
+WRITTEN_BY: Final[ContextVar[Mapping[str, str]]] = ContextVar("written_by", default=EMPTY_DICT)
+"""What the summaries of snapshots that are made here say of the engine behind them."""
+
+
+class ProducerAdapter(_SnapshotProducer[Any]):
+    """A snapshot producer whose private hooks have public names: `produce` and `finish_manifests` are ours to fill in."""
+
+    @abstractmethod
+    def produce(self) -> UpdatesAndRequirements:
+        """Write manifests and manifest list of one attempt and return what the catalog has to do."""
+
+    def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Change the list of manifests before it is written."""
+        return manifests
+
+    def _commit(self) -> UpdatesAndRequirements:
+        # As in PyIceberg: a delete that finds no file makes no snapshot.
+        if isinstance(self, DeleteFilesAdapter) and not self.files_affected:
+            return (), ()
+        return self.produce()
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        self._added_data_files = self._left
+        return super()._process_manifests(self.finish_manifests(manifests))
+
+    def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
+        schema = self.schema()
+        if any(schema.find_column_name(field.source_id) is None for field in self.spec(spec_id).fields):
+            # Partitions of a column that was dropped have no type to compare by: such manifests are all looked into.
+            return lambda _: True
+        return super()._build_manifest_evaluator(spec_id)
+
+    def check_concurrency(self) -> None:
+        """Refuse this change where it conflicts with what others committed meanwhile, as the isolation level says; before each retry."""
+        super()._validate_concurrency()
+
+    def _validate_concurrency(self) -> None:
+        self.check_concurrency()
+
+    def collect_manifests(self) -> list[ManifestFile]:
+        """Return every manifest of the new snapshot, new ones written.
+
+        Added files are left to `finish_manifests`: PyIceberg would name them under the table's spec of now, whichever one they were
+        written in. A commit that is tried again may find another spec than it began with.
+        """
+        self._left, self._added_data_files = self._added_data_files, []
+        try:
+            return self._manifests()
+        finally:
+            self._added_data_files = self._left
+
+    def next_manifest_location(self, name_ending: str = "") -> str:
+        """Return the location of the next manifest, remembered for removal should the attempt be abandoned."""
+        location = self.transaction_table.location_provider().new_metadata_location(
+            f"{self.commit_uuid}-m{next(self._manifest_num_counter)}{name_ending}.avro"
+        )
+        self._written_manifests.append(location)
+        return location
+
+    def was_written(self, manifest: ManifestFile) -> bool:
+        """Whether this attempt wrote a manifest."""
+        return manifest.manifest_path in self._written_manifests
+
+    def replace_manifest(self, manifest: ManifestFile) -> None:
+        """Have a manifest that this attempt wrote removed after the commit: another takes its place."""
+        self._written_manifests.remove(manifest.manifest_path)
+        self._uncommitted_manifests.append(manifest.manifest_path)
+
+    def next_manifest_list_location(self) -> str:
+        """Return the location of this attempt's manifest list, remembered likewise."""
+        name = new_manifest_list_file_name(snapshot_id=self._snapshot_id, attempt=0, commit_uuid=self.commit_uuid)
+        location = self.transaction_table.location_provider().new_metadata_location(name)
+        self._written_manifest_lists.append(location)
+        return location
+
+    def continue_from(self, other: ProducerAdapter) -> None:
+        """Validate this change from where another one of the same transaction began."""
+        self._starting_snapshot_id = other._starting_snapshot_id
+
+    def isolate_as(self, operation: Operation | IsolationLevel) -> None:
+        """Check concurrent changes at this isolation level, or at the one that the table's properties say for an operation."""
+        self._isolation_operation = cast("Operation", operation)
+
+    @property
+    def transaction_table(self) -> Table:
+        """The table that is being changed."""
+        return self._transaction._table
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata with what the transaction has staged so far."""
+        return self._transaction.table_metadata
+
+    @property
+    def io(self) -> FileIO:
+        """The table's FileIO."""
+        return self._io
+
+    @property
+    def parent_snapshot_id(self) -> int | None:
+        """The snapshot that the new one follows."""
+        return self._parent_snapshot_id
+
+    @property
+    def target_branch(self) -> str | None:
+        """The branch to move, or None for a snapshot that no branch points to."""
+        return self._target_branch
+
+    @property
+    def compression(self) -> str:
+        """Avro codec of manifests and manifest lists, as write.avro.compression-codec names it."""
+        return self._compression
+
+    @property
+    def operation(self) -> Operation:
+        """What the snapshot's summary says was done."""
+        return self._operation
+
+    @property
+    def added_data_files(self) -> list[DataFile]:
+        """Files that the new snapshot adds."""
+        return self._added_data_files
+
+    @property
+    def deleted_data_files(self) -> set[DataFile]:
+        """Data files that the new snapshot drops."""
+        return self._deleted_data_files
+
+
+class DeleteFilesAdapter(_DeleteFiles):
+    """Drops the data files whose rows all match a predicate: as `whole_files.py` tells, once, not again for files that others add."""
+
+    rewrites_needed = False
+    """Whether other files may have matching rows; known when the predicate was looked at."""
+
+    @cached_property
+    def _compute_deletes(self) -> tuple[list[ManifestFile], list[ManifestEntry], bool]:
+        if self._planned_delete_files is None:
+            whole, rest = self._split()
+            # Decided once, on the first base: a retry must not drop whole files that others added since.
+            self._planned_delete_files, self.rewrites_needed = set(whole), bool(rest)
+        return super()._compute_deletes
+
+    def _split(self) -> tuple[list[DataFile], list[FileScanTask]]:
+        if self._parent_snapshot_id is None:
+            return [], []
+        scan = cast("TransactionAdapter", self._transaction).new_scan(self._predicate, self._case_sensitive)
+        tasks = scan.update(snapshot_id=self._parent_snapshot_id).plan_files()
+        return WholeFiles(self.schema(), self._predicate, self._case_sensitive).split(tasks)
+
+
+class WholeSnapshotAdapter(ProducerAdapter):
+    """A producer that works out every manifest itself, again on each base: no change of others is a conflict that PyIceberg has to find."""
+
+    @abstractmethod
+    def collect_manifests(self) -> list[ManifestFile]:
+        """Return every manifest of the new snapshot, new ones written."""
+
+    def written(self, location: str) -> None:
+        """Remember a file for removal should the attempt be abandoned."""
+        self._written_manifests.append(location)
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        return []
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        return []
+
+    def check_concurrency(self) -> None:
+        """Do nothing: each attempt is made for its base."""
+
+
+P = TypeVar("P", bound=ProducerAdapter)
+
+
+class UpdateSnapshotAdapter(UpdateSnapshot):
+    """Hands out snapshot producers of our own classes."""
+
+    def producer(self, producer_class: Callable[..., P], operation: Operation, **changes: Any) -> P:
+        """Return a producer for the transaction, branch and properties that this was made for.
+
+        Args:
+            producer_class: which one.
+            operation: what the snapshot's summary says was done.
+            changes: what the producer is to commit, as its class takes it.
+        """
+        return producer_class(
+            **changes,
+            operation=operation,
+            transaction=self._transaction,
+            io=self._io,
+            branch=self._branch,
+            snapshot_properties={**WRITTEN_BY.get(), **self._snapshot_properties},
+        )
+
+    @property
+    def is_first_snapshot(self) -> bool:
+        """Whether the branch has no snapshot yet."""
+        return self._transaction.table_metadata.snapshot_by_name(self._branch) is None
+
+
+class ExpireSnapshotsAdapter(ExpireSnapshots):
+    """PyIceberg's expiry, to which updates of our own can be added."""
+
+    @abstractmethod
+    def further_updates(self, updates: tuple[TableUpdate, ...]) -> UpdatesAndRequirements:
+        """Return what has to be committed beside the removal of snapshots."""
+
+    def _commit(self) -> UpdatesAndRequirements:
+        updates, requirements = super()._commit()
+        further, needed = self.further_updates(updates)
+        return (*updates, *further), (*requirements, *needed)
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata with what the transaction has staged so far."""
+        return self._transaction.table_metadata
+
+
+def replace_counts(summary: Summary, counts: dict[str, str]) -> None:
+    """Give a summary another dictionary of what it says beside the operation."""
+    summary._additional_properties = counts
 
 
 class TransactionAdapter(Transaction):

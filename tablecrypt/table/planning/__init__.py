@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tablecrypt.table.planning.counts import PlanCounts
 from tablecrypt.table.planning.delete_index import FILE_PATH_FIELD_ID, DeleteIndex, only_path, sequence_number_of
 from tablecrypt.table.planning.file_filter import FileCondition
-from tablecrypt.table.planning.planner import ScanPlanner, listed_manifests
-from tablecrypt.table.planning.tasks import EncryptedFileScanTask, FilePart, parts_of
+from tablecrypt.table.planning.planner import EncryptedFileScanTask, FilePart, PlanCounts, ScanPlanner, listed_manifests, parts_of
 
 __all__ = [
     "FILE_PATH_FIELD_ID",

@@ -20,8 +20,7 @@ from typing import Final, TypeAlias
 from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFile, DataFileContent, ManifestEntry
 
 from tablecrypt.errors import FormatError
-from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.partitions import partition_values
+from tablecrypt.manifests.records import EncryptedDataFile, partition_values
 from tablecrypt.table.table_files import is_deletion_vector
 
 FILE_PATH_FIELD_ID: Final = 2147483546

@@ -56,8 +56,8 @@ from pyiceberg.types import (
 from tablecrypt.manifests.avro_columns import NULL, Mask, Numbers
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column, Statistics
+from tablecrypt.manifests.records import in_literals
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
-from tablecrypt.table.partitions import in_literals
 
 _Values: TypeAlias = npt.NDArray[Any]
 _STORED: Final[dict[type[IcebergType], tuple[str, ...]]] = {

@@ -24,10 +24,7 @@ _STAGED_BY: Final = "wap.id"
 
 
 def cut_off_head(metadata: TableMetadata) -> Snapshot | None:
-    """Return the snapshot that was the current one according to the metadata; None where a table has a current one, or never had one."""
-    if metadata.current_snapshot_id is not None:
-        return None
-
+    """Return the snapshot that was the current one, of a table that has none; None where the metadata says that it never had one."""
     logged = (metadata.snapshot_by_id(entry.snapshot_id) for entry in reversed(metadata.snapshot_log))
     if (last := next((snapshot for snapshot in logged if snapshot is not None), None)) is not None:
         return last

@@ -8,21 +8,33 @@ which are older than all data: a delete file's own statistics say nothing about 
 an index (delete_index.py), not through the partition alone. Planning is always done here, never by a catalog server, whose answer would
 hold no key metadata.
 
-Iceberg table spec, "Scan Planning".
+A planned task knows its entry in the columns of the manifests, and makes the data file's object when that is asked for. A data file may be
+split into parts, so that several tasks read it. Each part is a range of stored bytes, and has the row groups that begin in it:
+
+    file      | row group 0 | row group 1 | row group 2 | row group 3 | footer |
+    offsets   4             a             b             c                      the manifest's split_offsets
+    parts     [0 ─────────────────────────b) [b ───────────────────── length)
+
+The ranges cover the file without a gap, and a row group begins in exactly one of them, whatever offsets the manifest names: offsets that
+are not those of the row groups make parts of uneven size, and cannot lose or repeat a row.
+
+Iceberg table spec, "Scan Planning", "Manifests" (split_offsets).
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Final, Self
 
 import numpy as np
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import manifest_evaluator, residual_evaluator_of
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, ManifestContent, ManifestFile
-from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.table import ALWAYS_TRUE, FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Properties, Record
@@ -32,14 +44,168 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
+from tablecrypt.manifests.entry_columns import Column
 from tablecrypt.manifests.manifest_cache import read_in_columns
+from tablecrypt.manifests.records import in_literals, partition_values
 from tablecrypt.table.metadata import EncryptedSnapshot
-from tablecrypt.table.partitions import in_literals, partition_values
-from tablecrypt.table.planning.counts import PlanCounts
 from tablecrypt.table.planning.delete_index import DeleteIndex
 from tablecrypt.table.planning.file_filter import FileFilter
-from tablecrypt.table.planning.tasks import EncryptedFileScanTask
 from tablecrypt.table.restrictions.read_restrictions import plannable
+
+
+class EncryptedFileScanTask(FileScanTask):
+    """PyIceberg's task for one data file, with the file's data sequence number: rows that were never rewritten inherit it.
+
+    Attributes:
+        data_sequence_number: null for a file of version 1.
+        part: which part of the file is read, None for all of it.
+        entry: where the file's entry is, of a task that was planned.
+    """
+
+    data_sequence_number: int | None
+    part: FilePart | None
+    entry: tuple[Entries, int] | None = None
+
+    def __init__(
+        self,
+        data_file: DataFile,
+        delete_files: set[DataFile] | None = None,
+        residual: BooleanExpression = ALWAYS_TRUE,
+        data_sequence_number: int | None = None,
+        part: FilePart | None = None,
+    ) -> None:
+        super().__init__(data_file, delete_files, residual)
+        self.data_sequence_number = data_sequence_number
+        self.part = part
+
+    def __getattr__(self, name: str) -> object:
+        """Make what a planned task has not made yet."""
+        make = _MADE_LATER.get(name)
+        if make is None or self.entry is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+        entries, row = self.entry
+        made = make(entries, row)
+        setattr(self, name, made)
+
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EncryptedFileScanTask) and self._values() == other._values()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @classmethod
+    def planned(cls, entry: tuple[Entries, int], residual: BooleanExpression) -> Self:
+        """Return the task of an entry."""
+        task = cls.__new__(cls)
+        task.entry = entry
+        task.residual = residual
+        return task
+
+    @property
+    def planned_entry(self) -> tuple[Entries, int]:
+        """The columns of a planned task's entry. ValueError for a task that was made otherwise."""
+        if self.entry is None:
+            raise ValueError("the task was not planned")
+        return self.entry
+
+    @property
+    def size(self) -> int:
+        """Stored bytes of the data file, or of the part of it, that are read."""
+        return int(self.file.file_size_in_bytes) if self.part is None else self.part.size
+
+    def split(self, size: int) -> list[EncryptedFileScanTask]:
+        """Return tasks for parts of the file, of about `size` bytes; this task alone where the file is not longer or cannot be cut."""
+        parts = parts_of(self.file, size)
+        # The planned task stays as it is, with its entry in the columns and no object of its file.
+        if len(parts) == 1:
+            return [self]
+        return [EncryptedFileScanTask(self.file, self.delete_files, self.residual, self.data_sequence_number, part) for part in parts]
+
+    def _values(self) -> tuple[object, ...]:
+        return self.file, self.delete_files, self.residual, self.data_sequence_number, self.part
+
+
+_MADE_LATER: Final[Mapping[str, Callable[[Entries, int], object]]] = {
+    "file": Entries.file,
+    "delete_files": lambda entries, row: set(),
+    "data_sequence_number": lambda entries, row: entries.number(Column.SEQUENCE_NUMBER, row),
+    "part": lambda entries, row: None,
+}
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Stored bytes from `start` to before `end`."""
+
+    start: int
+    end: int
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and self.start <= offset < self.end
+
+    @property
+    def size(self) -> int:
+        """How many stored bytes it has."""
+        return self.end - self.start
+
+
+def parts_of(file: DataFile, size: int) -> list[FilePart]:
+    """Return the parts of a data file, of at least `size` bytes each but the last; one where it cannot be cut."""
+    length = int(file.file_size_in_bytes)
+    if file.file_format != FileFormat.PARQUET or length <= size:
+        return [FilePart(0, length)]
+    cuts = _cuts(file.split_offsets or (), length, size)
+    return [FilePart(start, end) for start, end in zip([0, *cuts], [*cuts, length], strict=True)]
+
+
+def _cuts(offsets: Sequence[int], length: int, size: int) -> list[int]:
+    cuts: list[int] = []
+    begun = 0
+    for offset in sorted(offsets)[1:]:
+        # Offsets come from the manifest's writer: one beyond the file would make a part of no rows.
+        if begun + size <= offset < length:
+            cuts.append(offset)
+            begun = offset
+
+    return cuts
+
+
+@dataclass
+class PlanCounts:
+    """What planning a scan looked at, and what it left out, as Iceberg counts it.
+
+    Attributes:
+        data_manifests, delete_manifests: those of the snapshot.
+        read_data_manifests, read_delete_manifests: those that were read. The others were skipped by their partition summaries or age.
+        listed_data_files: the live ones of the manifests that were read; a scan's tasks are some of them.
+        position_delete_files: of the delete manifests that were read, deletion vectors among them.
+        equality_delete_files: likewise.
+    """
+
+    data_manifests: int = 0
+    delete_manifests: int = 0
+    read_data_manifests: int = 0
+    read_delete_manifests: int = 0
+    listed_data_files: int = 0
+    position_delete_files: int = 0
+    equality_delete_files: int = 0
+
+    def add_manifests(self, listed: Iterable[ManifestFile], read: Iterable[ManifestFile]) -> None:
+        """Take in a snapshot's manifests, and those of them that are read."""
+        of_listed, of_read = [each.content for each in listed], [each.content for each in read]
+        self.data_manifests += of_listed.count(ManifestContent.DATA)
+        self.delete_manifests += of_listed.count(ManifestContent.DELETES)
+        self.read_data_manifests += of_read.count(ManifestContent.DATA)
+        self.read_delete_manifests += of_read.count(ManifestContent.DELETES)
+
+    def add_delete_file(self, file: DataFile) -> None:
+        """Take in a delete file."""
+        if file.content == DataFileContent.EQUALITY_DELETES:
+            self.equality_delete_files += 1
+        else:
+            self.position_delete_files += 1
 
 
 def listed_manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:

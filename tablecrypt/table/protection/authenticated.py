@@ -51,7 +51,7 @@ def check_declared(metadata: TableMetadata, io: EncryptingFileIO, field_ids: Ite
         for field_id in _protected(metadata, field_ids):
             _check_column(metadata, io.manager.columns, field_id, writing)
         if writing:
-            _check_declared_names(metadata, io.manager.columns)
+            _check_declared_names(metadata, io)
 
 
 def undeclared_columns(
@@ -98,9 +98,13 @@ def _check_column(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker, field
         raise _undeclared(ring, stated)
 
 
-def _check_declared_names(metadata: EncryptedTableMetadata, maker: ColumnKeyMaker) -> None:
+def _check_declared_names(metadata: EncryptedTableMetadata, io: TableFileIO) -> None:
     policy, schema = ColumnPolicy.from_properties(metadata.properties), metadata.schema()
-    declarations = Declarations(maker, metadata.key_ring, str(metadata.table_uuid))
+    # Names belong to columns that the properties protect. Where they were removed, `_check_column` has said so.
+    if not policy:
+        return
+
+    declarations = Declarations(io.manager.columns, metadata.key_ring, str(metadata.table_uuid))
     declared = {field_id: chain.from_iterable(declarations.newest(field_id).values()) for field_id in policy.columns}
     names = {field_id: frozenset(folded(name) for each in found for name in each.names) for field_id, found in declared.items()}
     for taken in taken_names(names, policy, keys_of_leaves(policy, schema)):

@@ -13,7 +13,7 @@ A master key's id may hold colons: the last one of a group ends it. Removing pro
 which files from before are still read, as far as keys/former_keys.py says; `reencrypt` removes it once no snapshot has such a file, with
 the column keys that opened these. A column that was dropped keeps its protection for the snapshots that have it.
 
-New files follow the properties of the moment that they are committed in (written_under.py); files from before do not change. What a
+New files follow the properties of the moment that they are committed in (writing.py); files from before do not change. What a
 declaration does not reach is logged, and `reencrypt` makes it conform.
 
 Raises ConfigurationError: a column is unknown or named twice, the text cannot be read, or a property by field id is set by hand.
@@ -35,12 +35,12 @@ from tablecrypt import properties as names
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, column_shown, with_sentence
 from tablecrypt.keys.column_entries import is_kept_by_commits
-from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.new_blobs import wrap_unopened
 from tablecrypt.table.protection.exposed_values import ShownPartitions
-from tablecrypt.table.protection.sizes import check_sizes
+from tablecrypt.table.protection.policy import check_sizes
 from tablecrypt.table.protection.tags import tagged_columns, tags_of
 from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER, barrier_properties, has_write_barrier
 
@@ -101,7 +101,7 @@ def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[
 
     Raises:
         ConfigurationError: the declaration cannot be used, properties are those of another table's columns, or sizes are
-            below their floor (sizes.py).
+            below their floor (policy.py).
     """
     given = _texts(properties)
     _refuse_by_id(given, "a new table: field ids belong to one table. Leave it out")
@@ -270,7 +270,7 @@ def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, sin
             field_id = _field(schema, name.removeprefix(DECLARED_MASK_PREFIX))
             if field_id not in columns:
                 raise ConfigurationError(f"{name}: the column is not protected. Name it in {DECLARED_KEYS}")
-            columns[field_id] = replace(columns[field_id], mask=Mask.parse(value))
+            columns[field_id] = replace(columns[field_id], mask=ColumnMask.parse(value))
 
     return ColumnPolicy.of(columns.values(), former)
 
@@ -279,9 +279,9 @@ def _unchanged(earlier: ColumnPolicy, schema: Schema) -> dict[int, str]:
     return {each.field_id: each.column_key_id for each in earlier.columns.values() if schema.find_column_name(each.field_id) is not None}
 
 
-def _mask_of(earlier: ColumnPolicy, field_id: int) -> Mask:
+def _mask_of(earlier: ColumnPolicy, field_id: int) -> ColumnMask:
     column = earlier.columns.get(field_id)
-    return column.mask if column is not None else Mask()
+    return column.mask if column is not None else ColumnMask()
 
 
 def _last_sequence_number(metadata: TableMetadata) -> int | None:

@@ -22,14 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import cast
 
-from pyiceberg.table.update import (
-    AddSchemaUpdate,
-    RemovePropertiesUpdate,
-    SetCurrentSchemaUpdate,
-    SetPropertiesUpdate,
-    TableUpdate,
-    update_table_metadata,
-)
+from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate, update_table_metadata
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError
@@ -93,9 +86,6 @@ def declaration_updates(
         maker: makes and opens column keys.
         given: the names of the properties that the user has set or removed.
     """
-    # Most commits change no protection. Opening column keys for them would ask the KMS for nothing.
-    if not any(_may_concern(update) for update in updates):
-        return ()
     after = cast("EncryptedTableMetadata", update_table_metadata(before, updates))
     return declaration_changes(before, after, maker, given).updates
 
@@ -153,14 +143,6 @@ def declared_anew(metadata: EncryptedTableMetadata, field_id: int, maker: Column
     return _Change(metadata, metadata, maker, stated, stated, set()).entries(metadata.key_ring)
 
 
-def _may_concern(update: TableUpdate) -> bool:
-    if isinstance(update, SetPropertiesUpdate):
-        return any(name.startswith(COLUMN_PREFIX) for name in update.updates)
-    if isinstance(update, RemovePropertiesUpdate):
-        return any(name.startswith(COLUMN_PREFIX) for name in update.removals)
-    return isinstance(update, (AddSchemaUpdate, SetCurrentSchemaUpdate, RemoveEncryptionKeyUpdate))
-
-
 def declaration_changes(
     before: EncryptedTableMetadata, after: EncryptedTableMetadata, maker: ColumnKeyMaker, given: Iterable[str] = ()
 ) -> DeclarationChanges:
@@ -179,7 +161,6 @@ def declaration_changes(
     """
     earlier, later = (ColumnPolicy.from_properties(each.properties) for each in (before, after))
     gone = {entry.key_id for entry in before.key_ring.column_keys} - {entry.key_id for entry in after.key_ring.column_keys}
-    shredded = {entry.field_id for entry in before.key_ring.column_keys if entry.key_id in gone}
     named = set(given)
     added: list[EncryptedKey] = []
     # Without its column key a declaration opens for nobody.
@@ -190,7 +171,7 @@ def declaration_changes(
         change = _Change(
             before, after, maker, ColumnDeclaration.stated(earlier, field_id), ColumnDeclaration.stated(later, field_id), named
         )
-        if not change.is_declared(is_shredded=field_id in shredded and not after.encryption_keys):
+        if not change.is_declared:
             continue
 
         done = change.entries(after.key_ring.with_others(added))
@@ -212,12 +193,13 @@ class _Change:
     new: ColumnDeclaration
     given: set[str]
 
-    def is_declared(self, *, is_shredded: bool) -> bool:
+    @property
+    def is_declared(self) -> bool:
         """Whether a declaration is to be written."""
         if self.old != self.new or self.names != _names(self.before, self.new.field_id):
             return True
         # A user who names what the properties say already asks for the declaration, which may be missing.
-        return (is_shredded and needs_declaration(self.new)) or not self.allowed.isdisjoint({KEY, MASK})
+        return not self.allowed.isdisjoint({KEY, MASK})
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -7,14 +7,25 @@ The rules, held for every commit:
 
     1. A protected column is no partition source, sort column or identifier field of the current layout: partition values are in file
        paths, the order of rows tells which of two values is larger, and engines write identifier fields into equality deletes.
-    2. What has a column key is named by the properties, unless the column is gone: see `check_protected`.
+    2. What has a column key is named by the properties, unless the column is gone: see `check_protected`. Nobody removes the protection
+       by removing properties.
     3. A name that a protected column has or had belongs to it: see names.py.
     4. What the manifest list of the snapshot before says was protected is protected, or was declared otherwise since. The list is encrypted
        and authenticated, properties and `encryption-keys` are neither: whoever removes both cannot remove this. Each list says so anew.
     5. A column that becomes protected says by `since` that all snapshots so far may have files without it, and one that comes under
        another master key by `former-until` that they may have files under the former. A declaration that was staged before another
        writer's commit does not: readers would refuse that writer's rows.
-    6. Pages, row groups and files are not set to few rows: sizes.py.
+    6. Pages, row groups and files are not set to few rows: whoever has the table's key sees how long each page of a hidden column is, and
+       a page with one row tells how long its value is, and whether it is null. These settings have a floor, and smaller ones are refused
+       where they are set and where files are written; an append of one row still makes a file of one row.
+
+           write.parquet.row-group-limit         1,000 rows
+           write.parquet.page-row-limit          1,000 rows; Arrow looks after so many whether a page has write.parquet.page-size-bytes
+           write.parquet.row-group-size-bytes    1 MiB; Arrow knows no such limit, other writers of the table's files do
+           write.target-file-size-bytes          1 MiB: about 1,000 rows of 1 kB; and `target_file_size` of compact and Spark
+
+       A thousand is the number of rows after which Iceberg writers look at a file's size anyway, and costs nothing: the default row group
+       has a thousand times as many. In a length that 1,000 values have in sum, one of them is not seen.
     7. A column is not under the table's own master key, and its mask fits its type.
 
 Raises ConfigurationError, or KeyIdChangedError where properties were removed that tablecrypt does not remove.
@@ -22,12 +33,14 @@ Raises ConfigurationError, or KeyIdChangedError where properties were removed th
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from typing import Final
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, Final
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyIdChangedError
@@ -35,13 +48,20 @@ from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ProtectedColum
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.nested_columns import ancestors
-from tablecrypt.keys.table_column_keys import check_protected
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.names import check_names
-from tablecrypt.table.protection.sizes import check_changed_sizes
 from tablecrypt.table.table_files import OpensColumnKeys
 
 WHERE: Final = "docs/column-keys.md"
+LEAST_ROWS: Final = 1000
+LEAST_BYTES: Final = 1024 * 1024
+LEAST: Final[Mapping[str, int]] = {
+    TableProperties.PARQUET_ROW_GROUP_LIMIT: LEAST_ROWS,
+    TableProperties.PARQUET_PAGE_ROW_LIMIT: LEAST_ROWS,
+    TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES: LEAST_BYTES,
+    TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: LEAST_BYTES,
+}
+"""By property, the smallest value in a table with protected columns (rule 6)."""
 
 
 def policy_of(metadata: TableMetadata, touched: Container[int] | None = None) -> ColumnPolicy:
@@ -61,6 +81,20 @@ def policy_of(metadata: TableMetadata, touched: Container[int] | None = None) ->
     # Here and not in commits alone: another engine may have committed the schema, or somebody may have edited the metadata.
     check_names(metadata, touched)
     return policy
+
+
+def check_protected(ring: KeyRing, policy: ColumnPolicy, schema: Schema) -> None:
+    """Check that properties still protect what has been protected.
+
+    Raises:
+        KeyIdChangedError: a column of the schema has a column key, and the properties do not name it.
+    """
+    for entry in ring.column_keys:
+        if not policy.master_keys(entry.field_id) and (name := schema.find_column_name(entry.field_id)) is not None:
+            raise KeyIdChangedError(
+                f"column {name!r} has a key of its own in encryption-keys, and the table's properties no longer say so: somebody removed "
+                f"encryption.column.{entry.field_id}.key-id. Restore it; the column would be written under the table's key"
+            )
 
 
 def column_keys(metadata: EncryptedTableMetadata, io: OpensColumnKeys) -> ColumnKeys:
@@ -214,3 +248,42 @@ def protected_name(policy: ColumnPolicy, schema: Schema, field_id: int) -> str |
         if name is not None and (protected in related or field_id in ancestors(schema, protected)):
             return name
     return None
+
+
+def check_sizes(properties: Mapping[str, Any]) -> None:
+    """Check that a table with protected columns is written in pages, row groups and files of many rows.
+
+    Raises:
+        ConfigurationError: a property is below its floor.
+    """
+    if ColumnPolicy.from_properties(properties):
+        for name in LEAST:
+            check_size(name, properties)
+
+
+def check_size(name: str, properties: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError where one of these properties is below its floor, in a table with protected columns."""
+    # What is no number at all is refused where it is used.
+    value = property_as_int(dict(properties), name, None)
+    if value is not None and 0 < value < LEAST[name] and ColumnPolicy.from_properties(properties):
+        raise ConfigurationError(
+            f"{name} is {value}, and the table has protected columns: the length of few rows tells how long single values are, and "
+            f"which are null. Set {LEAST[name]} or more"
+        )
+
+
+def check_changed_sizes(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Check the properties of a commit: a table that had too small a setting before this rule takes other changes still.
+
+    Raises:
+        ConfigurationError: a commit sets a property below its floor, or protects columns where one is.
+    """
+    was_protected = bool(ColumnPolicy.from_properties(before))
+    for name in LEAST:
+        if not was_protected or before.get(name) != after.get(name):
+            check_size(name, after)
+
+
+def least_file_size(properties: Mapping[str, Any], size: int) -> int:
+    """Return a file size that was computed, and not chosen: no less than the floor where the table has protected columns."""
+    return max(size, LEAST_BYTES) if ColumnPolicy.from_properties(properties) else size

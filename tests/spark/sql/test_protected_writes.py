@@ -29,7 +29,7 @@ from tablecrypt.spark.sql.procedures import PROCEDURES
 from tablecrypt.spark.sql.process import OPERATIONS
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import WriteOptions, prepare
-from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_plan import Asked

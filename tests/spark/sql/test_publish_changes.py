@@ -16,7 +16,7 @@ from tablecrypt.maintenance import remove_orphan_files
 from tablecrypt.manifests.copied_files import AlreadyAddedError, CopiedFiles, copied_files_of
 from tablecrypt.spark.sql.calls import Call
 from tablecrypt.spark.sql.snapshot_procedures import PROCEDURES
-from tablecrypt.table.protection.written_under import StaleWriteError
+from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.transaction import EncryptedTransaction
 from tests.support.aws import AwsServer

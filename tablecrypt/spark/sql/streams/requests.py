@@ -41,6 +41,7 @@ from tablecrypt.spark.sql.streams.history import (
     unread,
 )
 from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.table import check_branch
 
 _FROM_TIMESTAMP: Final = "stream-from-timestamp"
 _SKIP_DELETES: Final = "streaming-skip-delete-snapshots"
@@ -122,7 +123,7 @@ def _loaded_now(loaded: LoadedTable) -> LoadedTable:
     if not loaded.is_writable:
         raise ConfigurationError(f"{name} is read at a snapshot or tag, which gets no new rows: stream from the table or a branch")
 
-    loaded.located.check_branch(loaded.branch)
+    check_branch(loaded.located.table, loaded.branch)
     table = loaded.located.reloaded()
     # A table that was dropped and made again has other snapshots: the checkpoint's say nothing about it.
     if table.metadata.table_uuid != loaded.located.table.metadata.table_uuid:

@@ -27,8 +27,8 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot, ancestors_of
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.manifests.records import in_literals, partition_values
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
-from tablecrypt.table.partitions import in_literals, partition_values
 
 Matches = Callable[[TableMetadata, DataFile], bool]
 _SHOWN: Final = 3

@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFile
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.manifests.copied_files import CopiedFiles
-from tablecrypt.table.partitions import partition_values
+from tablecrypt.manifests.records import partition_values
 
 
 @dataclass
