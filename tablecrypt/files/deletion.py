@@ -35,7 +35,7 @@ _WITHOUT_AUTHORITY: Final = ("hdfs", "viewfs", "memory")
 _URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
 _AMBIGUOUS: Final = re.compile(r"[\x00-\x1f\x7f?#*\[\]\\]")
 _FILE_NAMES: Final = re.compile(r"[^/]+\.(?:parquet|avro|orc|puffin|stats|metadata\.json|metadata\.json\.gz)", re.IGNORECASE)
-_JOURNAL_NAMES: Final = re.compile(r"metadata/tablecrypt-[a-z-]+/[0-9a-f-]{36}\.(?:entries|json)")
+_JOURNAL_NAMES: Final = re.compile(r"metadata/_?tablecrypt-[a-z-]+/[0-9a-f-]{36}\.(?:entries|json)")
 _CHECKSUMS: Final = re.compile(r"\.(?P<of>[^/]+)\.crc")
 _UNPINNED: Final = "no source that this client trusts says where the table is: name its folder"
 
@@ -208,7 +208,7 @@ def is_table_file_name(path: str) -> bool:
 
 
 def is_journal_name(path: str) -> bool:
-    """Whether a path is that of a part of a journal, as maintenance/_journal.py names them."""
+    """Whether a path is that of a part of a journal, as maintenance/_journal.py names them, or of the record of a share."""
     return re.search(f"/{_JOURNAL_NAMES.pattern}$", path) is not None
 
 
