@@ -43,6 +43,8 @@ from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
 from tablecrypt.maintenance.report.bundle import Evidence, write_evidence
 from tablecrypt.maintenance.runner import Runner
+from tablecrypt.maintenance.sharing.operation import share
+from tablecrypt.maintenance.sharing.result import Shared
 from tablecrypt.maintenance.sorting.orders import SortColumn, ZOrder
 
 __all__ = [
@@ -77,6 +79,7 @@ __all__ = [
     "Runner",
     "Searched",
     "Severity",
+    "Shared",
     "Shredded",
     "ShreddedColumn",
     "SortColumn",
@@ -106,6 +109,7 @@ __all__ = [
     "rewrap_column_keks",
     "rotate_column_keks",
     "rotate_kek",
+    "share",
     "shred",
     "shred_column",
     "verify",

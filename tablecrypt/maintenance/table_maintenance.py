@@ -63,6 +63,7 @@ class TableMaintenance(EncryptedMaintenance):
     rewrap_column_keks = Method(maintenance.rewrap_column_keks)
     rotate_column_keks = Method(maintenance.rotate_column_keks)
     rotate_kek = Method(maintenance.rotate_kek)
+    share = Method(maintenance.share)
     shred = Method(maintenance.shred)
     shred_column = Method(maintenance.shred_column)
     verify = Method(maintenance.verify)

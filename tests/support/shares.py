@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
 
+from tablecrypt.maintenance import Shared
 from tablecrypt.maintenance.sharing.records import ShareRecord, remember_share
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.aws import AwsServer
+from tests.support.tables import encrypted_sql_catalog, encrypted_table
 
 PARTNER_KEY = "alias/partner"
 
@@ -39,3 +44,30 @@ def shared(table: EncryptedTable, row_filter: str = "", **changed: Any) -> Share
     record = record_of(table, row_filter, **changed)
     remember_share(table, record)
     return record
+
+
+@dataclass(frozen=True)
+class Partner:
+    """An organisation with a catalog and a master key of its own, which may use no other key.
+
+    Attributes:
+        key_id: its master key.
+        location: where shares for it go.
+    """
+
+    catalog: EncryptedSqlCatalog
+    key_id: str
+    location: str
+
+    @classmethod
+    def of(cls, folder: Path, aws: AwsServer) -> Self:
+        """A partner whose catalog is in `folder`, beside that of the source."""
+        key_id = aws.new_key()
+        home = folder / "partner"
+        home.mkdir()
+        catalog = encrypted_sql_catalog(home, aws, {"encryption.allowed-key-ids": key_id})
+        return cls(catalog, key_id, f"file://{home}/shares/{uuid.uuid4()}")
+
+    def register(self, shared: Shared, name: str = "db.share") -> EncryptedTable:
+        """The share, as the partner's catalog loads it."""
+        return encrypted_table(self.catalog.register_table(name, shared.metadata_location))
