@@ -31,10 +31,10 @@ from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import FormatError, KmsUnavailableError, TablecryptError
 from tablecrypt.files.deletion import is_journal_name
 from tablecrypt.files.raw_output import RawContent
+from tablecrypt.files.wrapped_files import WrappedFileKey, read_wrapped, write_wrapped
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import metadata_folder
-from tablecrypt.maintenance._wrapped_files import WrappedFileKey, read_wrapped, write_wrapped
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.table_files import TableFileIO

@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 from tablecrypt.errors import ConfigurationError, ShareRecordError
-from tablecrypt.maintenance.sharing.records import forget_share, live_shares, named_records, remember_share
+from tablecrypt.maintenance.sharing.records import forget_share, live_shares, remember_share
+from tablecrypt.table.shares.records import named_records
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.shares import record_of, shared

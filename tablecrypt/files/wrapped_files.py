@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tablecrypt.errors import FormatError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.key_ring import EncryptedKey, KeyChain, KeyRing
 from tablecrypt.keys.manager import EncryptionManager
-from tablecrypt.table.table_files import TableFileIO
 
 _ENCRYPTION_KEYS: Final = "encryption-keys"
 _KEY_ID: Final = "key-id"
@@ -48,7 +48,7 @@ class WrappedFileKey:
 
 
 def write_wrapped(
-    io: TableFileIO, manager: EncryptionManager, location: str, content: bytes, keys: Iterable[EncryptedKey], key_id: str | None
+    io: EncryptingFileIO, manager: EncryptionManager, location: str, content: bytes, keys: Iterable[EncryptedKey], key_id: str | None
 ) -> WrappedFileKey:
     """Write a file under a fresh DEK, and return what opens it.
 
@@ -59,7 +59,7 @@ def write_wrapped(
         content: its plaintext.
         keys, key_id: among these entries the one whose KEK wraps the file's key too, while it may; None for a new KEK.
     """
-    output = io.new_encrypted_output(location)
+    output = io.encrypting_output(location, manager.new_key_metadata())
     with output.create() as stream:
         stream.write(content)
 
@@ -70,7 +70,7 @@ def write_wrapped(
     return WrappedFileKey((chain.kek, chain.manifest_list_key), wrapped.key_id)
 
 
-def read_wrapped(io: TableFileIO, manager: EncryptionManager, location: str, key: WrappedFileKey) -> bytes:
+def read_wrapped(io: EncryptingFileIO, manager: EncryptionManager, location: str, key: WrappedFileKey) -> bytes:
     """Return a file's plaintext.
 
     Raises:
