@@ -256,7 +256,7 @@ def test_a_dropped_column_is_said_to_be_readable_and_its_bounds_are_not_given(ta
 
 
 def test_without_statistics_the_partner_gets_no_bounds(table: EncryptedTable, partner: Partner) -> None:
-    theirs = partner.register(share(table, partner.key_id, partner.location, NORTH, statistics=False))
+    theirs = partner.register(share(table, partner.key_id, partner.location, NORTH, no_statistics=True))
 
     assert all(not task.file.lower_bounds and not task.file.value_counts for task in theirs.scan().plan_files())
     assert ids(theirs, row_filter="id = 2") == [2]
