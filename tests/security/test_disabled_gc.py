@@ -80,6 +80,7 @@ KEEPS: Final[dict[str, Operation]] = {
     "rewrap_column_keks": m.rewrap_column_keks,
     "rotate_column_keks": m.rotate_column_keks,
     "rotate_kek": m.rotate_kek,
+    "share": lambda table: m.share(table, "alias/people", f"{table.location()}-share"),
     "verify": m.verify,
     "write_evidence": lambda table: m.write_evidence(m.audit(table), folder_of(table).parent / "evidence.zip"),
 }
@@ -90,7 +91,7 @@ COMMANDS_THAT_DELETE: Final = (
     ("shred", "db.t", "--column", "note", "--yes"),
     ("migrate", "db.plain", "--key-id", MASTER_KEY, "--yes"),
 )
-COMMANDS_THAT_KEEP: Final = {"list", "describe", "doctor", "audit", "verify", "inspect", "cat", "compact", "relocate"} | {
+COMMANDS_THAT_KEEP: Final = {"list", "describe", "doctor", "audit", "verify", "inspect", "cat", "compact", "relocate", "share"} | {
     *("rotate-kek", "rewrap", "prune-keys", "reencrypt", "rescue")
 }
 WHERE_FILES_ARE_DELETED: Final = {

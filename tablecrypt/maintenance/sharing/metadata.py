@@ -40,7 +40,8 @@ from pyroaring import BitMap64
 from tablecrypt import properties as names
 from tablecrypt.files.encrypting_file_io import EncryptingOutputFile
 from tablecrypt.iceberg_properties import GC_ENABLED
-from tablecrypt.keys.manager import EncryptionManager, OpenKek
+from tablecrypt.keys.column_keys import COLUMN_PREFIX
+from tablecrypt.keys.manager import OpenKek
 from tablecrypt.maintenance.sharing.plan import SharePlan
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
@@ -57,6 +58,8 @@ _ENTRIES: Final = 5000
 """Of one manifest, which is about 1 MB."""
 _KEPT: Final = (TableProperties.DEFAULT_NAME_MAPPING, names.DATA_KEY_LENGTH.name, names.KEK_LIFESPAN_MS.name)
 _KEPT_PREFIX: Final = "read."
+_WITHHELD: Final = "withheld"
+"""In the place of the master keys of the source's protected columns, which are none of the partner's business."""
 SHARE_OF: Final = "tablecrypt.share-of"
 
 
@@ -137,7 +140,7 @@ class ShareWriter:
             "default_spec_id": source.default_spec_id if source.default_spec_id in fits else fits[-1],
             "sort_orders": orders if any(each.order_id == default_order for each in orders) else [*orders, UNSORTED_SORT_ORDER],
             "default_sort_order_id": default_order,
-            "properties": _properties(source.properties, self._io.manager),
+            "properties": self._properties(),
             **{name: [] for name in ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics", "encryption_keys")},
             "refs": {},
             "current_snapshot_id": None,
@@ -202,6 +205,13 @@ class ShareWriter:
         return str(
             self._plan.metadata.properties.get(TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT)
         )
+
+    def _properties(self) -> dict[str, str]:
+        source = self._plan.metadata.properties
+        kept = {name: value for name, value in source.items() if name in _KEPT or name.startswith(_KEPT_PREFIX)}
+        # Readers take a hidden column for what it is only where the properties protect it: as one that the table has dropped.
+        withheld = {f"{COLUMN_PREFIX}{field_id}.key-id": _WITHHELD for field_id in sorted(self._plan.protected)}
+        return {**kept, **withheld, names.KEY_ID.name: self._io.manager.table_key_id, GC_ENABLED.name: "false"}
 
     def _specs(self) -> list[PartitionSpec]:
         """The partition specs that shared files are of, and the table's own where its columns are shared."""
@@ -269,11 +279,6 @@ class ShareWriter:
         share_of = f"{self._plan.table.metadata.table_uuid}@{self._plan.snapshot.snapshot_id}"
         counts = summary_counts(metadata, [entry.data_file for entry in entries])
         return update_snapshot_summaries(Summary(Operation.APPEND, **counts, **{SHARE_OF: share_of}), None)
-
-
-def _properties(source: Mapping[str, str], manager: EncryptionManager) -> dict[str, str]:
-    kept = {name: value for name, value in source.items() if name in _KEPT or name.startswith(_KEPT_PREFIX)}
-    return {**kept, names.KEY_ID.name: manager.table_key_id, GC_ENABLED.name: "false"}
 
 
 def _fits(sources: Iterable[int], schema: Schema) -> bool:

@@ -52,11 +52,11 @@ def share(
     row_filter: str | BooleanExpression | None = None,
     snapshot: int | None = None,
     *,
-    statistics: bool = True,
+    no_statistics: bool = False,
     dry_run: bool = False,
     manifests_below: Sequence[str] = (),
 ) -> Shared:
-    """Share rows of an encrypted table with a partner, who reads them with his own master key. No data file is copied or read.
+    """Share rows of an encrypted table with a partner, who reads them with his own master key. No data file is copied.
 
     A file is shared if its partition or bounds prove that every one of its rows matches. The share is an ordinary encrypted table at its
     own location, with one snapshot and no history: the partner registers its metadata in a catalog of his. He opens these files and no
@@ -69,7 +69,7 @@ def share(
         location: where the share's metadata goes: a folder of its own, in any store that the table's FileIO reaches.
         row_filter: which rows, such as "region = 'eu'"; by default all.
         snapshot: id of the snapshot that is shared; by default the current one.
-        statistics: whether the partner gets bounds and counts of the columns, by which his scans leave out files.
+        no_statistics: whether the partner gets no bounds and counts of the columns, by which his scans leave out files.
         dry_run: only say what would be shared.
         manifests_below: folders of this table and of no other in which manifests lie, where neither a pin nor the place of its metadata
             file says that the table lies there.
@@ -93,7 +93,7 @@ def share(
     if dry_run:
         return sharing.result(plan, dry_run=True)
 
-    return sharing.run(plan, "" if row_filter is None else str(row_filter), statistics)
+    return sharing.run(plan, "" if row_filter is None else str(row_filter), not no_statistics)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class _Sharing:
             table=name_of(self.table),
             dry_run=dry_run,
             location=self.location,
-            metadata_location=self.place.metadata_location,
+            metadata_location="" if dry_run else self.place.metadata_location,
             share_uuid=str(self.place.share_uuid),
             to_key_id=self.to_key_id,
             snapshot_id=plan.snapshot.snapshot_id,

@@ -47,7 +47,8 @@ class SharePlan:
         snapshot: of the table, from which the files are.
         schema: the share's: without protected columns.
         tasks: the shared files with their deletion vectors.
-        withheld: names of the protected columns that are not shared.
+        protected: ids of the protected columns, which are not shared.
+        withheld: their names.
         masked: names of those of which files keep masked values.
         dropped: names of columns that the table has had, and files may hold still.
     """
@@ -57,6 +58,7 @@ class SharePlan:
     snapshot: EncryptedSnapshot
     schema: Schema
     tasks: tuple[EncryptedFileScanTask, ...]
+    protected: frozenset[int] = frozenset()
     withheld: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
@@ -176,6 +178,7 @@ def _without_protected(plan: SharePlan, runner: Runner) -> SharePlan:
     return replace(
         plan,
         schema=_pruned(schema, covering(dict.fromkeys(protected), schema)),
+        protected=protected,
         withheld=_names(schema, protected),
         masked=_names(schema, {field_id for each in stored.values() for field_id in each.masked}),
     )

@@ -22,7 +22,7 @@ class Shared(OperationResult):
 
     Attributes:
         location: the share's folder.
-        metadata_location: the metadata.json that the partner registers in his catalog; where it will be, in a dry run.
+        metadata_location: the metadata.json that the partner registers in his catalog; empty for a dry run.
         share_uuid: the table-uuid of the share.
         to_key_id: the partner's master key.
         snapshot_id: of the table, from which the files are.
@@ -41,14 +41,14 @@ class Shared(OperationResult):
     location: str
     metadata_location: str = field(metadata=shown("metadata"))
     share_uuid: str
-    to_key_id: str = field(metadata=shown("partner's master key"))
+    to_key_id: str
     snapshot_id: int
     files: int
     rows: int
     bytes: int
     written_bytes: int = field(default=0, metadata=shown("metadata written", "bytes"))
     columns: tuple[str, ...] = field(default=(), metadata=shown("columns that the partner can read", is_whole=True))
-    withheld: tuple[str, ...] = field(default=(), metadata=shown("protected columns that stay closed to the partner", is_whole=True))
+    withheld: tuple[str, ...] = field(default=(), metadata=shown("protected columns that stay closed to him", is_whole=True))
     masked: tuple[str, ...] = field(default=(), metadata=shown("of these, masked values are readable", is_whole=True))
     dropped: tuple[str, ...] = field(default=(), metadata=shown("dropped columns that files may hold still, readable", is_whole=True))
     deleted_rows: int = field(default=0, metadata=shown("deleted rows that files hold still, readable", "count"))
@@ -56,10 +56,8 @@ class Shared(OperationResult):
 
     def summary(self) -> str:
         """Return what was done in one sentence."""
-        files = (
-            f"{counted(self.files, 'file', 'files')} of {self.table} with {counted(self.rows, 'row', 'rows')}, {bytes_shown(self.bytes)}"
-        )
-        return f"{self._did('Shared', 'Would share')} {files}, with {self.to_key_id} at {self.location}."
+        files = f"{counted(self.files, 'file', 'files')} of {self.table} ({counted(self.rows, 'row', 'rows')}, {bytes_shown(self.bytes)})"
+        return f"{self._did('Shared', 'Would share')} {files} with {self.to_key_id} at {self.location}."
 
 
 def storage_policy(objects: Iterable[str], folder: str) -> str:
