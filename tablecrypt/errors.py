@@ -288,7 +288,7 @@ class PurgeIncompleteError(TablecryptError):
 class ShareRecordError(TablecryptError):
     """What the table remembers of one of its shares cannot be read, so it is not known which files the share needs.
 
-    What to do: Restore the file that the message names from a backup or an object version. If it is lost, `unshare` with `lost_record=True`
+    What to do: Restore the file that the message names from a backup or an object version. If it is lost, `unshare` with `only_forget=True`
     forgets the share, and what deletes files goes on with `break_shares=True`.
 
     Attributes:
@@ -304,7 +304,7 @@ class ShareRecordError(TablecryptError):
     def __str__(self) -> str:
         return (
             f"share {self.share_uuid}: {self.what}. Restore the file from a backup or an object version, or forget the share "
-            "(unshare, lost_record); break_shares goes on without knowing which files it needs"
+            "(unshare, only_forget); break_shares goes on without knowing which files it needs"
         )
 
 

@@ -43,8 +43,10 @@ from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
 from tablecrypt.maintenance.report.bundle import Evidence, write_evidence
 from tablecrypt.maintenance.runner import Runner
+from tablecrypt.maintenance.sharing.listing import LiveShare, Shares, shares
 from tablecrypt.maintenance.sharing.operation import share
 from tablecrypt.maintenance.sharing.result import Shared
+from tablecrypt.maintenance.sharing.unshare import Unshared, unshare
 from tablecrypt.maintenance.sorting.orders import SortColumn, ZOrder
 
 __all__ = [
@@ -64,6 +66,7 @@ __all__ = [
     "HiddenColumn",
     "ListedTable",
     "Listing",
+    "LiveShare",
     "Migrated",
     "OrphanFiles",
     "Progress",
@@ -80,6 +83,7 @@ __all__ = [
     "Searched",
     "Severity",
     "Shared",
+    "Shares",
     "Shredded",
     "ShreddedColumn",
     "SortColumn",
@@ -87,6 +91,7 @@ __all__ = [
     "TableChanges",
     "TableDescription",
     "TableState",
+    "Unshared",
     "Verification",
     "ZOrder",
     "audit",
@@ -110,8 +115,10 @@ __all__ = [
     "rotate_column_keks",
     "rotate_kek",
     "share",
+    "shares",
     "shred",
     "shred_column",
+    "unshare",
     "verify",
     "write_evidence",
 ]

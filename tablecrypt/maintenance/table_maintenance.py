@@ -64,8 +64,10 @@ class TableMaintenance(EncryptedMaintenance):
     rotate_column_keks = Method(maintenance.rotate_column_keks)
     rotate_kek = Method(maintenance.rotate_kek)
     share = Method(maintenance.share)
+    shares = Method(maintenance.shares)
     shred = Method(maintenance.shred)
     shred_column = Method(maintenance.shred_column)
+    unshare = Method(maintenance.unshare)
     verify = Method(maintenance.verify)
 
     def doctor(self, *, key_ids: Sequence[str] = (), read_only: bool = False) -> maintenance.CheckUp:

@@ -102,7 +102,9 @@ def test_what_is_said_to_follow_from_a_declaration_is_in_the_signature(declared:
 
 
 def test_what_may_lose_something_asks() -> None:
-    assert {each.name for each in OPERATIONS.values() if each.asks} == {"rescue", "migrate", "erase", "shred", "remove_orphan_files"}
+    assert {each.name for each in OPERATIONS.values() if each.asks} == {
+        *("rescue", "migrate", "erase", "shred", "remove_orphan_files", "unshare")
+    }
     assert not [each.name for each in OPERATIONS.values() if each.asks and each.only_reads]
 
 

@@ -106,6 +106,10 @@ class Scene:
         month_ago = (dt.datetime.now() - dt.timedelta(days=30)).timestamp()
         os.utime(orphan, (month_ago, month_ago))
 
+    def share(self) -> None:
+        """Share the table with the partner."""
+        maintenance.share(self.table(), "partner", f"file://{self.folder}/share")
+
 
 def of_table(operate: Callable[[EncryptedTable, Path], object]) -> Callable[[Catalog, Path], object]:
     return lambda catalog, folder: operate(cast("EncryptedTable", catalog.load_table("db.t")), folder)
@@ -116,6 +120,8 @@ BEFORE: Final[Mapping[str, Callable[[Scene], None]]] = {
     "prune_keys": Scene.add_key,
     "rescue": Scene.lose_keys,
     "remove_orphan_files": Scene.leave_orphan,
+    "shares": Scene.share,
+    "unshare": Scene.share,
 }
 WAYS: Final[Mapping[str, Callable[[Catalog, Path], Any]]] = {
     "list_tables": lambda catalog, folder: maintenance.list_tables(catalog),
@@ -123,6 +129,7 @@ WAYS: Final[Mapping[str, Callable[[Catalog, Path], Any]]] = {
     "migrate": lambda catalog, folder: maintenance.migrate(catalog.load_table("db.plain"), "table"),
     "relocate": of_table(lambda table, folder: maintenance.relocate(table, f"file://{folder}/copy")),
     "share": of_table(lambda table, folder: maintenance.share(table, "partner", f"file://{folder}/share")),
+    "unshare": of_table(lambda table, folder: maintenance.unshare(table, f"file://{folder}/share")),
     "compact": of_table(lambda table, folder: maintenance.compact(table, min_input_files=2)),
     "erase": of_table(lambda table, folder: maintenance.erase(table, "id = 1")),
     "shred": of_table(lambda table, folder: maintenance.shred(table, [table.snapshots()[0].snapshot_id])),
@@ -196,7 +203,7 @@ def test_roles_may_do_what_their_rights_allow() -> None:
     allowed = {
         role: {name for name, each in OPERATIONS.items() if each.rights.allowed_to(rights) != "no"} for role, rights in ROLES.items()
     }
-    inspecting = {"list_tables", "describe", "doctor", "audit", "verify", "inspect"}
+    inspecting = {"list_tables", "describe", "doctor", "audit", "verify", "inspect", "shares"}
 
     assert allowed["auditor"] == allowed["masked-analyst"] == inspecting | {"remove_orphan_files"}
     assert allowed["reader"] == allowed["auditor"]
