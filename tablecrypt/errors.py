@@ -285,6 +285,36 @@ class PurgeIncompleteError(TablecryptError):
         return f"{self.table}: {files} could not be deleted (first {location}: {problem}); purge it again to continue"
 
 
+class ShareRecordError(TablecryptError):
+    """What the table remembers of one of its shares cannot be read, so it is not known which files the share needs.
+
+    What to do: Restore the file that the message names from a backup or an object version. If it is lost, `unshare` with `only_forget=True`
+    forgets the share, and what deletes files goes on with `break_shares=True`.
+
+    Attributes:
+        share_uuid: of the share.
+        what: what is wrong.
+    """
+
+    def __init__(self, share_uuid: str, what: str = "") -> None:
+        super().__init__(share_uuid, what)
+        self.share_uuid = share_uuid
+        self.what = what
+
+    def __str__(self) -> str:
+        return (
+            f"share {self.share_uuid}: {self.what}. Restore the file from a backup or an object version, or forget the share "
+            "(unshare, only_forget); break_shares goes on without knowing which files it needs"
+        )
+
+
+class SharedFilesError(TablecryptError):
+    """The operation would delete files that live shares name, or leave them open to whom they were shared with.
+
+    What to do: End the shares first with `unshare`, or go on with `break_shares=True`, `--break-shares`.
+    """
+
+
 class ConfigurationError(TablecryptError, ValueError):
     """A property or an argument has a value that cannot be used, or two of them contradict each other. It is also a ValueError.
 

@@ -80,6 +80,13 @@ COLUMN_ENTRY: Final = _of_keys(
 COLUMN_GONE: Final = _of_keys(
     name="encryption.column-gone.", doc="Prefix: `<hash of a key-id>`, a column entry that was removed on purpose. Never set by hand."
 )
+SHARE: Final = Property(
+    name="encryption.share.",
+    scope="table",
+    reader="tablecrypt.maintenance",
+    from_table=True,
+    doc="Prefix: `<uuid of a share>`, where the record of a share is, and the wrapped key that opens it. Never set by hand.",
+)
 COLUMN_GUARD: Final = Switch(
     name="encryption.column-guard",
     scope="table",

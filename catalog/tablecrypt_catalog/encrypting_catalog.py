@@ -181,24 +181,33 @@ class EncryptingCatalog(Catalog):
 
         Raises:
             ConfigurationError: the table has gc.enabled=false; or it is encrypted, and no pin says where it lies.
+            SharedFilesError, ShareRecordError: live shares name the table's files, or their records cannot be read.
             PurgeIncompleteError: files could not be deleted; purging again continues.
             CommitFailedException: someone committed to the table meanwhile; purging again deletes those files too.
         """
         self.purge_files(identifier)
 
-    def purge_files(self, identifier: str | Identifier, delete_below: Sequence[str] = (), skip_unreadable: bool = False) -> Purged:
+    def purge_files(
+        self,
+        identifier: str | Identifier,
+        delete_below: Sequence[str] = (),
+        skip_unreadable: bool = False,
+        break_shares: bool = False,
+    ) -> Purged:
         """Drop a table and delete its files, as `purge_table`, and report what stays.
 
         Args:
             identifier: the table.
             delete_below: folders in which an encrypted table's files may be deleted, beside those that pinned metadata names.
             skip_unreadable: whether to leave older metadata that cannot be read, or is another table's, with all that it alone names.
+            break_shares: whether an encrypted table goes although live shares name its files: with them goes what the shares read.
 
         Returns:
             What became of the files. For a plain table the catalog deletes them and the result is empty.
 
         Raises:
-            ConfigurationError, PurgeIncompleteError, CommitFailedException: as `purge_table`, `delete_below` considered.
+            ConfigurationError, SharedFilesError, PurgeIncompleteError, CommitFailedException: as `purge_table`, `delete_below` and
+                `break_shares` considered.
         """
         name = ".".join(Catalog.identifier_to_tuple(identifier))
         try:
@@ -210,7 +219,7 @@ class EncryptingCatalog(Catalog):
             return Purged(name)
 
         if isinstance(table, EncryptedTable):
-            return purge(table, lambda: self.drop_table(identifier), delete_below, skip_unreadable)
+            return purge(table, lambda: self.drop_table(identifier), delete_below, skip_unreadable, break_shares)
 
         check_garbage_is_collected(table)
         self.purge_plain_table(identifier)

@@ -40,8 +40,10 @@ from tablecrypt.errors import (
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, read_named_metadata_file
+from tablecrypt.table.shares.deleting import SharedFiles, deleting_io
+from tablecrypt.table.shares.records import readably_named
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import deleting_io, name_of
+from tablecrypt.table.table_files import name_of
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +72,13 @@ class Purged:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def purge(table: EncryptedTable, drop: Callable[[], None], delete_below: Sequence[str] = (), skip_unreadable: bool = False) -> Purged:
+def purge(
+    table: EncryptedTable,
+    drop: Callable[[], None],
+    delete_below: Sequence[str] = (),
+    skip_unreadable: bool = False,
+    break_shares: bool = False,
+) -> Purged:
     """Delete a table's files, then drop it.
 
     Args:
@@ -78,15 +86,18 @@ def purge(table: EncryptedTable, drop: Callable[[], None], delete_below: Sequenc
         drop: makes the catalog forget the table.
         delete_below: folders in which the table's files may be deleted, beside those that pinned metadata names.
         skip_unreadable: whether to leave older metadata that cannot be read, or is another table's, with all that it alone names.
+        break_shares: whether files go, too, that a live share names.
 
     Raises:
+        SharedFilesError, ShareRecordError: the table has live shares, or their records cannot be read; nothing was deleted.
         ConfigurationError: the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies; nothing was deleted.
         PurgeIncompleteError: files could not be deleted; the table is still in the catalog, and purging it again continues.
         CommitFailedException: someone committed to the table meanwhile; purging it again deletes those files too.
         TamperedFileError, KeyNotFoundError, KmsError: the table's files cannot be listed; nothing was deleted. Where older metadata is the
             reason, the message names `skip_unreadable`.
     """
-    name, io = name_of(table), deleting_io(table, delete_below)
+    SharedFiles.of(table, break_shares=break_shares).check("live shares would lose files", break_shares=break_shares)
+    name, io = name_of(table), deleting_io(table, delete_below, break_shares=True)
     older, skipped = _older_metadata(table, skip_unreadable)
     deletion = _Deletion(name, io)
     named = _Named()
@@ -96,6 +107,7 @@ def purge(table: EncryptedTable, drop: Callable[[], None], delete_below: Sequenc
     with _naming_the_way_around(table):
         named.look_into(expired, io, skipped if skip_unreadable else None)
     deletion.delete(named.data_files)
+    deletion.delete(record.location for record in readably_named(table.metadata).values())
     deletion.delete(named.manifests)
     deletion.delete({*named.lists, *statistics_locations(table.metadata)})
     deletion.delete_in_order(older)

@@ -49,7 +49,7 @@ _MODULES: Final = {
     "keys": ("keygen", "rotate-kek", "rewrap", "rescue"),
     "run": ("run",),
     "spark": ("spark-jar",),
-    "tables": ("list", "describe", "migrate", "orphans"),
+    "tables": ("list", "describe", "migrate", "orphans", "unshare"),
     "shredding": ("shred",),
     "completion": ("completion",),
     "demo": ("demo",),

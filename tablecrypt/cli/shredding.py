@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tablecrypt.cli._framework import confirm
 from tablecrypt.cli._output import say
@@ -24,6 +24,7 @@ def shred(
     column: str | None,
     replace_heads: bool,
     delete_below: tuple[str, ...],
+    break_shares: bool,
     yes: bool,
 ) -> None:
     """Check that one thing to shred is named, ask, and shred it."""
@@ -38,7 +39,7 @@ def shred(
         raise ConfigurationError("--replace-heads belongs to --snapshot and --all-but-heads")
 
     if column is not None:
-        _shred_column(run, table, column, delete_below, yes)
+        _shred_column(run, table, column, yes, delete_below=delete_below, break_shares=break_shares)
         return
 
     if whole_table is not None:
@@ -56,6 +57,7 @@ def shred(
         replace_heads=replace_heads,
         delete_below=delete_below,
         all_but_heads=all_but_heads,
+        break_shares=break_shares,
     )
     run.report(done, _print_shredded, _is_left(done))
 
@@ -67,10 +69,10 @@ def _check_name(table: str, whole_table: str, dry_run: bool) -> None:
         raise ConfigurationError(f"--whole-table says {whole_table}, but the table is {table}: to destroy all of it, repeat its name")
 
 
-def _shred_column(run: Run, table: str, column: str, delete_below: tuple[str, ...], yes: bool) -> None:
+def _shred_column(run: Run, table: str, column: str, yes: bool, **options: Any) -> None:
     if not run.dry_run:
         confirm(f"The keys of column {column} of {table} will be destroyed for good. Go on?", yes)
-    done: ShreddedColumn = run.call(run.settings.table(table), "shred_column", column=column, delete_below=delete_below)
+    done: ShreddedColumn = run.call(run.settings.table(table), "shred_column", column=column, **options)
     run.report(done, _print_shredded_column, _is_left(done))
 
 

@@ -76,3 +76,14 @@ def orphans(run: Run, table: str, yes: bool, **options: Any) -> None:
     show(result, run.as_json)
     if result.failed:
         end_with_found()
+
+
+@command_of("unshare")
+def unshare(run: Run, table: str, share: str, yes: bool, **options: Any) -> None:
+    """Ask, and end the share."""
+    if not run.dry_run:
+        confirm(f"Whom share {share} of {table} is for will open nothing by it any more. Go on?", yes)
+    result = run.call(run.settings.table(table), share=share, **options)
+    show(result, run.as_json)
+    if result.failed:
+        end_with_found()

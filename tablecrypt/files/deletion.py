@@ -5,9 +5,10 @@ storage may have written them. What they name is deleted only if
 
     it lies below a folder of the table    those in the pin, or what the caller names. Metadata that is seen for the first time says only
                                            where its own folder metadata lies: `names_location`
-    it is named as such a file is          data.parquet, x.avro, x.orc, x.puffin, x.stats, x.metadata.json, a journal of this package
+    it is named as such a file is          data.parquet, x.avro, x.orc, x.puffin, x.stats, x.metadata.json, a journal or record of ours
     its spelling has one meaning           no "..", ".", "//", percent-encoded slash or dot segment, "?", "#", "*", control character
     links do not lead out of the folder    on a local disk, the real folder of the file is below the real folder of the table
+    nobody else needs it                   no live share of the table names it (table/shares/)
 
 A file that is written over must be no link itself either: the bytes would go where it leads. To delete a link harms nothing there.
 
@@ -21,8 +22,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import unquote
 
@@ -36,6 +37,7 @@ _WITHOUT_AUTHORITY: Final = ("hdfs", "viewfs", "memory")
 _URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
 _AMBIGUOUS: Final = re.compile(r"[\x00-\x1f\x7f?#*\[\]\\]")
 _FILE_NAMES: Final = re.compile(r"[^/]+\.(?:parquet|avro|orc|puffin|stats|metadata\.json|metadata\.json\.gz)", re.IGNORECASE)
+_SHARE_RECORD_NAMES: Final = re.compile(r"metadata/_tablecrypt-shares/[0-9a-f-]{36}\.entries")
 _CHECKSUMS: Final = re.compile(r"\.(?P<of>[^/]+)\.crc")
 _UNPINNED: Final = "no source that this client trusts says where the table is: name its folder"
 
@@ -81,6 +83,11 @@ class ParsedLocation:
         return cls(store, authority, tuple(path.removeprefix("/").rstrip("/").split("/")) if path.strip("/") else ())
 
     @property
+    def any_spelling(self) -> ParsedLocation:
+        """The location without percent-encoding and empty names: the same for all spellings of it."""
+        return ParsedLocation(self.store, self.authority, tuple(unquote(name) for name in self.names if name))
+
+    @property
     def local_path(self) -> str:
         """The path of a local file or folder."""
         return "/" + "/".join(self.names)
@@ -100,10 +107,12 @@ class DeletionScope:
     Attributes:
         folders: as they are spelled in metadata or by the caller.
         named: whether the caller named one of them.
+        kept: files in them that are not deleted, as `ParsedLocation.any_spelling` gives them, each with the reason.
     """
 
     folders: tuple[str, ...] = ()
     named: tuple[str, ...] = field(default=())
+    kept: Mapping[ParsedLocation, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for folder in self.named:
@@ -117,7 +126,16 @@ class DeletionScope:
         Raises:
             ConfigurationError: a location cannot be a table's folder.
         """
-        return DeletionScope(self.folders, (*self.named, *names_of("delete_below", locations)))
+        return replace(self, named=(*self.named, *names_of("delete_below", locations)))
+
+    def keeping(self, reasons: Mapping[str, str]) -> DeletionScope:
+        """Return the scope without these files, by location, each with the reason why it is not deleted."""
+        kept = {}
+        for location, reason in reasons.items():
+            # What cannot be parsed is not deleted anyway.
+            if unusable_location(location) is None:
+                kept[ParsedLocation.of(location).any_spelling] = reason
+        return replace(self, kept={**self.kept, **kept})
 
     def contains(self, location: str) -> bool:
         """Whether a folder of a table lies in the scope, or is one of its folders."""
@@ -141,6 +159,9 @@ class DeletionScope:
             parsed = ParsedLocation.of(location)
         except ConfigurationError as error:
             return str(error).removeprefix(f"{location!r} ")
+
+        if (reason := self.kept.get(parsed.any_spelling)) is not None:
+            return reason
 
         reasons = [_reason_below(root, parsed) for root in roots]
         if None in reasons:
@@ -204,7 +225,13 @@ def is_table_file_name(path: str) -> bool:
     folder, _, name = path.rpartition("/")
     if (checksums := _CHECKSUMS.fullmatch(name)) is not None:
         name = checksums["of"]
-    return _FILE_NAMES.fullmatch(name) is not None or operation_of_journal(f"/{folder}/{name}") is not None
+    path = f"/{folder}/{name}"
+    return _FILE_NAMES.fullmatch(name) is not None or operation_of_journal(path) is not None or is_share_record_name(path)
+
+
+def is_share_record_name(path: str) -> bool:
+    """Whether a path is that of the record of a share, as table/shares/records.py names them."""
+    return re.search(f"/{_SHARE_RECORD_NAMES.pattern}$", path) is not None
 
 
 def _reason_below(root: ParsedLocation, parsed: ParsedLocation) -> str | None:

@@ -29,11 +29,11 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError, KmsAccessDeniedError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.key_ring import KEY_TIMESTAMP, EncryptedKey, KeyChain, KeyRing, may_wrap
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.new_blobs import rewrap_key, unwrap_kek, wrap_key
+from tablecrypt.kms.new_blobs import rewrap_key, unwrap_kek, wrap_key, wrap_unopened
 
 DEFAULT_DATA_KEY_LENGTH: Final = names.DATA_KEY_LENGTH.whole_number({})
 DEFAULT_KEK_LIFESPAN_MS: Final = names.KEK_LIFESPAN_MS.whole_number({})
@@ -92,6 +92,14 @@ class NewManifestListKey:
 
     key_id: str
     added: tuple[EncryptedKey, ...]
+
+
+@dataclass(frozen=True)
+class OpenKek:
+    """A KEK and its entry."""
+
+    entry: EncryptedKey
+    key: Secret
 
 
 class EncryptionManager:
@@ -172,13 +180,25 @@ class EncryptionManager:
         Raises:
             KmsError: the KMS refused to wrap or unwrap it, or answered wrongly.
         """
-        wrapped = wrap_key(self.kms, Secret(self._random(self.data_key_length)), self.table_key_id)
-        return EncryptedKey(
-            key_id=self._new_key_id(),
-            encrypted_key_metadata=_base64(wrapped),
-            encrypted_by_id=self.table_key_id,
-            properties={KEY_TIMESTAMP: str(self._now_ms())},
-        )
+        return self._kek_entry(wrap_key(self.kms, Secret(self._random(self.data_key_length)), self.table_key_id))
+
+    def new_kek_for_another(self) -> OpenKek:
+        """Make a KEK for somebody who may use this master key. Who may wrap under it and not unwrap makes one that nobody has checked.
+
+        Raises:
+            KmsError: the KMS refused to wrap it, or answered wrongly.
+        """
+        key = Secret(self._random(self.data_key_length))
+        try:
+            wrapped = wrap_key(self.kms, key, self.table_key_id)
+        except KmsAccessDeniedError:
+            # Where wrapping is what was refused, this is refused as well.
+            wrapped = wrap_unopened(self.kms, key, self.table_key_id)
+        return OpenKek(self._kek_entry(wrapped), key)
+
+    def encrypt_under(self, kek: OpenKek, key_metadata: StandardKeyMetadata) -> EncryptedKey:
+        """Return the entry of a manifest list's key metadata under a KEK that was made here. The KMS is not asked."""
+        return self._entry_under(self._new_key_id(), key_metadata, kek)
 
     def rewrap_kek(self, chain: KeyChain, from_key_id: str | None = None) -> EncryptedKey:
         """Return a KEK's entry, wrapped by the newest version of the table's master key. The KEK itself, its id and its age stay.
@@ -245,8 +265,19 @@ class EncryptionManager:
         return kek
 
     def _encrypt(self, key_id: str, key_metadata: StandardKeyMetadata, kek: EncryptedKey) -> EncryptedKey:
-        encrypted = AesGcm(self._unwrap(kek)).encrypt(self._random(NONCE_LENGTH), key_metadata.encode(), kek.timestamp.encode())
-        return EncryptedKey(key_id=key_id, encrypted_key_metadata=_base64(encrypted), encrypted_by_id=kek.key_id)
+        return self._entry_under(key_id, key_metadata, OpenKek(kek, self._unwrap(kek)))
+
+    def _entry_under(self, key_id: str, key_metadata: StandardKeyMetadata, kek: OpenKek) -> EncryptedKey:
+        encrypted = AesGcm(kek.key).encrypt(self._random(NONCE_LENGTH), key_metadata.encode(), kek.entry.timestamp.encode())
+        return EncryptedKey(key_id=key_id, encrypted_key_metadata=_base64(encrypted), encrypted_by_id=kek.entry.key_id)
+
+    def _kek_entry(self, wrapped: bytes) -> EncryptedKey:
+        return EncryptedKey(
+            key_id=self._new_key_id(),
+            encrypted_key_metadata=_base64(wrapped),
+            encrypted_by_id=self.table_key_id,
+            properties={KEY_TIMESTAMP: str(self._now_ms())},
+        )
 
     def _unwrap(self, kek: EncryptedKey) -> Secret:
         # Before the KMS is asked: metadata is not authenticated, and must not choose the master key.

@@ -43,6 +43,10 @@ from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
 from tablecrypt.maintenance.report.bundle import Evidence, write_evidence
 from tablecrypt.maintenance.runner import Runner
+from tablecrypt.maintenance.sharing.listing import LiveShare, Shares, shares
+from tablecrypt.maintenance.sharing.operation import share
+from tablecrypt.maintenance.sharing.result import Shared
+from tablecrypt.maintenance.sharing.unshare import Unshared, unshare
 from tablecrypt.maintenance.sorting.orders import SortColumn, ZOrder
 
 __all__ = [
@@ -62,6 +66,7 @@ __all__ = [
     "HiddenColumn",
     "ListedTable",
     "Listing",
+    "LiveShare",
     "Migrated",
     "OrphanFiles",
     "Progress",
@@ -77,6 +82,8 @@ __all__ = [
     "Runner",
     "Searched",
     "Severity",
+    "Shared",
+    "Shares",
     "Shredded",
     "ShreddedColumn",
     "SortColumn",
@@ -84,6 +91,7 @@ __all__ = [
     "TableChanges",
     "TableDescription",
     "TableState",
+    "Unshared",
     "Verified",
     "ZOrder",
     "audit",
@@ -106,8 +114,11 @@ __all__ = [
     "rewrap_column_keks",
     "rotate_column_keks",
     "rotate_kek",
+    "share",
+    "shares",
     "shred",
     "shred_column",
+    "unshare",
     "verify",
     "write_evidence",
 ]

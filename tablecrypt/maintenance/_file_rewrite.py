@@ -53,16 +53,9 @@ from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, KmsUnavailableError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.files.raw_output import (
-    ENCRYPTION_KEYS,
-    JOURNAL_ENTRIES,
-    JOURNAL_FOLDER,
-    JOURNAL_KEYS,
-    KEY_ID,
-    RawContent,
-    operation_of_journal,
-)
-from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
+from tablecrypt.files.raw_output import JOURNAL_ENTRIES, JOURNAL_FOLDER, JOURNAL_KEYS, RawContent, operation_of_journal
+from tablecrypt.files.wrapped_files import WrappedFileKey, read_wrapped, write_wrapped
+from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import metadata_folder
 from tablecrypt.maintenance.progress import ProgressListener
@@ -140,16 +133,11 @@ class Journal:
             return
 
         part = f"{self._folder}/{uuid.uuid4()}"
-        locations = json.dumps(list(finished)).encode()
-        output = self._io.new_encrypted_output(part + JOURNAL_ENTRIES)
-        with output.create() as stream:
-            stream.write(frame(locations) + self._codec.encode_files(finished.values()))
-        wrapped = self._io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, KeyRing(self._keys), self._key_id)
-        chain = KeyRing([*self._keys, *wrapped.added]).chain(wrapped.key_id)
-        self._keys, self._key_id = [chain.kek, chain.manifest_list_key], wrapped.key_id
-        keys = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in (chain.kek, chain.manifest_list_key)]
+        content = frame(json.dumps(list(finished)).encode()) + self._codec.encode_files(finished.values())
+        key = write_wrapped(self._io, self._io.manager, part + JOURNAL_ENTRIES, content, self._keys, self._key_id)
+        self._keys, self._key_id = list(key.entries), key.key_id
         with self._io.raw_output(part + JOURNAL_KEYS, RawContent.JOURNAL_KEYS).create() as stored:
-            stored.write(json.dumps({ENCRYPTION_KEYS: keys, KEY_ID: wrapped.key_id}).encode())
+            stored.write(json.dumps(key.fields).encode())
 
     def remove(self) -> None:
         """Delete the journal: what it says is committed. A file of another name is not the journal's, and stays."""
@@ -175,11 +163,9 @@ class Journal:
 
     def _opened(self, location: str) -> list[tuple[str, DataFile]]:
         with self._io.raw_input(location).open() as stored:
-            ring, key_id = _keys_of_part(location, bytes(stored.read()))
-        key_metadata = self._io.manager.decrypt_manifest_list_key_metadata(ring.chain(key_id))
+            key = _key_of_part(location, bytes(stored.read()))
         entries = location.removesuffix(JOURNAL_KEYS) + JOURNAL_ENTRIES
-        with self._io.decrypting_input(entries, key_metadata).open() as stream:
-            plaintext = stream.read()
+        plaintext = read_wrapped(self._io, self._io.manager, entries, key)
 
         try:
             reader = ByteReader(plaintext, entries)
@@ -189,12 +175,11 @@ class Journal:
             raise FormatError(f"{entries}: not the entries of a journal: {error}") from error
 
 
-def _keys_of_part(location: str, content: bytes) -> tuple[KeyRing, str]:
+def _key_of_part(location: str, content: bytes) -> WrappedFileKey:
     try:
-        fields = ParsedJson(content).document
-        return KeyRing([EncryptedKey.model_validate(key) for key in fields[ENCRYPTION_KEYS]]), str(fields[KEY_ID])
-    except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(f"{location}: not the keys of a journal, or only half of them: {type(error).__name__}") from None
+        return WrappedFileKey.of(ParsedJson(content).document, location)
+    except ValueError as error:
+        raise FormatError(f"{location}: not the keys of a journal: {type(error).__name__}") from None
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
     listed first      every file under the location
     then known        the table as the catalog has it after that: its metadata files, and of every snapshot the manifest list, manifests,
-                      data and delete files; statistics
-    orphans           listed, not known, older than a limit, in no folder and of no name that begins with _ or .
-    refused           orphans that need not be the table's (see files/deletion.py), or lie where another table's metadata lies
+                      data and delete files; statistics; records of shares
+    orphans           listed, not known, older than a limit, in no folder and of no name that begins with _ or . , but for records
+    refused           orphans that need not be the table's (see files/deletion.py), lie where another table's metadata lies, or are named by
+                      a live share
     empty folders     on a local disk, removed where they are named by values of a column that is protected now
 
 A write that is under way has files that no metadata names yet. They are younger than the limit, unless the write takes longer than that.
@@ -27,7 +28,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.deletion import DeletionScope, is_share_record_name
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import StoredFile, canonical, remove_empty_folders, stored_files
 from tablecrypt.maintenance._tables import checked_moment, reload, require_encrypted
@@ -36,8 +37,10 @@ from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import read_named_metadata_file
 from tablecrypt.table.protection.exposed_values import ShownPartitions
+from tablecrypt.table.shares.deleting import deleting_io, keeping_shared
+from tablecrypt.table.shares.records import named_records
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, deleting_io, name_of
+from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
 
 logger = logging.getLogger(__name__)
 
@@ -52,14 +55,17 @@ class OrphanFiles(OperationResult):
         found: the files.
         deleted: locations of those that are gone.
         failed: for each location that could not be deleted, what the store said.
-        refused: files that no metadata of the table names, and that are not deleted because they need not be the table's; with the reason.
+        refused: files that no metadata of the table names, and that are not deleted because they need not be the table's, or because a
+            live share names them; with the reason.
         known_elsewhere: those of the refused files whose path the table knows in another store, bucket or host.
     """
 
     found: tuple[StoredFile, ...] = field(metadata=shown("files", is_whole=True))
     deleted: tuple[str, ...] = ()
     failed: dict[str, str] = field(default_factory=dict, metadata=shown("could not be deleted", is_whole=True))
-    refused: dict[str, str] = field(default_factory=dict, metadata=shown("not deleted, since they need not be the table's", is_whole=True))
+    refused: dict[str, str] = field(
+        default_factory=dict, metadata=shown("not deleted, since they need not be the table's or are shared", is_whole=True)
+    )
     known_elsewhere: tuple[str, ...] = ()
 
     def summary(self) -> str:
@@ -86,6 +92,7 @@ def remove_orphan_files(
     folder: str | None = None,
     listed: Sequence[tuple[str, dt.datetime]] | None = None,
     despite_other_prefixes: bool = False,
+    break_shares: bool = False,
 ) -> OrphanFiles:
     """Find the files under an encrypted table's location that nothing in the table names, and delete them if asked to.
 
@@ -100,10 +107,12 @@ def remove_orphan_files(
         listed: location and last change of the files to look at in place of those that the store lists, such as a bucket's inventory. Only
             those below the table's location count.
         despite_other_prefixes: whether a file is an orphan although the table knows one of its path in another store, bucket or host.
+        break_shares: whether files go, too, that a live share names, and that the table itself needs no more.
 
     Raises:
         ConfigurationError: the table is not encrypted, `older_than` has no time zone, its FileIO cannot list, `folder` is not the table's,
             or files are to be deleted, and the table has gc.enabled=false or nothing but its metadata says where it lies.
+        ShareRecordError: what the table remembers of a share cannot be read; nothing was deleted.
         TamperedFileError, KeyNotFoundError, KmsError: the table's own files cannot be listed; nothing was deleted.
     """
     require_encrypted(table)
@@ -114,7 +123,7 @@ def remove_orphan_files(
     if folder is not None and not within.contains(folder):
         raise ConfigurationError(f"{folder} is not below {location}, where {name_of(table)} lies")
 
-    io = _deleting_io(reload(table), delete_below, folder, dry_run)
+    io = _deleting_io(reload(table), delete_below, folder, dry_run, break_shares)
     chosen = DeletionScope(named=(folder or location,))
     # Listed before the metadata is loaded again: files that a commit adds in between are known then, and no orphans.
     files = stored_files(io.inner, location) if listed is None else _inventory(listed)
@@ -135,16 +144,18 @@ def remove_orphan_files(
     return OrphanFiles(name_of(table), dry_run, found, tuple(deleted), failed, refused, tuple(elsewhere))
 
 
-def _deleting_io(table: EncryptedTable, delete_below: Sequence[str], folder: str | None, dry_run: bool) -> TableFileIO:
+def _deleting_io(table: EncryptedTable, delete_below: Sequence[str], folder: str | None, dry_run: bool, break_shares: bool) -> TableFileIO:
     if folder is not None:
         # Naming the folder says where the table's files are, and not that other tables do without them.
         if not dry_run:
             check_garbage_is_collected(table)
 
         # A caller that names the folder to look at says that it is the table's.
-        return table.io.deleting_below(delete_below).deleting_in(folder)
+        return keeping_shared(table, table.io.deleting_below(delete_below).deleting_in(folder), break_shares=break_shares)
+    if not dry_run:
+        return deleting_io(table, delete_below, break_shares=break_shares)
 
-    return table.io.deleting_below(delete_below) if dry_run else deleting_io(table, delete_below)
+    return keeping_shared(table, table.io.deleting_below(delete_below), break_shares=break_shares)
 
 
 def _reason_against(io: TableFileIO, strangers: Mapping[str, str], location: str) -> str | None:
@@ -197,7 +208,7 @@ def known_locations(table: EncryptedTable) -> set[str]:
     """Return every location that a table's current metadata leads to."""
     metadata = table.metadata
     known = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
-    known |= {*statistics_locations(metadata)}
+    known |= {*statistics_locations(metadata), *(named.location for named in named_records(metadata))}
     known |= {snapshot.manifest_list for snapshot in metadata.snapshots}
     executor = ExecutorFactory.get_or_create()
     listed = executor.map(lambda snapshot: snapshot.manifests(table.io), metadata.snapshots)
@@ -249,5 +260,7 @@ def _is_old(file: StoredFile, limit: dt.datetime) -> bool:
 
 
 def _is_hidden(file: StoredFile, location: str) -> bool:
-    """Whether a part of the path begins with _ or . ; a partition folder, name=value, may begin so."""
-    return any(part.startswith(("_", ".")) and "=" not in part for part in file.location[len(location) :].split("/"))
+    """Whether a part of the path begins with _ or . ; a partition folder, name=value, may begin so, and what held the record of a share."""
+    return not is_share_record_name(file.location) and any(
+        part.startswith(("_", ".")) and "=" not in part for part in file.location[len(location) :].split("/")
+    )

@@ -23,7 +23,7 @@ Raises TamperedFileError, naming the old file, where a module or block of it doe
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -32,7 +32,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestCo
 from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from tablecrypt.arguments import checked_arguments
+from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
@@ -54,6 +54,7 @@ from tablecrypt.table.planning import FileCondition, ScanPlanner
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.shares.records import live_shares
 from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.table_files import is_deletion_vector, key_metadata_of, name_of
 
@@ -112,6 +113,8 @@ def reencrypt(
     workers: int | None = None,
     out_of_line: bool = False,
     accept_masks: bool = False,
+    files: Sequence[str] = (),
+    shared_with: str = "",
 ) -> Reencrypted:
     """Re-encrypt a table's data files under fresh DEKs.
 
@@ -123,6 +126,8 @@ def reencrypt(
         branch: whose files.
         out_of_line: only data files whose protected columns are not as the table's properties declare.
         accept_masks: protect a column also where all its values in a file that another engine wrote look like its mask.
+        files: only the data files at these locations; by default all.
+        shared_with: only files that a live share names, by its uuid. The share goes on with the old files, until it ends and they go.
         dry_run: whether to say only what would be done.
         progress: called with the stored bytes that are done.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
@@ -133,6 +138,7 @@ def reencrypt(
             stored masks of a protected column as its values. Nothing is written then.
         ColumnKeyDeniedError: a file's protected columns are not as the properties declare, and this user may not use a key that changing
             them takes. Nothing is written then.
+        ShareRecordError: what the table remembers of a share cannot be read, where one is named. Nothing is written then.
         TamperedFileError: a file differs from what was written. The next run keeps what is done so far; the table is unchanged.
         KmsError: the KMS refused the table's key.
         ValidationException: others removed a file whose partition shows a protected column, or rows of it, while it was written again.
@@ -146,7 +152,21 @@ def reencrypt(
     check_branch(table, branch)
     condition = checked_condition(table, where)
 
-    return _Reencryption(table, branch, condition, older_than, data_key_length, out_of_line, runner, progress).run(accept_masks, dry_run)
+    among = _among(table, files, shared_with)
+    run = _Reencryption(table, branch, condition, older_than, among, data_key_length, out_of_line, runner, progress)
+    return run.run(accept_masks, dry_run)
+
+
+def _among(table: EncryptedTable, files: Sequence[str], shared_with: str) -> frozenset[str] | None:
+    """Return the locations of the files that are named, one by one or by a share; None where none are."""
+    named = names_of("files", files)
+    if not shared_with:
+        return frozenset(named) or None
+
+    for record in live_shares(table):
+        if record.share_uuid == shared_with:
+            return frozenset(record.files).intersection(named) if named else frozenset(record.files)
+    raise ConfigurationError(f"{name_of(table)} has no live share {shared_with!r}; `shares` lists them")
 
 
 @dataclass(frozen=True)
@@ -157,6 +177,7 @@ class _Reencryption:
     branch: str
     condition: FileCondition
     older_than: dt.datetime | None
+    among: frozenset[str] | None
     data_key_length: int | None
     out_of_line: bool
     runner: Runner
@@ -164,7 +185,7 @@ class _Reencryption:
 
     def run(self, accept_masks: bool, dry_run: bool) -> Reencrypted:
         """Take the steps in their order: what refuses comes before what writes, and forgetting, which refreshes the table, last."""
-        plan = _planned(self.table, self.condition, self.older_than, self.branch)
+        plan = _planned(self.table, self.condition, self.older_than, self.branch, self.among)
         files = files_to_reencrypt(self.table, self.branch, plan.files, self.runner)
         changed = [location for location in plan.files if not files.conforms(location)]
         if self.out_of_line:

@@ -23,9 +23,9 @@ from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope, refuse_link
-from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
@@ -39,14 +39,13 @@ from tablecrypt.maintenance._relocate_metadata import (
     kept_snapshots,
     only_snapshots,
 )
-from tablecrypt.maintenance._storage import canonical, stored_files
+from tablecrypt.maintenance._storage import canonical, stored_files, table_uuid_in, tables_at
 from tablecrypt.maintenance._tables import check_new_name, check_own_manifests, reload
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, run_counted, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.printable import bytes_shown, counted, shown
-from tablecrypt.table.metadata import read_metadata_file
 from tablecrypt.table.protection.declaring import copied_declarations
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
@@ -199,15 +198,13 @@ class _Copying:
 
     def is_complete(self) -> bool:
         """Whether an earlier run wrote the metadata.json, which it does last."""
-        return self._uuid_of(self.metadata_location) == self.identity.table_uuid
+        return table_uuid_in(self.source.inner, self.metadata_location) == self.identity.table_uuid
 
     def check_place_is_free(self) -> None:
         """Refuse a place where another table is."""
-        for file in stored_files(self.source.inner, f"{self.paths.new}/metadata"):
-            if not file.location.endswith(TABLE_METADATA_SUFFIXES):
-                continue
-            if (found := self._uuid_of(file.location)) not in (None, self.identity.table_uuid):
-                raise ConfigurationError(f"{self.paths.new} holds another table already (table-uuid {found} in {file.location})")
+        for location, found in tables_at(self.source.inner, self.paths.new):
+            if found != self.identity.table_uuid:
+                raise ConfigurationError(f"{self.paths.new} holds another table already (table-uuid {found} in {location})")
 
     def copy_files(self, files: list[ReachableFile], runner: Runner, compare_content: bool, progress: ProgressListener) -> int:
         """Copy what is copied byte for byte; return how many files were there."""
@@ -312,14 +309,6 @@ class _Copying:
             manifests=manifests,
             statistics_left=tuple(each.statistics_path for each in statistics),
         )
-
-    def _uuid_of(self, location: str) -> object:
-        """Return the table-uuid in a metadata file; None where there is none, or half of one."""
-        try:
-            return read_metadata_file(self.source.raw_input(location)).parse().table_uuid
-        except (FileNotFoundError, FormatError, ValueError):
-            # Half of a metadata.json is none: a run was killed while it wrote that, and this one writes it again.
-            return None
 
     def _lengths_at_target(self) -> dict[tuple[str, str, str], int]:
         return {canonical(file.location): file.size for file in stored_files(self.source.inner, self.paths.new)}

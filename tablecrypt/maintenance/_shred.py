@@ -49,8 +49,9 @@ from tablecrypt.printable import counted
 from tablecrypt.properties import KMS_CACHE_TTL_MS
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt.table.replace_files import EncryptedManifestCleaning
+from tablecrypt.table.shares.deleting import SharedFiles, deleting_io
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import deleting_io, name_of
+from tablecrypt.table.table_files import TableFileIO, name_of
 from tablecrypt.table.updates import removed_snapshots
 
 logger = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class Shredded(OperationResult):
             those snapshots. `replace_heads` ends that for heads of branches; shred the others too.
         unknown: ids of shredded snapshots whose files are not known, since their keys were gone before.
         outside: what may still open the shredded snapshots elsewhere, and what ends that.
+        shared: live shares whose holders open shredded files for as long as these are stored, with how many.
     """
 
     also_says: ClassVar = {"effective": "is_effective", "complete": "is_complete", "incomplete_because": "incomplete_because"}
@@ -96,6 +98,7 @@ class Shredded(OperationResult):
     still_opened: dict[str, tuple[int, ...]] = field(default_factory=dict)
     unknown: tuple[int, ...] = ()
     outside: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -123,6 +126,9 @@ class Shredded(OperationResult):
                 "place of heads of branches; remove tags, or commit to the branch, and shred the rest too"
             )
 
+        if self.shared:
+            yield f"shared files open as before to whom they were shared with: {'; '.join(self.shared)}"
+
         yield from not_scrubbed(self.left, self.refused)
         if (self.snapshots or self.expired_before) and not (self.is_effective or self.still_opened or self.not_found):
             yield "nothing became unreadable: live snapshots share every file of the shredded ones"
@@ -143,6 +149,7 @@ def shred(
     progress: ProgressListener = no_progress,
     delete_below: Sequence[str] = (),
     all_but_heads: bool = False,
+    break_shares: bool = False,
 ) -> Shredded:
     """Put snapshots of an encrypted table, or all of it, out of reach for good.
 
@@ -167,8 +174,10 @@ def shred(
         progress: listener for reports of the snapshots that were looked into, and of the files that were written over or deleted.
         delete_below: folders in which the table's metadata files may be written over or deleted, beside those that pinned metadata names.
         all_but_heads: shred every snapshot that no branch or tag points to.
+        break_shares: go on where live shares name files that become unreadable: whom they were shared with opens them all the same.
 
     Raises:
+        SharedFilesError, ShareRecordError: live shares do, or their records cannot be read; nothing has changed.
         ConfigurationError: the table is not encrypted, an id is no number, a branch or tag points to a snapshot, it is not said what to
             shred, `whole_table` is another name; or the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies.
         KeyNotFoundError, AuthenticationError: a live snapshot cannot be read: nothing has changed; `rescue` may help.
@@ -184,25 +193,34 @@ def shred(
     wanted = Wanted.all_but_heads(fresh) if all_but_heads else Wanted(None if snapshots is None else _ids(snapshots))
     if not dry_run:
         # Refused before the commit: otherwise the keys would leave the metadata and stay in files that may not be touched.
-        deleting_io(fresh, delete_below)
+        _deleting(fresh, delete_below)
     if replace_heads:
         # Heads that a run which was killed has replaced already: their successors say so.
         wanted = wanted.also(replaced_heads(fresh))
     plan = find(fresh, wanted, tracked)
+    expected = _with_heads_replaced(fresh, plan) if replace_heads else plan
+    shared = SharedFiles.of(fresh, break_shares=break_shares).among(expected.inventory.shredded)
     if dry_run:
-        return _foretell(fresh, _with_heads_replaced(fresh, plan) if replace_heads else plan, delete_below)
+        return replace(_foretell(fresh, expected, delete_below), shared=shared.said)
 
+    # Refused, and not merely said: what is shredded is to be out of everybody's reach.
+    shared.check("whom they were shared with opens files that are to be shredded", break_shares=break_shares)
     if replace_heads and plan.inventory.still_opened:
         replace_branch_heads(fresh, {holder for ids in plan.inventory.still_opened.values() for holder in ids})
         fresh = reload(table)
         plan = find(fresh, wanted.also(replaced_heads(fresh)), tracked, plan.older)
 
-    shredded = _carry_out(table, plan, delete_below, cache(fresh.io.manager.new_kek), progress)
+    shredded = replace(_carry_out(table, plan, delete_below, cache(fresh.io.manager.new_kek), progress), shared=shared.said)
     # Manifests that this process kept to plan with may hold the DEKs that are gone, and kept metadata the wrapped keys.
     CACHE.clear()
     PARSED.clear()
 
     return shredded
+
+
+def _deleting(table: EncryptedTable, delete_below: Sequence[str]) -> TableFileIO:
+    # It is metadata files and journals that go, and no file that a share may name.
+    return deleting_io(table, delete_below, break_shares=True)
 
 
 def _check_choice(name: str, snapshots: Sequence[int] | None, whole_table: str, all_but_heads: bool, replace_heads: bool) -> None:
@@ -242,7 +260,7 @@ def _carry_out(
         plan = _commit(table, plan, new_kek)
         fresh = require_encrypted(table)
         # A commit on its way may make such a file current, and the catalog may know its hash: it must not be written over.
-        again = scrub(fresh, plan.older.without(plan.unsettled), plan.retired, deleting_io(fresh, delete_below), tracked)
+        again = scrub(fresh, plan.older.without(plan.unsettled), plan.retired, _deleting(fresh, delete_below), tracked)
         scrubbed, plan = scrubbed.then(again), replace(plan, older=after_scrub(plan.older, again, fresh.metadata))
 
         if again.deleted:

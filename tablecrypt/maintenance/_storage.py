@@ -20,6 +20,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
+import uuid
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -45,9 +46,11 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.utils.properties import get_first_property_value
 
-from tablecrypt.errors import ConfigurationError, MissingExtraError
+from tablecrypt.errors import ConfigurationError, FormatError, MissingExtraError
 from tablecrypt.files.deletion import ParsedLocation, store_of
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.printable import bytes_shown
+from tablecrypt.table.metadata import read_metadata_file
 
 _LOCAL: Final = "file"
 _MODIFIED: Final = ("LastModified", "last_modified", "mtime", "updated")
@@ -83,6 +86,26 @@ def stored_files(io: FileIO, location: str) -> Iterator[StoredFile]:
         yield from _of_fsspec(io, location)
     else:
         raise ConfigurationError(f"files under {location} cannot be listed through {type(io).__name__}")
+
+
+def tables_at(io: FileIO, location: str) -> Iterator[tuple[str, uuid.UUID]]:
+    """Yield each metadata file in the folder of a table, with the table-uuid in it; half of one is none.
+
+    Args:
+        io: the store's own FileIO.
+        location: where a table may be, without a slash at the end.
+    """
+    for file in stored_files(io, f"{location}/metadata"):
+        if file.location.endswith(TABLE_METADATA_SUFFIXES) and (found := table_uuid_in(io, file.location)) is not None:
+            yield file.location, found
+
+
+def table_uuid_in(io: FileIO, location: str) -> uuid.UUID | None:
+    """Return the table-uuid in a metadata file; None where there is none, or half of one, as of a run that was killed."""
+    try:
+        return read_metadata_file(io.new_input(location)).parse().table_uuid
+    except (FileNotFoundError, FormatError, ValueError):
+        return None
 
 
 def canonical(location: str) -> tuple[str, str, str]:

@@ -3,7 +3,8 @@
     branches, tags   one whose newest snapshot is older than its max-ref-age-ms goes; the main branch never does
     of each branch   its snapshots stay while they are younger than the limit, and the newest ones in any case
     other snapshots  those that no branch or tag leads to stay while they are younger than the limit
-    files            what the table led to before the commit, and does not lead to after it, is deleted; statistics too, which others wrote
+    files            what the table led to before the commit, and does not lead to after it, is deleted; statistics too, which others wrote;
+                     but for what a live share names
 
 Limits: arguments, else a branch's own, else the properties history.expire.*, else five days and one snapshot, as Iceberg has them.
 Iceberg table spec, "Snapshot Retention Policy".
@@ -33,8 +34,9 @@ from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.reachable import FileKind, Reachable, reachable_files
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.shares.deleting import deleting_io
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, deleting_io, name_of
+from tablecrypt.table.table_files import TableFileIO, name_of
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +57,7 @@ class ExpiredSnapshots(OperationResult):
         refs: branches and tags that went.
         deleted: each file that only they needed and that was deleted, with what it was; for a dry run, none.
         failed: for each location that could not be deleted, what the store said.
-        refused: files that need not be the table's, and stay; with the reason.
+        refused: files that need not be the table's, or that a live share names, and that stay; with the reason.
     """
 
     snapshots: tuple[int, ...]
@@ -105,6 +107,7 @@ def expire_snapshots(
     dry_run: bool = False,
     delete_below: Sequence[str] = (),
     clean_metadata: bool = False,
+    break_shares: bool = False,
 ) -> ExpiredSnapshots:
     """Expire snapshots of an encrypted table, with the keys and the files that only they needed.
 
@@ -118,10 +121,12 @@ def expire_snapshots(
         dry_run: whether only to find them.
         delete_below: folders of the table in which files may be deleted, where no pin says where it lies.
         clean_metadata: whether schemas and partition specs go, too, that the remaining snapshots do not need (_unused_metadata.py).
+        break_shares: whether files go, too, that a live share names; by default they stay until the share ends, and are in the result.
 
     Raises:
         ConfigurationError: the table is not encrypted; an argument cannot be used, among them the id of a snapshot that a branch or tag
             points to; or the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies. Nothing was changed.
+        ShareRecordError: what the table remembers of a share cannot be read. Nothing was changed.
         CommitFailedException: other writers committed first, several times in a row. Nothing was changed.
         FormatError, KmsError: snapshots were expired, but what the others need cannot be read, so that no file was deleted:
             `remove_orphan_files` finds the files when it can.
@@ -131,7 +136,9 @@ def expire_snapshots(
         # Planned anew at each attempt: what others have committed meanwhile may need what the plan before would expire.
         current = reload(table)
         refuse_restricted(current.io, "expire_snapshots")
-        io = current.io.deleting_below(delete_below) if dry_run else deleting_io(current, delete_below)
+        if not dry_run:
+            # For what it refuses, before anything is changed.
+            deleting_io(current, delete_below, break_shares=break_shares)
         plan = _plan(current.metadata, _Limits.of(current.metadata, older_than, retain_last), frozenset(snapshots))
         result = ExpiredSnapshots(name_of(table), dry_run, tuple(sorted(plan.snapshots)), tuple(sorted(plan.refs)))
         if dry_run or not (plan.snapshots or plan.refs or clean_metadata):
@@ -147,7 +154,9 @@ def expire_snapshots(
                 raise
             continue
 
-        return _without_files(result, before, reload(table), io)
+        after = reload(table)
+        # Of now: a share that was remembered since names files of snapshots that were there then.
+        return _without_files(result, before, after, deleting_io(after, delete_below, break_shares=break_shares))
 
     raise AssertionError("the last attempt returns or raises")
 

@@ -63,8 +63,11 @@ class TableMaintenance(EncryptedMaintenance):
     rewrap_column_keks = Method(maintenance.rewrap_column_keks)
     rotate_column_keks = Method(maintenance.rotate_column_keks)
     rotate_kek = Method(maintenance.rotate_kek)
+    share = Method(maintenance.share)
+    shares = Method(maintenance.shares)
     shred = Method(maintenance.shred)
     shred_column = Method(maintenance.shred_column)
+    unshare = Method(maintenance.unshare)
     verify = Method(maintenance.verify)
 
     def doctor(self, *, key_ids: Sequence[str] = (), read_only: bool = False) -> maintenance.CheckUp:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tablecrypt.operations import inspecting, keys, removal, rewriting
+from tablecrypt.operations import inspecting, keys, removal, rewriting, sharing
 
-OPERATIONS: Final = {each.name: each for each in (*inspecting.OPERATIONS, *keys.OPERATIONS, *rewriting.OPERATIONS, *removal.OPERATIONS)}
+_PARTS: Final = (inspecting, keys, rewriting, sharing, removal)
+OPERATIONS: Final = {each.name: each for part in _PARTS for each in part.OPERATIONS}
 """By the names of their functions, in the order of the list of commands."""
 OF_COMMANDS: Final = {each.command: each for each in OPERATIONS.values() if each.help}
 """Those with a command of their own, by its name."""

@@ -92,6 +92,7 @@ DELETE_BELOW: Final = Option(
     "LOCATION",
     is_repeatable=True,
 )
+BREAK_SHARES: Final = Option("Go on although live shares name files that go, or are to become unreadable.")
 MANIFESTS_BELOW: Final = Option(
     "A folder of the table, and of no other, in which its manifests lie although no pin covers it; repeatable.",
     "LOCATION",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tablecrypt.operations.declaration import DELETE_BELOW, Operation, Option
+from tablecrypt.operations.declaration import BREAK_SHARES, DELETE_BELOW, Operation, Option
 from tablecrypt.operations.rights import Rights
 
 OPERATIONS: Final = (
@@ -27,6 +27,7 @@ OPERATIONS: Final = (
                 is_repeatable=True,
             ),
             "delete_below": DELETE_BELOW,
+            "break_shares": BREAK_SHARES,
         },
         examples=(
             ("What would be erased", 'tablecrypt --catalog prod erase db.people --where "customer_id = 7" --dry-run'),
@@ -64,6 +65,7 @@ OPERATIONS: Final = (
                 "Replace branch heads that hold keys of files they deleted by snapshots with the same rows, and shred those heads too."
             ),
             "delete_below": DELETE_BELOW,
+            "break_shares": BREAK_SHARES,
         },
         examples=(
             (
@@ -106,6 +108,7 @@ OPERATIONS: Final = (
                 "Treat a file as an orphan even if the table has a file with the same path in another store, bucket or host."
             ),
             "delete_below": DELETE_BELOW,
+            "break_shares": BREAK_SHARES,
         },
         examples=(
             ("Find", "tablecrypt --catalog prod orphans db.orders --dry-run"),

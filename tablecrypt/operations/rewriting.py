@@ -23,10 +23,16 @@ OPERATIONS: Final = (
             "data_key_length": Option("Length of the new keys in bytes; by default what the table says.", "[16|24|32]"),
             "branch": Option("The branch whose files are rewritten.", "TEXT", default="main"),
             "out_of_line": Option("Only data files whose protected columns are not as the table's properties declare."),
+            "files": Option("Only the data file at this location; repeatable.", "LOCATION", flags=("--file",), is_repeatable=True),
+            "shared_with": Option("Only files that a live share names, by its uuid.", "UUID"),
             "accept_masks": Option("Protect a column also where all values that another engine wrote look like its mask."),
         },
         examples=(
             ("Files whose keys are older than two years", "tablecrypt --catalog prod reencrypt db.orders --older-than 730d"),
+            (
+                "What a partner has the keys of",
+                "tablecrypt --catalog prod reencrypt db.orders --shared-with 3f0c5a86-6e0f-5c1e-8d1c-2a9a4b3c1d5e",
+            ),
             ("Files that a declaration of column keys has not reached", "tablecrypt --catalog prod reencrypt db.people --out-of-line"),
             (
                 "One partition, with longer keys",

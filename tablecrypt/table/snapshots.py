@@ -26,6 +26,7 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, Manifes
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import (
     CHANGED_PARTITION_COUNT_PROP,
@@ -279,10 +280,7 @@ class EncryptedProducer(ProducerAdapter):
         )
 
     def _schema_of(self, spec: PartitionSpec) -> Schema:
-        """Return the latest schema that has the columns which a spec is made of: values of a partition have the types of these."""
-        schemas = (self.schema(), *reversed(self.table_metadata.schemas))
-        sources = [field.source_id for field in spec.fields]
-        return next((each for each in schemas if all(each.find_column_name(source) is not None for source in sources)), self.schema())
+        return schema_of_spec(spec, self.schema(), self.table_metadata.schemas)
 
     def _with_copied_files(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Write those new manifests again that are to remember files which rows were copied from, and do not."""
@@ -373,21 +371,10 @@ class EncryptedProducer(ProducerAdapter):
         return [writer.to_manifest_file()]
 
     def _encrypted_summary(self, metadata: EncryptedTableMetadata) -> Summary:
-        limit = int(
-            metadata.properties.get(TableProperties.WRITE_PARTITION_SUMMARY_LIMIT, TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT)
-        )
-        collector = SnapshotSummaryCollector(partition_summary_limit=limit)
-        schema, specs = metadata.schema(), metadata.specs()
-        for file in self.added_data_files:
-            collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
-        for file in self.added_delete_files:
-            collector.add_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
-        for file in (*self.deleted_data_files, *self._dropped_delete_files):
-            collector.remove_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
-        changed = (*self.added_data_files, *self.added_delete_files, *self.deleted_data_files, *self._dropped_delete_files)
-        counts = collector.build() | _partition_count(self.snapshot_properties, changed, specs)
-        _count_vectors(counts, "added", self.added_delete_files)
-        _count_vectors(counts, "removed", self._dropped_delete_files)
+        removed = (*self.deleted_data_files, *self._dropped_delete_files)
+        changed = (*self.added_data_files, *self.added_delete_files, *removed)
+        counts = summary_counts(metadata, (*self.added_data_files, *self.added_delete_files), removed)
+        counts |= _partition_count(self.snapshot_properties, changed, metadata.specs())
         parent = metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
         # PyIceberg adds up totals for every operation but REPLACE, whose totals are those of an overwrite.
         counted_as = Operation.OVERWRITE if self.operation == Operation.REPLACE else self.operation
@@ -516,6 +503,44 @@ class EncryptedUpdateSnapshot(UpdateSnapshotAdapter):
     def row_delta(self, row_delta: RowDelta, operation: Operation = Operation.DELETE) -> EncryptedRowDelta:
         """Return a producer that adds deletion vectors, and data files where the operation is an overwrite."""
         return self.producer(EncryptedRowDelta, operation, row_delta=row_delta)
+
+
+def schema_of_spec(spec: PartitionSpec, current: Schema, schemas: Sequence[Schema]) -> Schema:
+    """Return the latest schema that has the columns which a spec is made of: values of a partition have the types of these.
+
+    Args:
+        spec: the partition spec.
+        current: counts first, and stands where none has them.
+        schemas: of the table, the oldest first.
+    """
+    sources = [field.source_id for field in spec.fields]
+    return next(
+        (each for each in (current, *reversed(schemas)) if all(each.find_column_name(source) is not None for source in sources)), current
+    )
+
+
+def summary_counts(metadata: TableMetadata, added: Iterable[DataFile], removed: Iterable[DataFile] = ()) -> dict[str, str]:
+    """Return what a snapshot's summary says of the data and delete files that it adds and removes.
+
+    Args:
+        metadata: the table's.
+        added, removed: the files, each with the id of its partition spec.
+    """
+    limit = int(
+        metadata.properties.get(TableProperties.WRITE_PARTITION_SUMMARY_LIMIT, TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT)
+    )
+    collector = SnapshotSummaryCollector(partition_summary_limit=limit)
+    schema, specs = metadata.schema(), metadata.specs()
+    came, went = list(added), list(removed)
+    for file in came:
+        collector.add_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
+    for file in went:
+        collector.remove_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
+    counts = collector.build()
+    _count_vectors(counts, "added", came)
+    _count_vectors(counts, "removed", went)
+
+    return counts
 
 
 def _as_counted(file: DataFile) -> DataFile:

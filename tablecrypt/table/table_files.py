@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
-from typing import Final, Protocol, cast, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, runtime_checkable
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
@@ -23,7 +23,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
-from tablecrypt.files.deletion import NOTHING, DeletionScope, unusable_location
+from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, ReadRestrictions
 from tablecrypt.iceberg_properties import GC_ENABLED
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy
@@ -113,11 +113,17 @@ class TableFileIO(EncryptingFileIO):
         Raises:
             ConfigurationError: a location cannot be a table's folder.
         """
-        return TableFileIO(self.inner, self.manager, self.own_folders, self.deletable.and_below(locations), self.read_restrictions)
+        return self._deleting(self.deletable.and_below(locations))
 
     def deleting_in(self, folder: str) -> TableFileIO:
         """Return the same with a folder of the table in which it deletes, though not what belongs to a table that lies there too."""
-        scope = DeletionScope((*self.deletable.folders, folder), self.deletable.named)
+        return self._deleting(replace(self.deletable, folders=(*self.deletable.folders, folder)))
+
+    def keeping(self, reasons: Mapping[str, str]) -> TableFileIO:
+        """Return the same, which does not delete these files, by location, each for a reason."""
+        return self._deleting(self.deletable.keeping(reasons))
+
+    def _deleting(self, scope: DeletionScope) -> TableFileIO:
         return TableFileIO(self.inner, self.manager, self.own_folders, scope, self.read_restrictions)
 
     def of_one_query(self) -> TableFileIO:
@@ -166,35 +172,6 @@ def check_garbage_is_collected(table: Table, otherwise: str = "") -> None:
             f"{name_of(table)}: GC is disabled ({GC_ENABLED.name}={GC_ENABLED.read(properties)!r}): deleting files may corrupt "
             f"other tables, so none of its files is deleted or overwritten. {advice}"
         )
-
-
-def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
-    """Return an encrypted table's FileIO that may delete the table's files.
-
-    Args:
-        table: an encrypted table.
-        delete_below: folders that the caller names, beside those of pinned metadata.
-
-    Raises:
-        ConfigurationError: the table has gc.enabled=false; its location may mean several places; neither a pin, nor the place of the
-            metadata file in the catalog, nor the caller says that the table lies where its metadata says; or a location is no folder.
-    """
-    check_garbage_is_collected(table)
-    io = cast("TableFileIO", table.io).deleting_below(delete_below)
-    location = table.location().rstrip("/")
-    if reason := unusable_location(location):
-        raise ConfigurationError(
-            f"{name_of(table)}: {location} {reason}, so nothing there is deleted or overwritten: copy it with tablecrypt relocate"
-        )
-
-    if not io.deletable.contains(location):
-        raise ConfigurationError(
-            f"{name_of(table)}: only its metadata says that the table is in {location}, and no pin of this client, so nothing "
-            f"there is deleted or overwritten. If it is there, and no other table is, name the folder: delete_below=[{location!r}], "
-            f"--delete-below '{location}', or in SQL delete_below => array('{location}')"
-        )
-
-    return io
 
 
 def folders_of(metadata: TableMetadata) -> DeletionScope:

@@ -16,8 +16,8 @@ from tablecrypt.operations import OF_COMMANDS
 from tests.support.command import run, run_process
 
 FOLDER = Path(sys.modules["tablecrypt.cli"].__file__ or "").parent
-CHANGING = sorted(set(TABLE_COMMANDS) - {"list", "describe", "doctor", "audit", "verify", "inspect", "cat"})
-DESTROYING = ("migrate", "erase", "shred", "orphans", "rescue")
+CHANGING = sorted(set(TABLE_COMMANDS) - {"list", "describe", "doctor", "audit", "verify", "inspect", "cat", "shares"})
+DESTROYING = ("migrate", "erase", "shred", "orphans", "rescue", "unshare")
 
 
 def command_named(name: str) -> DocumentedCommand:

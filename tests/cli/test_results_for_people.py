@@ -82,6 +82,20 @@ GOLDEN = {
         "  master key     orders",
         "  snapshots      3",
     ],
+    "share db.people --to partner --location <folder>/share --dry-run": [
+        "Would share 2 files of db.people (19 rows, <size>) with partner at <folder>/share.",
+        "  columns that the partner can read             id",
+        "  protected columns that stay closed to him     ssn",
+        "  deleted rows that files hold still, readable  1",
+    ],
+    "share db.people --to partner --location <folder>/share": [
+        "Shared 2 files of db.people (19 rows, <size>) with partner at <folder>/share.",
+        "  metadata                                      <folder>/share/metadata/<file>",
+        "  metadata written                              <size>",
+        "  columns that the partner can read             id",
+        "  protected columns that stay closed to him     ssn",
+        "  deleted rows that files hold still, readable  1",
+    ],
     "migrate db.plain --key-id orders --dry-run": ["Would encrypt 1 file of db.plain (<size>), and delete 3 plaintext files."],
     "migrate db.plain --key-id orders --yes": [
         "Encrypted 1 file of db.plain (<size>), and deleted 3 plaintext files.",
@@ -116,7 +130,7 @@ def folder(unwatched_warehouse: Path) -> Path:
 
 @pytest.fixture
 def command(folder: Path) -> Iterator[Command]:
-    kms = key_file_kms(folder / "a.keys", "orders", "pii")
+    kms = key_file_kms(folder / "a.keys", "orders", "pii", "partner")
     properties = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse", **kms}
     catalog = EncryptedSqlCatalog("prod", **properties)
     catalog.create_namespace("db")

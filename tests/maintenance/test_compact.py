@@ -27,7 +27,7 @@ from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.listeners import is_done, once
 from tests.support.plaintext import CANARY
-from tests.support.table_files import TableFiles
+from tests.support.table_files import TableFiles, delete_by_file
 from tests.support.tables import (
     BY_REGION,
     MERGE_ON_READ,
@@ -156,18 +156,6 @@ def delete_files(table: EncryptedTable) -> int:
     snapshot = current_snapshot(table.refresh())
     manifests = [each for each in snapshot.manifests(table.io) if each.content == ManifestContent.DELETES]
     return sum(len(each.fetch_manifest_entry(table.io, discard_deleted=True)) for each in manifests)
-
-
-def delete_by_file(table: EncryptedTable, kind: str) -> None:
-    """Delete ids 3 and 25 as another engine does: by values, or by position in a file about several data files."""
-    deletes = TableFiles(folder_of(table), table.schema())
-    if kind == "equality":
-        file = deletes.equality_deletes(pa.table({"id": pa.array([3, 25], pa.int64())}), [1])
-    else:
-        tasks = {task.file.lower_bounds[1]: task.file.file_path for task in table.refresh().scan("id in (3, 25)").plan_files()}
-        file = deletes.position_deletes(sorted((path, 3 if first < (20).to_bytes(8, "little") else 5) for first, path in tasks.items()))
-    with table.transaction() as transaction:
-        transaction.update_snapshot().row_delta(RowDelta(added=[file])).commit()  # type: ignore[attr-defined]
 
 
 def test_deletes_are_applied_where_that_is_asked_and_the_rules_would_leave_them(new_table: NewTable) -> None:

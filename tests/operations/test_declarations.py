@@ -13,7 +13,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 import pytest
 
 from tablecrypt import maintenance
-from tablecrypt.operations import OF_COMMANDS, OPERATIONS, inspecting, keys, removal, rewriting
+from tablecrypt.operations import OF_COMMANDS, OPERATIONS, inspecting, keys, removal, rewriting, sharing
 from tablecrypt.operations.declaration import Operation
 
 HELPERS: Final = {"changes_since", "doctor_without_catalog", "on_tables", "write_evidence"}
@@ -50,7 +50,7 @@ def kinds_in(kind: Any) -> list[Any]:
 
 
 def test_every_operation_has_one_declaration() -> None:
-    declared = [each.name for part in (inspecting, keys, rewriting, removal) for each in part.OPERATIONS]
+    declared = [each.name for part in (inspecting, keys, rewriting, sharing, removal) for each in part.OPERATIONS]
     functions = {name for name in maintenance.__all__ if inspect.isfunction(getattr(maintenance, name))}
 
     assert sorted(declared) == sorted(functions - HELPERS)
@@ -102,7 +102,9 @@ def test_what_is_said_to_follow_from_a_declaration_is_in_the_signature(declared:
 
 
 def test_what_may_lose_something_asks() -> None:
-    assert {each.name for each in OPERATIONS.values() if each.asks} == {"rescue", "migrate", "erase", "shred", "remove_orphan_files"}
+    assert {each.name for each in OPERATIONS.values() if each.asks} == {
+        *("rescue", "migrate", "erase", "shred", "remove_orphan_files", "unshare")
+    }
     assert not [each.name for each in OPERATIONS.values() if each.asks and each.only_reads]
 
 

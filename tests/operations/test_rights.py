@@ -49,12 +49,17 @@ OF_AWS: Final[Mapping[str, str]] = {
 }
 
 
+OF_PARTNERS: Final = frozenset({"wrap partner", "unwrap partner"})
+"""With a master key that is none of the table's: a declaration says it in words."""
+
+
 class Scene:
     """A table of three snapshots with a protected column."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        MemoryKeyManagementClient({"kms.memory.name": str(folder)}, keys={"table": bytes(16), "column": bytes([1]) * 16})
+        keys = {name: bytes([number]) * 16 for number, name in enumerate(("table", "column", "partner"))}
+        MemoryKeyManagementClient({"kms.memory.name": str(folder)}, keys=keys)
         catalog = self.catalog()
         catalog.create_namespace("db")
         table = catalog.create_table("db.t", SCHEMA, properties=PROTECTED)
@@ -101,6 +106,10 @@ class Scene:
         month_ago = (dt.datetime.now() - dt.timedelta(days=30)).timestamp()
         os.utime(orphan, (month_ago, month_ago))
 
+    def share(self) -> None:
+        """Share the table with the partner."""
+        maintenance.share(self.table(), "partner", f"file://{self.folder}/share")
+
 
 def of_table(operate: Callable[[EncryptedTable, Path], object]) -> Callable[[Catalog, Path], object]:
     return lambda catalog, folder: operate(cast("EncryptedTable", catalog.load_table("db.t")), folder)
@@ -111,12 +120,16 @@ BEFORE: Final[Mapping[str, Callable[[Scene], None]]] = {
     "prune_keys": Scene.add_key,
     "rescue": Scene.lose_keys,
     "remove_orphan_files": Scene.leave_orphan,
+    "shares": Scene.share,
+    "unshare": Scene.share,
 }
 WAYS: Final[Mapping[str, Callable[[Catalog, Path], Any]]] = {
     "list_tables": lambda catalog, folder: maintenance.list_tables(catalog),
     "doctor": lambda catalog, folder: maintenance.doctor(catalog, "db.t"),
     "migrate": lambda catalog, folder: maintenance.migrate(catalog.load_table("db.plain"), "table"),
     "relocate": of_table(lambda table, folder: maintenance.relocate(table, f"file://{folder}/copy")),
+    "share": of_table(lambda table, folder: maintenance.share(table, "partner", f"file://{folder}/share")),
+    "unshare": of_table(lambda table, folder: maintenance.unshare(table, f"file://{folder}/share")),
     "compact": of_table(lambda table, folder: maintenance.compact(table, min_input_files=2)),
     "erase": of_table(lambda table, folder: maintenance.erase(table, "id = 1")),
     "shred": of_table(lambda table, folder: maintenance.shred(table, [table.snapshots()[0].snapshot_id])),
@@ -131,11 +144,11 @@ def run(name: str, folder: Path, rights: Set[str]) -> set[str]:
     scene = Scene(folder)
     if name in BEFORE:
         BEFORE[name](scene)
-    grant(str(folder), rights)
+    grant(str(folder), rights | OF_PARTNERS)
     operate = WAYS.get(name) or of_table(lambda table, folder: getattr(maintenance, name)(table))
     with noted() as used:
         operate(scene.catalog(str(folder)), folder)
-    return used
+    return used - OF_PARTNERS
 
 
 def named(name: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -190,7 +203,7 @@ def test_roles_may_do_what_their_rights_allow() -> None:
     allowed = {
         role: {name for name, each in OPERATIONS.items() if each.rights.allowed_to(rights) != "no"} for role, rights in ROLES.items()
     }
-    inspecting = {"list_tables", "describe", "doctor", "audit", "verify", "inspect"}
+    inspecting = {"list_tables", "describe", "doctor", "audit", "verify", "inspect", "shares"}
 
     assert allowed["auditor"] == allowed["masked-analyst"] == inspecting | {"remove_orphan_files"}
     assert allowed["reader"] == allowed["auditor"]

@@ -80,6 +80,9 @@ KEEPS: Final[dict[str, Operation]] = {
     "rewrap_column_keks": m.rewrap_column_keks,
     "rotate_column_keks": m.rotate_column_keks,
     "rotate_kek": m.rotate_kek,
+    "share": lambda table: m.share(table, "alias/people", f"{table.location()}-share"),
+    "shares": m.shares,
+    "unshare": lambda table: m.unshare(table, m.share(table, "alias/people", f"{table.location()}-ended").share_uuid),
     "verify": m.verify,
     "write_evidence": lambda table: m.write_evidence(m.audit(table), folder_of(table).parent / "evidence.zip"),
 }
@@ -90,21 +93,33 @@ COMMANDS_THAT_DELETE: Final = (
     ("shred", "db.t", "--column", "note", "--yes"),
     ("migrate", "db.plain", "--key-id", MASTER_KEY, "--yes"),
 )
-COMMANDS_THAT_KEEP: Final = {"list", "describe", "doctor", "audit", "verify", "inspect", "cat", "compact", "relocate"} | {
-    *("rotate-kek", "rewrap", "prune-keys", "reencrypt", "rescue")
-}
+COMMANDS_THAT_KEEP: Final = {
+    "list",
+    "describe",
+    "doctor",
+    "audit",
+    "verify",
+    "inspect",
+    "cat",
+    "compact",
+    "relocate",
+    "share",
+    "shares",
+} | {*("rotate-kek", "rewrap", "prune-keys", "reencrypt", "rescue", "unshare")}
 WHERE_FILES_ARE_DELETED: Final = {
     "tablecrypt/files/encrypting_file_io.py": "the one way to the store; it asks which files are the table's",
     "tablecrypt/files/raw_output.py": "a file of its own that it did not finish",
     "tablecrypt/maintenance/_doctor/check_up.py": "its own probe",
     "tablecrypt/maintenance/_file_rewrite.py": "its own journal, which is committed",
     "tablecrypt/maintenance/_storage.py": "checksums of a file that is gone, or another one now",
+    "tablecrypt/maintenance/sharing/unshare.py": "metadata of a share that ends, and no file of the table",
     "tablecrypt/spark/shared/coordinator.py": "files of a write that is not committed",
     "tablecrypt/table/table_files.py": "files of a write that is not committed",
     "tablecrypt/maintenance/_migrate/plaintext.py": "migrate",
     "tablecrypt/maintenance/_orphan_files.py": "remove_orphan_files",
     "tablecrypt/maintenance/_shred_scrub.py": "shred, shred_column",
     "tablecrypt/maintenance/erasure/removal.py": "erase",
+    "tablecrypt/maintenance/sharing/states.py": "older metadata of a share, of which the table's files are no part",
     "tablecrypt/maintenance/expiry.py": "expire_snapshots",
     "catalog/tablecrypt_catalog/purge.py": "purge_table, purge_files",
 }

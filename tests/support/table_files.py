@@ -33,10 +33,11 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
-from tablecrypt.table.deletion_vectors import MAGIC
+from tablecrypt.table.deletion_vectors import MAGIC, RowDelta
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.write import write_data_files
 from tests.support.manifests import SNAPSHOT_ID, encrypt_file, new_key, write_manifest
-from tests.support.tables import current_snapshot
+from tests.support.tables import current_snapshot, folder_of
 
 PUFFIN_MAGIC = b"PFA1"
 PATH_ID, POSITION_ID = 2147483546, 2147483545
@@ -157,6 +158,18 @@ class TableFiles:
 
     def _path(self, extension: str) -> str:
         return str(self.folder / f"{next(self._numbers)}.{extension}")
+
+
+def delete_by_file(table: EncryptedTable, kind: str) -> None:
+    """Delete ids 3 and 25 as another engine does: by values, or by position in a file about several data files."""
+    deletes = TableFiles(folder_of(table), table.schema())
+    if kind == "equality":
+        file = deletes.equality_deletes(pa.table({"id": pa.array([3, 25], pa.int64())}), [1])
+    else:
+        tasks = {task.file.lower_bounds[1]: task.file.file_path for task in table.refresh().scan("id in (3, 25)").plan_files()}
+        file = deletes.position_deletes(sorted((path, 3 if first < (20).to_bytes(8, "little") else 5) for first, path in tasks.items()))
+    with table.transaction() as transaction:
+        transaction.update_snapshot().row_delta(RowDelta(added=[file])).commit()  # type: ignore[attr-defined]
 
 
 def vectors_of(table: Table, status: ManifestEntryStatus | None = None) -> list[EncryptedDataFile]:

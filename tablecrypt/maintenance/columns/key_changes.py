@@ -44,8 +44,9 @@ from tablecrypt.table.protection.authenticated import check_declared, undeclared
 from tablecrypt.table.protection.declaring import declared_anew
 from tablecrypt.table.protection.kept_entries import lost_column_keys, named_column_keys, refuse_beside_lost
 from tablecrypt.table.protection.policy import policy_of
+from tablecrypt.table.shares.deleting import SharedFiles, deleting_io
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import deleting_io, name_of
+from tablecrypt.table.table_files import TableFileIO, name_of
 
 _ROUNDS: Final = 5
 
@@ -289,9 +290,19 @@ def _rewrapping(table: EncryptedTable) -> _Replaced:
     return _Replaced(tuple(columns.rewrapped(ring, kek) for kek in ring.column_keks))
 
 
+def _deleting(table: EncryptedTable, delete_below: Sequence[str]) -> TableFileIO:
+    # It is metadata files that go, and no file that a share may name.
+    return deleting_io(table, delete_below, break_shares=True)
+
+
 @checked_arguments()
 def shred_column(
-    table: Table, column: str, dry_run: bool = False, progress: ProgressListener = no_progress, delete_below: Sequence[str] = ()
+    table: Table,
+    column: str,
+    dry_run: bool = False,
+    progress: ProgressListener = no_progress,
+    delete_below: Sequence[str] = (),
+    break_shares: bool = False,
 ) -> ShreddedColumn:
     """Put a protected column out of reach for good, in every file of every snapshot, by destroying its column keys.
 
@@ -308,8 +319,10 @@ def shred_column(
         dry_run: only find what would go.
         progress: listener for reports of the files that were written over or deleted.
         delete_below: folders in which the table's metadata files may be written over or deleted, beside those that pinned metadata names.
+        break_shares: go on where the column was shared: whom it was shared with opens its values all the same.
 
     Raises:
+        SharedFilesError, ShareRecordError: it was, or the record of a share cannot be read; nothing has changed.
         ConfigurationError: the table is not encrypted, or the column was never protected; or the table has gc.enabled=false, or neither a
             pin nor `delete_below` says where it lies.
         ColumnKeyDeniedError, KmsError: another column shares the master key, whose keys cannot be wrapped again; nothing has changed.
@@ -321,7 +334,10 @@ def shred_column(
     if dry_run:
         return _foretold(fresh, field_id, column, delete_below)
 
-    deleting_io(fresh, delete_below)
+    SharedFiles.of(fresh, break_shares=break_shares).with_column(column).check(
+        f"whom column {column} was shared with opens its values", break_shares=break_shares
+    )
+    _deleting(fresh, delete_below)
     # Whether its declaration holds can be told only while its keys are there.
     is_declared = not undeclared_columns(metadata, fresh.io.manager.columns, (field_id,))
     scrubbed, counted = Scrubbed(), Counted("shred_column: metadata files", "files", progress)
@@ -334,7 +350,7 @@ def shred_column(
         fresh = require_encrypted(table)
         older = inspect_older(fresh, older)
         retired |= {*change.retired, *older.column_keks(field_id)} - kek_ids(fresh.metadata)
-        again = scrub(fresh, older, frozenset(retired), deleting_io(fresh, delete_below), counted)
+        again = scrub(fresh, older, frozenset(retired), _deleting(fresh, delete_below), counted)
         scrubbed, older = scrubbed.then(again), after_scrub(older, again, fresh.metadata)
 
         if again.deleted:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
@@ -31,7 +32,8 @@ from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progre
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.parquet_options import parquet_writer_options
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.table_files import deleting_io, name_of
+from tablecrypt.table.shares.deleting import SharedFiles, deleting_io, keeping_shared
+from tablecrypt.table.table_files import name_of
 
 
 @checked_arguments(but=("row_filter", "now"))
@@ -44,6 +46,7 @@ def erase(
     runner: Runner | None = None,
     workers: int | None = None,
     now: dt.datetime | None = None,
+    break_shares: bool = False,
 ) -> Erased:
     """Erase the rows that a filter matches from an encrypted table, its branches, tags and history, and search what is left for them.
 
@@ -65,8 +68,10 @@ def erase(
         runner: rewrites data files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
         workers: how many files are rewritten at once, without `runner`; by default one for each core.
         now: the time that the result says, which has a time zone; by default the clock's when it ends.
+        break_shares: go on where live shares name files that have to go, or that cannot be searched any more. The result says which.
 
     Raises:
+        SharedFilesError, ShareRecordError: live shares do, or their records cannot be read. Nothing has changed.
         ConfigurationError: the table is not encrypted, the filter does not fit it or matches every row, a staged snapshot holds such rows;
             or the table has gc.enabled=false, or neither a pin nor `delete_below` says where it lies. Nothing has changed.
         ColumnKeyDeniedError: the filter compares a protected column that cannot be read, or the table has such a column and its deletes are
@@ -86,7 +91,7 @@ def erase(
 
     if not dry_run:
         # Refused before anything is rewritten: otherwise the rows would leave the heads and stay in the history, which may not be deleted.
-        deleting_io(fresh, delete_below)
+        deleting_io(fresh, delete_below, break_shares=break_shares)
         # Properties that the Parquet writer refuses would stop the run after some branches have changed.
         parquet_writer_options(fresh.metadata.properties)
 
@@ -98,14 +103,16 @@ def erase(
     if dry_run:
         return _foretell(searching, planned, rows, before, now, delete_below)
 
+    shared = _checked_shares(searching, planned, break_shares)
     refs = _rewrite(searching, planned, Rewriting(rows, rewriter, progress, is_blind))
     # Files never change, so the first search still holds for them. Files that came since are searched at the end.
-    removed = remove(searching.again(reload(table)), rows.field_ids, delete_below, progress)
+    removed = remove(searching.again(reload(table)), rows.field_ids, delete_below, progress, break_shares)
     table.refresh()
     # A new search of all that is stored now, and not of what the run knows: others may have committed such rows meanwhile.
     last = Searching.of(reload(table), rows, is_blind, Counted("erase: files searched again", "files", progress))
 
-    return _result(last, rows, before, state_of(last.table), refs, removed, now, dry_run=False)
+    result = _result(last, rows, before, state_of(last.table), refs, removed, now, dry_run=False)
+    return replace(result, outside=(*result.outside, *(f"What had such rows is in {each}: unshare it." for each in shared.said)))
 
 
 def _rewrite(searching: Searching, planned: Sequence[RefWork], rewriting: Rewriting) -> list[ErasedRef]:
@@ -131,18 +138,10 @@ def _foretell(
     """Return what is known beforehand of what a run would do."""
     removed, table, named = Removed(), searching.table, searching.named
     removed.snapshots |= searching.suspects
-    staying = {each.snapshot_id for each in table.metadata.snapshots} - removed.snapshots
-    replaced = {task.file.file_path for work in planned for task in work.rewrite} | searching.held
-    # The snapshots that take the places of heads need what is not rewritten.
-    heads = {ref.snapshot_id for ref in table.metadata.refs.values()} & removed.snapshots
-    manifests = {manifest for head in heads for manifest in named.manifests[head]}
-    kept = {manifest for manifest in manifests if replaced.isdisjoint(named.entries[manifest])}
-    kept |= {location for manifest in manifests for location in named.entries[manifest]} - replaced
-    needed = named.locations_of(staying) | kept
     # Not `deleting_io`, which raises where nothing may be deleted: a dry run reports what would be refused.
-    scope = table.io.deletable.and_below(delete_below)
+    scope = keeping_shared(table, table.io.deleting_below(delete_below), break_shares=False).deletable
 
-    for location in unneeded_files(searching, removed.snapshots, needed):
+    for location in _unneeded(searching, planned):
         if (reason := scope.reason_against(location)) is not None:
             removed.refused[location] = reason
         else:
@@ -151,6 +150,28 @@ def _foretell(
     refs = [work.erased(work.snapshot_id) for work in planned]
 
     return _result(searching, row_filter, before, before, refs, removed, now, dry_run=True)
+
+
+def _checked_shares(searching: Searching, planned: Sequence[RefWork], break_shares: bool) -> SharedFiles:
+    """Refuse to erase what live shares go on to have: files that have to go, and those of which no manifest has a key any more."""
+    named = {location for entries in searching.named.entries.values() for location in entries}
+    shared = SharedFiles.of(searching.table, break_shares=break_shares).but(named.difference(_unneeded(searching, planned)))
+    shared.check("live shares name files that have to go, or that only they need and nothing searches", break_shares=break_shares)
+    return shared
+
+
+def _unneeded(searching: Searching, planned: Sequence[RefWork]) -> list[str]:
+    """Return the files that nothing needs once what is planned is done."""
+    table, named, going = searching.table, searching.named, searching.suspects
+    staying = {each.snapshot_id for each in table.metadata.snapshots} - going
+    replaced = {task.file.file_path for work in planned for task in work.rewrite} | searching.held
+    # The snapshots that take the places of heads need what is not rewritten.
+    heads = {ref.snapshot_id for ref in table.metadata.refs.values()} & going
+    manifests = {manifest for head in heads for manifest in named.manifests[head]}
+    kept = {manifest for manifest in manifests if replaced.isdisjoint(named.entries[manifest])}
+    kept |= {location for manifest in manifests for location in named.entries[manifest]} - replaced
+
+    return unneeded_files(searching, going, named.locations_of(staying) | kept)
 
 
 def _result(

@@ -26,6 +26,7 @@ from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.printable import counted as counted_text
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.protection.policy import policy_of
+from tablecrypt.table.shares.records import readably_named
 from tablecrypt.table.table import EncryptedTable
 
 PARTITION_SUMMARY: Final = b'"partitions.'
@@ -143,7 +144,7 @@ class _Unnamed:
     def of(cls, searching: Searching) -> _Unnamed:
         metadata, named, io = searching.table.metadata, searching.named, searching.table.io
         known = {searching.table.metadata_location, *searching.older.keks, *searching.older.unread}
-        known |= {*statistics_locations(metadata)}
+        known |= {*statistics_locations(metadata), *(record.location for record in readably_named(metadata).values())}
         known |= {*named.files, *named.entries, *named.lists.values()}
         listed = Folder()
         for folder in io.own_folders.folders:

@@ -27,8 +27,9 @@ from tablecrypt.maintenance.erasure.plan import Searching
 from tablecrypt.maintenance.older_metadata import older_metadata
 from tablecrypt.maintenance.progress import Counted, ProgressListener
 from tablecrypt.maintenance.reachable import reachable_files
+from tablecrypt.table.shares.deleting import deleting_io
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, deleting_io, name_of
+from tablecrypt.table.table_files import TableFileIO, name_of
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,9 @@ class Removed:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def remove(searching: Searching, field_ids: Collection[int], delete_below: Sequence[str], progress: ProgressListener) -> Removed:
+def remove(
+    searching: Searching, field_ids: Collection[int], delete_below: Sequence[str], progress: ProgressListener, break_shares: bool
+) -> Removed:
     """Remove the snapshots that are suspect, but for those that a branch or tag points to: others have committed these meanwhile.
 
     Args:
@@ -64,6 +67,7 @@ def remove(searching: Searching, field_ids: Collection[int], delete_below: Seque
         field_ids: the columns that the filter compares.
         delete_below: folders that the caller names as the table's.
         progress: listener for reports of the files and metadata files.
+        break_shares: whether files go, too, that a live share names.
 
     Raises:
         FormatError: what remains cannot be read, so that nothing is deleted.
@@ -84,11 +88,12 @@ def remove(searching: Searching, field_ids: Collection[int], delete_below: Seque
 
         table = reload(table)
         # Files before keys: once the keys are gone, no manifest that opens says which files these are.
-        _delete_files(searching, table, statistics, deleting_io(table, delete_below), removed, progress)
+        io = deleting_io(table, delete_below, break_shares=break_shares)
+        _delete_files(searching, table, statistics, io, removed, progress)
         _shred(table, removed, delete_below, progress)
 
     table = reload(table)
-    io = deleting_io(table, delete_below)
+    io = deleting_io(table, delete_below, break_shares=break_shares)
     _delete_metadata(table, field_ids, io, removed)
     _remove_empty_folders(io, removed)
 
@@ -167,7 +172,8 @@ def _remove_empty_folders(io: TableFileIO, removed: Removed) -> None:
 
 
 def _shred(table: EncryptedTable, removed: Removed, delete_below: Sequence[str], progress: ProgressListener) -> None:
-    shredded = shred(table, sorted(removed.snapshots), progress=progress, delete_below=delete_below)
+    # What shares name of these files was looked into before.
+    shredded = shred(table, sorted(removed.snapshots), progress=progress, delete_below=delete_below, break_shares=True)
     removed.snapshots |= set(shredded.expired_before)
     removed.retired_keks |= set(shredded.retired_keks)
     removed.metadata_rewritten += shredded.rewritten

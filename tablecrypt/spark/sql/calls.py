@@ -57,6 +57,7 @@ class Parameter:
 TABLE: Final = Parameter("table", "STRING", is_required=True)
 DRY_RUN: Final = Parameter("dry_run", "BOOLEAN")
 DELETE_BELOW: Final = Parameter("delete_below", "ARRAY<STRING>")
+BREAK_SHARES: Final = Parameter("break_shares", "BOOLEAN")
 MANIFESTS_BELOW: Final = Parameter("manifests_below", "ARRAY<STRING>")
 WORKERS: Final = Parameter("workers", "INT")
 """How many files at once in threads of the planner, where a call is not to run on the cluster."""

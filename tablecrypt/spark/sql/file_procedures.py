@@ -27,7 +27,19 @@ from tablecrypt.maintenance import SortColumn, ZOrder
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind
 from tablecrypt.setting_kinds import one_of, truth, whole_number
-from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns, moment_of
+from tablecrypt.spark.sql.calls import (
+    BREAK_SHARES,
+    DELETE_BELOW,
+    DRY_RUN,
+    TABLE,
+    WORKERS,
+    Call,
+    Parameter,
+    Procedure,
+    Row,
+    columns,
+    moment_of,
+)
 from tablecrypt.spark.sql.statements.operations import procedure_of
 from tablecrypt.table.replace_files import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
 from tablecrypt.table.table import EncryptedTable
@@ -255,6 +267,7 @@ def _expire_snapshots(call: Call) -> Iterator[Row]:
         dry_run=call.flag("dry_run"),
         delete_below=call.items("delete_below"),
         clean_metadata=call.flag("clean_expired_metadata"),
+        break_shares=call.flag("break_shares"),
     )
     kinds = Counter(expired.deleted.values())
     vectors = kinds[FileKind.POSITION_DELETES] + kinds[FileKind.DELETION_VECTOR]
@@ -277,6 +290,7 @@ def _remove_orphan_files(call: Call) -> Iterator[Row]:
         folder=call.optional_text("location"),
         listed=_listed(call),
         despite_other_prefixes=mode == "DELETE",
+        break_shares=call.flag("break_shares"),
     )
     # A first look that deletes nothing: in mode ERROR one conflict has to save all files.
     found = look(dry_run=True)
@@ -370,6 +384,7 @@ PROCEDURES: Final = {
             *_optional("BOOLEAN", "clean_expired_metadata"),
             DRY_RUN,
             DELETE_BELOW,
+            BREAK_SHARES,
         ),
         columns(
             deleted_data_files_count=pa.int64(),
@@ -394,6 +409,7 @@ PROCEDURES: Final = {
             *_optional("STRING", "prefix_mismatch_mode"),
             *_optional("BOOLEAN", "prefix_listing"),
             DELETE_BELOW,
+            BREAK_SHARES,
         ),
         columns(orphan_file_location=pa.string()),
         _remove_orphan_files,

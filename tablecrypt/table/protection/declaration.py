@@ -172,7 +172,7 @@ def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_cat
     """
     asked = tuple(removals)
     schema = metadata.schema()
-    _refuse_by_id(filter(is_kept_by_commits, asked), "the table")
+    _refuse_by_id([name for name in asked if is_kept_by_commits(name) or name.startswith(names.SHARE.name)], "the table")
     # Those of a dropped column may go, which frees its names (names.py).
     by_id = [name for name in asked if name.startswith(COLUMN_PREFIX)]
     _refuse_by_id([name for name in by_id if schema.find_column_name(_field_id(name)) is not None], "the table")
@@ -322,6 +322,10 @@ def _field_id(name: str) -> int:
 
 def _refuse_by_id(given: Iterable[str], of: str) -> None:
     for name in given:
+        if name.startswith(names.SHARE.name):
+            raise ConfigurationError(
+                f"{name} cannot be set or removed by hand: share and unshare do, and without it nothing knows which files the share needs"
+            )
         if is_kept_by_commits(name):
             raise ConfigurationError(
                 f"{name} cannot be set or removed by hand for {of}: commits keep it with the entry of encryption-keys that it is about"

@@ -161,6 +161,7 @@ def test_procedures_that_run_jobs_can_run_without_any() -> None:
         ("compact", {"apply_deletes": True, "branch": "main"}),
         ("rescue", {"expire_lost": True}),
         ("relocate", {"location": "file:///elsewhere/copy", "current_only": True}),
+        ("share", {"to_key_id": "alias/people", "location": "file:///elsewhere/share", "row_filter": "id < 20"}),
         ("shred", {"whole_table": "db.t"}),
         ("shred", {"all_but_heads": True, "replace_heads": True}),
     ],

@@ -1,0 +1,233 @@
+"""Ending a share: its metadata goes, and the table forgets it. No file of the table is touched.
+
+    1  metadata.json      of the share goes first: from then on there is no share
+    2  the rest           manifests, lists and vectors that sharing wrote
+    3  forget             once all of it is gone: a run that was killed, or that the store refused something, is finished by the next one
+
+Which files are the share's: those in its folder whose names have the generation (metadata.py) that the record says, or that of a
+metadata.json of this share beside it, which an update left. Once no metadata.json is there at all, nothing reads what else is named like
+files of a share. What the partner committed to his table stays, and leads nowhere.
+
+A DEK that was given is given: the partner, or whoever had his key, may hold it, and reads the file wherever he finds it. What ends that is
+`reencrypt`, and that the old files go.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final
+
+from pyiceberg.table import Table
+
+from tablecrypt.arguments import checked_arguments
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.maintenance._storage import stored_files
+from tablecrypt.maintenance._tables import reload
+from tablecrypt.maintenance.progress import OperationResult
+from tablecrypt.maintenance.sharing.records import ShareRecord, forget_share
+from tablecrypt.printable import counted, shown
+from tablecrypt.table.metadata import read_metadata_file
+from tablecrypt.table.shares.records import named_records, read_record, readable_shares, readably_named
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO, name_of
+
+_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_METADATA_JSON: Final = re.compile(rf"/metadata/[0-9]+-(?P<generation>{_UUID})\.metadata\.json")
+_OTHERS: Final = re.compile(rf"/(?:metadata/(?:snap-[0-9]+-[0-9]+-)?|data/(?:.+/)?)(?P<generation>{_UUID})[^/]*\.(?:avro|puffin|parquet)")
+
+
+@dataclass(frozen=True)
+class Unshared(OperationResult):
+    """What `unshare` ended.
+
+    Attributes:
+        share_uuid: of the share.
+        key_id: the partner's master key; empty where the record is lost.
+        location: the share's folder; empty where the record is lost.
+        deleted: locations of the share's metadata files that are gone.
+        failed: those that could not be deleted, with what the store said: the share is remembered until they can.
+        left: what else is in the share's folder, and stays: others wrote it.
+        files: data and delete files of the table whose DEKs the partner had.
+        advice: what ends that.
+    """
+
+    also_says: ClassVar = {"complete": "is_complete"}
+    share_uuid: str
+    key_id: str = field(metadata=shown("partner's master key"))
+    location: str
+    deleted: tuple[str, ...] = field(default=(), metadata=shown("metadata files of the share that are gone"))
+    failed: dict[str, str] = field(default_factory=dict, metadata=shown("could not be deleted", is_whole=True))
+    left: tuple[str, ...] = field(default=(), metadata=shown("files of others in its folder, which stay"))
+    files: tuple[str, ...] = field(default=(), metadata=shown("files of the table whose keys the partner had"))
+    advice: str = field(default="", metadata=shown("to end that"))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the share is gone and forgotten; not after a dry run."""
+        return not (self.failed or self.dry_run)
+
+    def summary(self) -> str:
+        """Return what was done in one sentence."""
+        if self.failed:
+            return f"Share {self.share_uuid} of {self.table} has not ended: not all of its metadata could be deleted."
+        ended = f"{self._did('Ended', 'Would end')} share {self.share_uuid} of {self.table}"
+        if not self.location:
+            return f"{ended}, whose record is lost: its metadata is wherever it was put, and still opens."
+        given = f"the keys of {counted(len(self.files), 'file', 'files')} that {self.key_id} opened are known to whoever kept them"
+        return f"{ended}; {given}."
+
+
+@checked_arguments()
+def unshare(table: Table, share: str, only_forget: bool = False, dry_run: bool = False) -> Unshared:
+    """End a share of an encrypted table: delete its metadata, and forget it.
+
+    The partner opens nothing by the share any more. A DEK that he, or anybody with his key, kept opens its file for good; the result says
+    which files these are. Files that stayed for the share alone are orphans of the table from now on.
+
+    Killed at any moment, the next call finishes it.
+
+    Args:
+        table: an encrypted table. Its state in memory is brought up to date.
+        share: the share's uuid, or its location.
+        only_forget: forget it and delete nothing: for a record that is lost, or a folder that this client cannot reach. Then `share` is a
+            uuid.
+        dry_run: only say what would go.
+
+    Raises:
+        ConfigurationError: the table is not encrypted, or has no such share.
+        ShareRecordError: what the table remembers of it cannot be read, and it is not only to be forgotten.
+        KmsError: the KMS does not unwrap under the table's master key.
+        CommitFailedException: others committed too often in the meantime; the share's metadata is gone, and the next call forgets it.
+    """
+    fresh = reload(table)
+    record = _found(fresh, share, only_forget)
+    if record is None:
+        if not dry_run:
+            forget_share(table, share)
+        return Unshared(name_of(fresh), dry_run, share, "", "")
+
+    result = Unshared(
+        *(name_of(fresh), dry_run, record.share_uuid, record.key_id, record.location),
+        files=record.files,
+        advice=_advice(fresh, record, dry_run),
+    )
+    ending = _Ending(fresh, record)
+    if dry_run:
+        return replace(result, deleted=() if only_forget else tuple(ending.own_files()))
+
+    if not only_forget:
+        result = ending.carried_out(result)
+    if not result.failed:
+        forget_share(table, record.share_uuid)
+
+    return result
+
+
+def _found(table: EncryptedTable, share: str, only_forget: bool) -> ShareRecord | None:
+    """Return the record of a share; None for one that is lost and is only to be forgotten."""
+    if only_forget and share in {each.share_uuid for each in readably_named(table.metadata).values()}:
+        return next((each for each in readable_shares(table) if each.share_uuid == share), None)
+
+    for named in named_records(table.metadata):
+        if named.share_uuid == share:
+            return read_record(table, named)
+    records = readable_shares(table)
+    for record in records:
+        if record.location.rstrip("/") == share.rstrip("/"):
+            return record
+
+    known = f"it has {', '.join(f'{each.share_uuid} at {each.location}' for each in records)}" if records else "it has none"
+    raise ConfigurationError(f"{name_of(table)} has no live share {share!r}; {known}")
+
+
+def _advice(table: EncryptedTable, record: ShareRecord, dry_run: bool) -> str:
+    name = name_of(table)
+    if dry_run:
+        chosen = f"--shared-with {record.share_uuid} now, before it ends"
+    else:
+        where = f'--where "{record.row_filter}" ' if record.row_filter else ""
+        moment = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        chosen = f"{where}--older-than {moment} (in Python, exactly these files: reencrypt(table, files=unshared.files))"
+    return f"tablecrypt reencrypt {name} {chosen}; then expire the snapshots that name the old files, and remove orphans"
+
+
+class _Ending:
+    """The end of one share."""
+
+    def __init__(self, table: EncryptedTable, record: ShareRecord) -> None:
+        self._record = record
+        self._location = record.location.rstrip("/")
+        # The record is authenticated, so the folder is the share's: the table's own files are in none that may be one.
+        scope = DeletionScope((self._location,))
+        self._io = TableFileIO(table.io.inner, table.io.manager, scope, scope)
+
+    def carried_out(self, result: Unshared) -> Unshared:
+        """Delete what sharing wrote, and return the result with what became of it."""
+        deleted: list[str] = []
+        failed: dict[str, str] = {}
+        for location in self.own_files():
+            # Without its metadata.json there is no share: while that stays, so do the files that it names.
+            if any(each.endswith(TABLE_METADATA_SUFFIXES) for each in failed):
+                break
+
+            try:
+                self._io.delete(location)
+            except FileNotFoundError:
+                continue
+            except Exception as error:  # noqa: BLE001  every store has errors of its own; all of them are reported together
+                failed[location] = f"{type(error).__name__}: {error}"
+            else:
+                deleted.append(location)
+
+        return replace(result, deleted=tuple(deleted), failed=failed, left=tuple(self._stored().keys() - failed.keys()))
+
+    def own_files(self) -> list[str]:
+        """Return the files that sharing wrote, each metadata.json before what it names."""
+        stored = self._stored()
+        own_json = [location for location, name in stored.items() if self._is_own_json(location, name)]
+        generations = {
+            _generation(self._record.metadata_location.removeprefix(self._location)),
+            *(_generation(stored[each]) for each in own_json),
+        }
+        # Nothing that is left reads them: of an update that was killed, or of a run of this that was.
+        is_abandoned = not any(name.endswith(TABLE_METADATA_SUFFIXES) for location, name in stored.items() if location not in own_json)
+        others = [
+            location
+            for location, name in stored.items()
+            if (match := _OTHERS.fullmatch(name)) is not None and (is_abandoned or match["generation"] in generations)
+        ]
+
+        return [*sorted(own_json), *sorted(others)]
+
+    def _is_own_json(self, location: str, name: str) -> bool:
+        """Whether a metadata.json is one that sharing wrote: of the state that the record says, or of another with a list of its own."""
+        generation = _generation(name)
+        if generation is None:
+            return False
+        if location == self._record.metadata_location:
+            return True
+
+        try:
+            metadata = read_metadata_file(self._io.raw_input(location)).parse()
+        except (FormatError, FileNotFoundError):
+            return False
+        # What the partner commits to his table has a list of ours among its snapshots, under another uuid than its own.
+        return str(metadata.table_uuid) == self._record.share_uuid and _names_own_list(metadata.snapshots, generation)
+
+    def _stored(self) -> dict[str, str]:
+        """Return the files in the share's folder, each with its path below it."""
+        return {each.location: each.location.removeprefix(self._location) for each in stored_files(self._io.inner, self._location)}
+
+
+def _generation(name: str) -> str | None:
+    match = _METADATA_JSON.fullmatch(name)
+    return None if match is None else match["generation"]
+
+
+def _names_own_list(snapshots: Iterable[object], generation: str) -> bool:
+    return any(generation in str(getattr(snapshot, "manifest_list", "")) for snapshot in snapshots)

@@ -1,0 +1,98 @@
+"""Operations that give rows of a table to other organisations."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tablecrypt.operations.declaration import MANIFESTS_BELOW, Operation, Option
+from tablecrypt.operations.rights import Rights
+
+OPERATIONS: Final = (
+    Operation(
+        "share",
+        """Share rows with a partner, who reads them with his own key.
+
+    Data files of TABLE are shared as they are, and no byte of them is copied: new metadata at a location of its own names them, under the
+    partner's master key. Only files are shared of which every row matches, as partitions or bounds prove. The partner registers that
+    metadata in a catalog of his. He can read no other file of the table. Protected columns are not shared. The table remembers the share.
+    The storage policy that he needs is printed, and never applied.
+    """,
+        options={
+            "to_key_id": Option("The partner's master key.", "TEXT", flags=("--to",), is_required=True),
+            "location": Option("Where the share's metadata goes: a folder of its own.", "LOCATION", is_required=True),
+            "row_filter": Option("Which rows are shared; by default all, or with --update the share's.", "FILTER", flags=("--where",)),
+            "snapshot": Option("The snapshot that is shared; by default the current one.", "ID"),
+            "no_statistics": Option("Give no bounds and counts of columns, by which the partner's scans would leave out files."),
+            "update": Option("Bring the share at the location up to date: what came and what went since."),
+            "manifests_below": MANIFESTS_BELOW,
+        },
+        examples=(
+            (
+                "What would be given away",
+                "tablecrypt --catalog prod share db.orders --to alias/partner --where \"region = 'north'\" --location s3://partner/orders "
+                "--dry-run",
+            ),
+            (
+                "One region",
+                "tablecrypt --catalog prod share db.orders --to alias/partner --where \"region = 'north'\" --location s3://partner/orders",
+            ),
+            (
+                "What came and went since",
+                "tablecrypt --catalog prod share db.orders --to alias/partner --location s3://partner/orders --update",
+            ),
+        ),
+        rights=Rights(
+            needs="unwrap table, wrap table, read metadata, write metadata, list metadata, read data, write data",
+        ),
+        needs=(
+            "Also to wrap with the partner's master key. What is written is the share, and the record of it in the table's metadata. Of "
+            "data files, footers are read where columns are protected; deletion vectors are read and written again."
+        ),
+        has_progress=False,
+    ),
+    Operation(
+        "shares",
+        """List the live shares of a table.
+
+    Shows of each share of TABLE to whom it goes, which rows, how many files, since when and where its metadata is. Nothing is changed.
+    """,
+        examples=(("What is shared", "tablecrypt --catalog prod shares db.orders"),),
+        rights=Rights(needs="unwrap table, read metadata"),
+        only_reads=True,
+        has_progress=False,
+        procedure=False,
+    ),
+    Operation(
+        "unshare",
+        """End a share of a table.
+
+    Deletes the metadata of a share of TABLE, and forgets it. SHARE is its uuid or its location, as shares lists them. No file of TABLE is
+    deleted; files that stayed for the share alone are orphans from then on. Run it again to continue an interrupted run.
+
+    The partner may have kept the keys of the shared files: they open these files for good. The report says which files these are, and how
+    to re-encrypt them; reencrypt --shared-with does it while the share lives.
+    """,
+        arguments={"table": "TABLE", "share": "SHARE"},
+        options={
+            "only_forget": Option(
+                "Forget the share and delete nothing: its record is lost, or its folder cannot be reached. SHARE is a uuid."
+            ),
+        },
+        examples=(
+            (
+                "What would go, and which files the partner has the keys of",
+                "tablecrypt --catalog prod unshare db.orders s3://eu/orders --dry-run",
+            ),
+            (
+                "Re-encrypt these files first",
+                "tablecrypt --catalog prod reencrypt db.orders --shared-with 3f0c5a86-6e0f-5c1e-8d1c-2a9a4b3c1d5e",
+            ),
+            ("End the share", "tablecrypt --catalog prod unshare db.orders s3://eu/orders --yes"),
+        ),
+        rights=Rights(needs="unwrap table, read metadata, write metadata, list data", more="delete metadata, delete data"),
+        needs="What is listed as data and deleted is in the share's folder.",
+        found="the share has not ended: not all of its metadata could be deleted; the report says why",
+        has_progress=False,
+        asks=True,
+    ),
+)

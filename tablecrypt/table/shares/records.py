@@ -1,0 +1,258 @@
+"""What a table remembers of its shares: for each, who got which of its files, and under which key.
+
+    property    encryption.share.<share uuid> = {"record": location, "encryption-keys": [KEK, key of the record], "key-id": …}
+    record      <location>/metadata/_tablecrypt-shares/<uuid>.entries: an AGS1 stream of a JSON object
+
+      table-uuid          of the table that shares
+      share-uuid          the table-uuid of the share
+      key-id              the partner's master key, or the fingerprint of his public key
+      location            of the share's folder
+      metadata-location   of the metadata that the partner gets
+      snapshot-id         of this table, from which the files are
+      created-ms          milliseconds since the epoch
+      row-filter          what the shared rows match
+      columns             protected columns that were shared
+      files               data and delete files of this table that the share names
+
+Each record is a new file under a DEK of its own, and the property holds what opens it. So who writes storage cannot put another record in
+its place. One that is removed or damaged is missed: metadata names it. That a property of metadata.json is missing, or one from before is
+back, a pin notices; where there is none, an audit does, as manifest lists say which properties the table had.
+
+The KEK of records is none of the table's: it opens records alone, so that no KEK which `shred` destroys is left in a property. There is one
+property for each share, so that two shares at once do not meet, and a new record of a share takes the place of the old one.
+
+The name of the folder begins with _, since others' removal of orphans, Iceberg Java's too, leaves such files alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt._parsed_json import ParsedJson
+from tablecrypt.errors import FormatError, KmsError, ShareRecordError, TablecryptError
+from tablecrypt.files.deletion import is_share_record_name
+from tablecrypt.files.encrypting_file_io import encrypting_io
+from tablecrypt.files.wrapped_files import WrappedFileKey, read_wrapped, write_wrapped
+from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.properties import SHARE
+from tablecrypt.table.table_files import TableFileIO
+
+logger = logging.getLogger(__name__)
+
+_FOLDER: Final = "_tablecrypt-shares"
+_RECORD: Final = "record"
+_TABLE_UUID: Final = "table-uuid"
+_TEXTS: Final = ("share_uuid", "key_id", "location", "metadata_location", "row_filter")
+_NUMBERS: Final = ("snapshot_id", "created_ms")
+_LISTS: Final = ("columns", "files")
+
+
+@dataclass(frozen=True)
+class ShareRecord:
+    """What a table remembers of one of its shares.
+
+    Attributes:
+        share_uuid: the table-uuid of the share, which is a table of its own.
+        key_id: the partner's master key, or the fingerprint of the public key that the share's key is sealed to.
+        location: the share's folder.
+        metadata_location: the metadata.json that the partner registers.
+        snapshot_id: the snapshot of the source from which the files are.
+        created_ms: when, in milliseconds since the epoch.
+        row_filter: what the shared rows match, as it was given.
+        columns: names of the protected columns that were shared.
+        files: locations of the source's data and delete files that the share names.
+    """
+
+    share_uuid: str
+    key_id: str
+    location: str
+    metadata_location: str
+    snapshot_id: int
+    created_ms: int
+    row_filter: str
+    columns: tuple[str, ...]
+    files: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class NamedRecord:
+    """What metadata says of a share: where its record is, and what opens that."""
+
+    share_uuid: str
+    location: str
+    key: WrappedFileKey
+
+    @property
+    def name(self) -> str:
+        """The name of the property that says it."""
+        return f"{SHARE.name}{self.share_uuid}"
+
+    @property
+    def value(self) -> str:
+        """Its value."""
+        return json.dumps({_RECORD: self.location, **self.key.fields}, separators=(",", ":"))
+
+
+def new_record(metadata: TableMetadata, io: TableFileIO, record: ShareRecord) -> NamedRecord:
+    """Write a record, and return what metadata is to say of it.
+
+    Args:
+        metadata: of the table that shares.
+        io: the table's.
+        record: what to remember.
+
+    Raises:
+        AuthenticationError, KmsError: the KEK of the table's records cannot be used.
+    """
+    location = f"{metadata.location.rstrip('/')}/metadata/{_FOLDER}/{uuid.uuid4()}.entries"
+    named = readably_named(metadata)
+    # Records share a KEK while it may wrap: each new one would cost requests to the KMS.
+    last = named.get(record.share_uuid) or next(iter(named.values()), None)
+    keys, key_id = ((), None) if last is None else (last.key.entries, last.key.key_id)
+
+    key = write_wrapped(io, record_manager(io), location, _encoded(metadata, record), keys, key_id)
+    return NamedRecord(record.share_uuid, location, key)
+
+
+def live_shares(table: Table) -> list[ShareRecord]:
+    """Return what a table remembers of its shares, the oldest first. For a table without shares the KMS is not asked.
+
+    Args:
+        table: an encrypted table, as it was loaded.
+
+    Raises:
+        ConfigurationError: the table is not encrypted.
+        ShareRecordError: a record that the metadata names is not there or does not open.
+        KmsError: the KMS does not unwrap under the table's master key.
+    """
+    try:
+        return _live_shares(table)
+    except ShareRecordError:
+        # A share that was updated or ended meanwhile has another record than this metadata names, or none.
+        fresh = table.catalog.load_table(table.name())
+        if fresh.metadata_location == table.metadata_location:
+            raise
+        return _live_shares(fresh)
+
+
+def _live_shares(table: Table) -> list[ShareRecord]:
+    records = [read_record(table, named) for named in named_records(table.metadata)]
+    return sorted(records, key=lambda record: (record.created_ms, record.share_uuid))
+
+
+def readable_shares(table: Table) -> list[ShareRecord]:
+    """Return those of a table's shares whose records open. KmsError where the KMS does not unwrap."""
+    found = []
+    for named in readably_named(table.metadata).values():
+        try:
+            found.append(read_record(table, named))
+        except ShareRecordError as error:
+            logger.warning("%s", error)
+    return found
+
+
+def named_records(metadata: TableMetadata) -> list[NamedRecord]:
+    """Return which records metadata names. ShareRecordError for a property that says of none where it is."""
+    named = []
+    for share_uuid, value in _properties(metadata):
+        try:
+            named.append(_parsed(share_uuid, value))
+        except FormatError as error:
+            raise ShareRecordError(share_uuid, f"its property cannot be read: {error}") from error
+    return named
+
+
+def read_record(table: Table, named: NamedRecord) -> ShareRecord:
+    """Return the record that a table's metadata names.
+
+    Raises:
+        ConfigurationError: the table is not encrypted.
+        ShareRecordError: it is not there, does not open, or is that of another table or share.
+        KmsError: the KMS does not unwrap.
+    """
+    io = cast("TableFileIO", encrypting_io(table.io, "the record of a share"))
+    try:
+        record, table_uuid = _decoded(named.location, read_wrapped(io, record_manager(io), named.location, named.key))
+    except KmsError:
+        # The record may be whole.
+        raise
+    except (TablecryptError, FileNotFoundError) as error:
+        raise ShareRecordError(named.share_uuid, f"its record {named.location} does not open: {error}") from error
+
+    # The record of another table under the same master key opens here as well.
+    if (table_uuid, record.share_uuid) != (str(table.metadata.table_uuid), named.share_uuid):
+        raise ShareRecordError(named.share_uuid, f"its record {named.location} is of share {record.share_uuid} of table {table_uuid}")
+    return record
+
+
+def readably_named(metadata: TableMetadata) -> Mapping[str, NamedRecord]:
+    """Return which records metadata names, by the uuids of the shares, without what cannot be read."""
+    found = {}
+    for share_uuid, value in _properties(metadata):
+        try:
+            found[share_uuid] = _parsed(share_uuid, value)
+        except FormatError as error:
+            logger.warning("what the metadata says of a share cannot be read: %s", error)
+    return found
+
+
+def _properties(metadata: TableMetadata) -> Iterator[tuple[str, str]]:
+    for name, value in metadata.properties.items():
+        if name.startswith(SHARE.name):
+            yield name.removeprefix(SHARE.name), str(value)
+
+
+def _parsed(share_uuid: str, value: str) -> NamedRecord:
+    what = f"{SHARE.name}{share_uuid}"
+    try:
+        fields = ParsedJson(value).document
+        location = str(fields[_RECORD])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{what} does not name a record: {type(error).__name__}") from None
+    # A record is deleted once there is a newer one: an edited property must not name another file of the table.
+    if not is_share_record_name(location):
+        raise FormatError(f"{what}: {location[:80]!r} is not where a record is")
+
+    return NamedRecord(share_uuid, location, WrappedFileKey.of(fields, what))
+
+
+def record_manager(io: TableFileIO, kms: KeyManagementClient | None = None) -> EncryptionManager:
+    """Return what wraps and unwraps the keys of records, by the table's KMS client or another one."""
+    # Of its own, as a manager offers a KEK that was not committed to the table's next commit.
+    own = io.manager
+    return EncryptionManager(kms or own.kms, own.table_key_id, data_key_length=own.data_key_length, kek_lifespan_ms=own.kek_lifespan_ms)
+
+
+def _encoded(metadata: TableMetadata, record: ShareRecord) -> bytes:
+    fields = {_json_name(name): value for name, value in vars(record).items()}
+    return json.dumps({_TABLE_UUID: str(metadata.table_uuid), **fields}).encode()
+
+
+def _decoded(location: str, content: bytes) -> tuple[ShareRecord, str]:
+    try:
+        fields = ParsedJson(content).document
+        given: dict[str, Any] = {name: _typed(fields[_json_name(name)], str) for name in _TEXTS}
+        given |= {name: _typed(fields[_json_name(name)], int) for name in _NUMBERS}
+        given |= {name: tuple(_typed(each, str) for each in fields[_json_name(name)]) for name in _LISTS}
+        return ShareRecord(**given), str(fields[_TABLE_UUID])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{location}: not the record of a share: {type(error).__name__}") from None
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"a {type(value).__name__} in the place of a {kind.__name__}")
+    return value
+
+
+def _json_name(attribute: str) -> str:
+    return attribute.replace("_", "-")

@@ -1,0 +1,197 @@
+"""Ending a share: nothing opens by it any more, none of the table's files goes, and the result says whose keys were given."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tablecrypt.errors import ConfigurationError, ShareRecordError
+from tablecrypt.maintenance import Shared, reencrypt, remove_orphan_files, share, shares, unshare
+from tablecrypt.maintenance._tables import reload
+from tablecrypt.maintenance.expiry import expire_snapshots
+from tablecrypt.maintenance.sharing.records import live_shares, remember_share
+from tablecrypt.table.shares.records import named_records
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.maintenance.test_share_guards import NOW
+from tests.support.aws import AwsServer
+from tests.support.refusing_services import IO, refused
+from tests.support.shares import Partner
+from tests.support.tables import (
+    BY_REGION,
+    MASTER_KEY,
+    MERGE_ON_READ,
+    REGION_SCHEMA,
+    files_below,
+    ids,
+    key_file_kms,
+    new_table,
+    path_of,
+    rows,
+)
+
+NORTH = "region = 'north'"
+
+
+@pytest.fixture
+def partner(tmp_path: Path, aws: AwsServer) -> Partner:
+    return Partner.of(tmp_path, aws)
+
+
+@pytest.fixture
+def table(catalog: EncryptedSqlCatalog) -> EncryptedTable:
+    appends = [rows(0, 20, REGION_SCHEMA), rows(20, 20, REGION_SCHEMA)]
+    table = new_table(catalog, schema=REGION_SCHEMA, partitioned_by=BY_REGION, appends=appends, properties=MERGE_ON_READ)
+    table.delete("id = 4")
+    return table
+
+
+@pytest.fixture
+def shared(table: EncryptedTable, partner: Partner) -> Shared:
+    return share(table, partner.key_id, partner.location, NORTH)
+
+
+def test_an_ended_share_leaves_none_of_its_files_and_all_of_the_tables(table: EncryptedTable, shared: Shared, partner: Partner) -> None:
+    of_partner = partner.register(shared)
+    assert len(ids(of_partner)) == 19
+    (record,) = live_shares(reload(table))
+
+    ended = unshare(table, shared.share_uuid)
+
+    assert files_below(path_of(shared.location)) == set()
+    assert (ended.is_complete, ended.files, ended.left, ended.key_id) == (True, record.files, (), partner.key_id)
+    assert live_shares(table) == []
+    assert len(ids(table)) == 39
+    with pytest.raises(FileNotFoundError):
+        ids(of_partner)
+
+
+def test_a_share_is_named_by_its_location_too(table: EncryptedTable, shared: Shared) -> None:
+    assert unshare(table, f"{shared.location}/").share_uuid == shared.share_uuid
+
+
+def test_an_unknown_share_is_refused_with_those_that_there_are(table: EncryptedTable, shared: Shared) -> None:
+    with pytest.raises(ConfigurationError, match=shared.share_uuid):
+        unshare(table, "s3://nowhere")
+    assert len(live_shares(reload(table))) == 1
+
+
+def test_a_dry_run_ends_nothing(table: EncryptedTable, shared: Shared, partner: Partner) -> None:
+    stored = files_below(path_of(shared.location))
+    foretold = unshare(table, shared.share_uuid, dry_run=True)
+    assert {path_of(each) for each in foretold.deleted} == stored
+    assert f"--shared-with {shared.share_uuid}" in foretold.advice
+    assert files_below(path_of(shared.location)) == stored
+    assert len(ids(partner.register(shared))) == 19
+
+
+def test_what_others_wrote_into_the_folder_stays_and_is_told(table: EncryptedTable, shared: Shared, partner: Partner) -> None:
+    """The partner may write to his table, and keep other things beside it."""
+    partner.register(shared).append(rows(100, 2, REGION_SCHEMA))
+    note = path_of(shared.location) / "note.txt"
+    note.write_text("of the partner")
+    before = files_below(path_of(shared.location))
+
+    ended = unshare(table, shared.share_uuid)
+
+    left = {path_of(each) for each in ended.left}
+    assert note in left
+    assert left == files_below(path_of(shared.location))
+    assert before - left == {path_of(each) for each in ended.deleted}
+    assert not any(shared.metadata_location.rpartition("/")[2][6:42] in path.name for path in left)
+    assert any(path.name.startswith("00001-") for path in left)
+    assert any(path.suffix == ".parquet" for path in left)
+
+
+def test_an_earlier_state_of_a_share_goes_with_it(table: EncryptedTable, shared: Shared) -> None:
+    """What an update that was killed leaves: the record says the new state, and the old one is whole still."""
+    (record,) = live_shares(reload(table))
+    new = f"{record.location}/metadata/00001-11111111-1111-4111-8111-111111111111.metadata.json"
+    remember_share(table, replace(record, metadata_location=new))
+
+    assert unshare(table, shared.share_uuid).is_complete
+    assert files_below(path_of(shared.location)) == set()
+
+
+def test_a_share_whose_metadata_the_store_keeps_is_remembered(tmp_path: Path) -> None:
+    catalog = EncryptedSqlCatalog(
+        "prod",
+        **{"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/warehouse", "py-io-impl": IO},
+        **key_file_kms(tmp_path / "a.keys", MASTER_KEY, "partner"),
+    )
+    catalog.create_namespace("db")
+    table = new_table(catalog, appends=[rows(0)])
+    made = share(table, "partner", f"file://{tmp_path}/share")
+    refused.add("delete")
+    try:
+        ended = unshare(table, made.share_uuid)
+    finally:
+        refused.remove("delete")
+
+    assert ended.failed.keys() == {made.metadata_location}
+    assert "not ended" in ended.summary()
+    assert len(live_shares(reload(table))) == 1
+    assert unshare(table, made.share_uuid).is_complete
+
+
+def test_a_lost_record_is_forgotten_on_request_alone(table: EncryptedTable, shared: Shared, partner: Partner) -> None:
+    path_of(named_records(reload(table).metadata)[0].location).unlink()
+    with pytest.raises(ShareRecordError, match="only_forget"):
+        unshare(table, shared.share_uuid)
+
+    ended = unshare(table, shared.share_uuid, only_forget=True)
+
+    assert (ended.location, ended.deleted) == ("", ())
+    assert "lost" in ended.summary()
+    assert live_shares(table) == []
+    assert len(ids(partner.register(shared))) == 19
+
+
+def test_a_share_is_re_encrypted_alone_while_it_lives(table: EncryptedTable, shared: Shared, partner: Partner) -> None:
+    record = live_shares(reload(table))[0]
+    before = {task.file.file_path for task in table.scan().plan_files()}
+
+    done = reencrypt(table, shared_with=shared.share_uuid)
+
+    after = {task.file.file_path for task in table.scan().plan_files()}
+    assert before - after == before & {*record.files}
+    assert done.data_files == 2
+    assert len(ids(partner.register(shared))) == 19
+
+
+def test_exactly_the_files_of_an_ended_share_are_re_encrypted(table: EncryptedTable, shared: Shared) -> None:
+    before = {task.file.file_path for task in table.scan().plan_files()}
+    ended = unshare(table, shared.share_uuid)
+    reencrypt(table, files=ended.files)
+    after = {task.file.file_path for task in table.scan().plan_files()}
+    assert before - after == before & {*ended.files}
+
+
+def test_re_encrypting_an_unknown_share_is_refused(table: EncryptedTable) -> None:
+    with pytest.raises(ConfigurationError, match="no live share"):
+        reencrypt(table, shared_with="3f0c5a86-6e0f-5c1e-8d1c-2a9a4b3c1d5e")
+
+
+def test_what_a_share_kept_goes_once_it_has_ended(table: EncryptedTable, shared: Shared) -> None:
+    record = live_shares(reload(table))[0]
+    reencrypt(table, shared_with=shared.share_uuid)
+    expire_snapshots(table, **NOW)
+    assert all(path_of(each).exists() for each in record.files)
+
+    unshare(table, shared.share_uuid)
+    remove_orphan_files(table, **NOW, dry_run=False)
+
+    assert not any(path_of(each).exists() for each in record.files)
+    assert len(ids(table.refresh())) == 39
+
+
+def test_shares_are_listed_with_whom_they_are_for(table: EncryptedTable, shared: Shared, partner: Partner) -> None:
+    listed = shares(table)
+    (one,) = listed.shares
+    assert (one.share_uuid, one.key_id, one.location, one.row_filter) == (shared.share_uuid, partner.key_id, partner.location, NORTH)
+    assert one.since.tzinfo is not None
+    assert json.loads(json.dumps(listed.to_json()))["shares"][0]["files"] == one.files
+    assert "1 live share" in listed.summary()

@@ -1,0 +1,209 @@
+"""What a partner tries with a share, and anybody with its metadata.json: nothing opens but the files that were shared.
+
+The partner has his master key, so the share's KEK, its manifests, and the DEK of each shared file. He may write his own table as he likes,
+and read every byte of the source's folder: that a store's policy keeps him from most of it is left out here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from copy import copy
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyiceberg.manifest import DataFile
+
+from tablecrypt import parquet
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import AuthenticationError, DeletionRefusedError, FormatError, KeyIdChangedError, KeyNotFoundError, TablecryptError
+from tablecrypt.maintenance import Shared, audit, compact, share
+from tablecrypt.maintenance.columns.footers import FooterWork, inspect_hidden_columns
+from tablecrypt.maintenance.expiry import expire_snapshots
+from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.aws import AwsServer
+from tests.support.shares import Partner
+from tests.support.tables import (
+    BY_TEAM,
+    MASTER_KEY,
+    TEAM_SCHEMA,
+    encrypted_table,
+    files_below,
+    folder_of,
+    ids,
+    new_table,
+    path_of,
+    team_rows,
+)
+
+NORTH: Final = "team = 'north'"
+REFUSED: Final = (AuthenticationError, KeyNotFoundError, FormatError)
+
+
+@pytest.fixture
+def partner(tmp_path: Path, aws: AwsServer) -> Partner:
+    return Partner.of(tmp_path, aws)
+
+
+@pytest.fixture
+def table(catalog: EncryptedSqlCatalog, aws: AwsServer) -> EncryptedTable:
+    """Two teams in partitions, of which rows of the north were written again; the notes are protected."""
+    properties = {"encryption.column-keys": f"{aws.new_key()}: note"}
+    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0), team_rows(100)], partitioned_by=BY_TEAM, properties=properties)
+    return encrypted_table(table.refresh())
+
+
+@pytest.fixture
+def shared(table: EncryptedTable, partner: Partner) -> Shared:
+    return share(table, partner.key_id, partner.location, NORTH)
+
+
+@pytest.fixture
+def theirs(partner: Partner, shared: Shared) -> EncryptedTable:
+    return partner.register(shared)
+
+
+def keys_of(theirs: EncryptedTable) -> list[StandardKeyMetadata]:
+    """Every key that opens a file of the share."""
+    return [file.key for file in reachable_files(theirs.metadata, theirs.io).files.values() if file.key is not None]
+
+
+def others_of(table: EncryptedTable, theirs: EncryptedTable) -> Iterator[ReachableFile]:
+    """Every file of the source that was not shared: of each snapshot, manifests and lists too."""
+    given = reachable_files(theirs.metadata, theirs.io).files
+    return (file for location, file in reachable_files(table.metadata, table.io).files.items() if location not in given)
+
+
+def opens(theirs: EncryptedTable, file: ReachableFile, key: StandardKeyMetadata) -> bool:
+    try:
+        if file.kind == FileKind.DATA:
+            inspect_hidden_columns(theirs.io, FooterWork(file.location, frozenset()), (key,))
+        else:
+            with theirs.io.decrypting_input(file.location, key).open() as stream:
+                stream.read()
+    except TablecryptError:
+        return False
+    return True
+
+
+def test_no_key_of_the_share_opens_a_neighbour_file_an_older_one_or_a_manifest_of_the_source(
+    table: EncryptedTable, partner: Partner
+) -> None:
+    before = share(table, partner.key_id, f"{partner.location}-before", NORTH)
+    old = {task.file.file_path for task in table.scan(NORTH).plan_files()}
+    compact(table, NORTH, rewrite_all=True)
+    theirs = partner.register(share(table.refresh(), partner.key_id, partner.location, NORTH))
+    keys, others = keys_of(theirs), list(others_of(table, theirs))
+
+    assert {file.location for file in others} >= old, "files from before they were rewritten are among those that are tried"
+    assert {FileKind.DATA, FileKind.MANIFEST, FileKind.MANIFEST_LIST} <= {file.kind for file in others}
+    assert not [(file, key) for file in others for key in keys if opens(theirs, file, key)]
+    given = reachable_files(theirs.metadata, theirs.io).files.values()
+    assert all(opens(theirs, file, file.key) for file in given if file.key is not None)
+    assert ids(partner.register(before, "db.before")) == ids(theirs), "what was shared before stays readable, until it is re-encrypted"
+
+
+def named_otherwise(file: DataFile, location: str) -> EncryptedDataFile:
+    """The entry of a file as a partner writes it anew to get at another file."""
+    other = copy(EncryptedDataFile.of(file))
+    other.spec_id = file.spec_id
+    other[DATA_FILE_POSITIONS["file_path"]] = location
+    return other
+
+
+def test_a_share_that_its_partner_edits_to_name_another_file_does_not_read(table: EncryptedTable, theirs: EncryptedTable) -> None:
+    [neighbour, *_] = [task.file.file_path for task in table.scan("team = 'south'").plan_files()]
+    [mine, *_] = [task.file for task in theirs.scan().plan_files()]
+
+    with theirs.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(named_otherwise(mine, neighbour))
+
+    with pytest.raises(AuthenticationError):
+        theirs.refresh().scan().to_arrow()
+
+
+@pytest.mark.parametrize("file_format", ["whole metadata", "with the partner's key"])
+def test_the_sources_own_metadata_does_not_open_for_the_partner(
+    table: EncryptedTable, theirs: EncryptedTable, tmp_path: Path, partner: Partner, file_format: str
+) -> None:
+    metadata = json.loads(path_of(table.metadata_location).read_text(encoding="utf-8"))
+    if file_format == "with the partner's key":
+        metadata["properties"]["encryption.key-id"] = partner.key_id
+        for key in metadata["encryption-keys"]:
+            if key["encrypted-by-id"] == MASTER_KEY:
+                key["encrypted-by-id"] = partner.key_id
+    location = tmp_path / "00000-0c9f3a52-9a4f-4a86-8f61-0d2c7f4be8a1.metadata.json"
+    location.write_text(json.dumps(metadata), encoding="utf-8")
+
+    with pytest.raises(TablecryptError):
+        partner.catalog.register_table("db.stolen", f"file://{location}").scan().to_arrow()
+
+
+def test_a_withheld_column_opens_neither_from_the_file_nor_through_properties_of_the_partners(
+    table: EncryptedTable, theirs: EncryptedTable, partner: Partner
+) -> None:
+    [file, *_] = [task.file for task in theirs.scan().plan_files()]
+    key = StandardKeyMetadata.decode(bytes(file.key_metadata or b""))
+    footer = key.encryption_key.reveal()
+    keys = parquet.FileKeys(footer, {"__protected__.3": footer, "note": footer}, aad_prefix=key.aad_prefix)
+    with pytest.raises(REFUSED):
+        parquet.read_table(str(path_of(file.file_path)), keys)
+
+    with theirs.update_schema() as schema:
+        schema.add_column("note", TEAM_SCHEMA.find_type("note"))
+    edited = theirs.refresh().metadata.model_dump_json().replace('"id":4,"name":"note"', '"id":3,"name":"note"')
+    location = path_of(partner.location) / "metadata" / "00009-0c9f3a52-9a4f-4a86-8f61-0d2c7f4be8a1.metadata.json"
+    location.write_text(edited, encoding="utf-8")
+    rows = partner.catalog.register_table("db.edited", f"file://{location}").scan(selected_fields=("note",)).to_arrow()
+    assert set(rows["note"].to_pylist()) == {None}
+
+
+EDITS: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
+    "manifest list of the source": lambda metadata: None,
+    "another table-uuid": lambda metadata: metadata.update({"table-uuid": "0c9f3a52-9a4f-4a86-8f61-0d2c7f4be8a1"}),
+    "another sequence number": lambda metadata: metadata["snapshots"][0].update({"sequence-number": 1}),
+    "another column name": lambda metadata: metadata["schemas"][0]["fields"][0].update({"name": "amount"}),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_metadata_of_a_share_that_somebody_edits_is_refused(table: EncryptedTable, shared: Shared, partner: Partner, edit: str) -> None:
+    stored = path_of(shared.metadata_location)
+    metadata = json.loads(stored.read_text(encoding="utf-8"))
+    EDITS[edit](metadata)
+    if edit == "manifest list of the source":
+        metadata["snapshots"][0]["manifest-list"] = table.current_snapshot().manifest_list  # type: ignore[union-attr]
+    stored.write_text(json.dumps(metadata), encoding="utf-8")
+
+    with pytest.raises((AuthenticationError, KeyIdChangedError)):
+        partner.register(shared).scan().to_arrow()
+
+
+def test_a_property_that_somebody_turns_is_found_by_an_audit(shared: Shared, partner: Partner) -> None:
+    stored = path_of(shared.metadata_location)
+    stored.write_text(stored.read_text(encoding="utf-8").replace('"gc.enabled":"false"', '"gc.enabled":"true"'), encoding="utf-8")
+
+    theirs = partner.register(shared)
+
+    assert [finding for each in audit(theirs).tables for finding in each.findings if "gc.enabled" in finding.message]
+
+
+def test_a_partner_who_turns_garbage_collection_on_deletes_no_file_of_the_source(table: EncryptedTable, theirs: EncryptedTable) -> None:
+    before = files_below(folder_of(table))
+    with theirs.transaction() as transaction:
+        transaction.set_properties({"gc.enabled": "true"})
+    with pytest.raises(DeletionRefusedError):
+        theirs.io.delete(next(iter(theirs.scan().plan_files())).file.file_path)
+    theirs.catalog.purge_table("db.share")
+
+    assert files_below(folder_of(table)) == before
+    assert len(ids(table)) == 40
+
+
+def test_a_share_keeps_others_from_expiring_what_its_metadata_names(theirs: EncryptedTable) -> None:
+    with pytest.raises(TablecryptError, match=r"gc\.enabled"):
+        expire_snapshots(theirs)

@@ -1,0 +1,73 @@
+"""Shares as their source remembers them, for tests: over a real table's files."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from tablecrypt.maintenance import Shared
+from tablecrypt.maintenance.sharing.records import ShareRecord, remember_share
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.aws import AwsServer
+from tests.support.tables import encrypted_sql_catalog, encrypted_table
+
+PARTNER_KEY = "alias/partner"
+
+
+def record_of(table: EncryptedTable, row_filter: str = "", **changed: Any) -> ShareRecord:
+    """The record of a share of the files that a scan of the current snapshot reads."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    tasks = list((table.scan(row_filter=row_filter) if row_filter else table.scan()).plan_files())
+    files = {file.file_path for task in tasks for file in (task.file, *task.delete_files)}
+    share_uuid = str(uuid.uuid4())
+    location = f"{table.location()}-shared-{share_uuid}"
+    record = ShareRecord(
+        share_uuid=share_uuid,
+        key_id=PARTNER_KEY,
+        location=location,
+        metadata_location=f"{location}/metadata/00000-{share_uuid}.metadata.json",
+        snapshot_id=snapshot.snapshot_id,
+        created_ms=1_700_000_000_000,
+        row_filter=row_filter,
+        columns=(),
+        files=tuple(sorted(files)),
+    )
+    return replace(record, **changed)
+
+
+def shared(table: EncryptedTable, row_filter: str = "", **changed: Any) -> ShareRecord:
+    """A share of these files that the table remembers."""
+    record = record_of(table, row_filter, **changed)
+    remember_share(table, record)
+    return record
+
+
+@dataclass(frozen=True)
+class Partner:
+    """An organisation with a catalog and a master key of its own, which may use no other key.
+
+    Attributes:
+        key_id: its master key.
+        location: where shares for it go.
+    """
+
+    catalog: EncryptedSqlCatalog
+    key_id: str
+    location: str
+
+    @classmethod
+    def of(cls, folder: Path, aws: AwsServer) -> Self:
+        """A partner whose catalog is in `folder`, beside that of the source."""
+        key_id = aws.new_key()
+        home = folder / "partner"
+        home.mkdir()
+        catalog = encrypted_sql_catalog(home, aws, {"encryption.allowed-key-ids": key_id})
+        return cls(catalog, key_id, f"file://{home}/shares/{uuid.uuid4()}")
+
+    def register(self, shared: Shared, name: str = "db.share") -> EncryptedTable:
+        """The share, as the partner's catalog loads it."""
+        return encrypted_table(self.catalog.register_table(name, shared.metadata_location))
