@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from tablecrypt.manifests.manifest_cache import CACHE, read_in_columns
-from tablecrypt.table import reader
-from tablecrypt.table.datasets import engine_read
-from tablecrypt.table.planning import planner
+from tablecrypt.manifests.manifest_cache import BATCH_BYTES, CACHE
+from tablecrypt.parquet.uniform import SMALL_FILE_LENGTH
+from tablecrypt.table.reader import LOCAL_TOGETHER
 from tablecrypt.table.table import EncryptedTable
+from tests.support.manifests import data_file
 from tests.support.tables import current_snapshot, memory_catalog, new_table, path_of
 
-FILES = 40
-ROWS = 20_000
-AT_ONCE = 16
-"""Files whose rows are in memory, at most: those that are read, that wait to be taken, and that Arrow has not given back yet."""
+FILES = 36
+"""More than a dataset opens ahead."""
+ROWS = 2 * max(SMALL_FILE_LENGTH, LOCAL_TOGETHER) // 15
+"""So long a file is neither read whole nor together with others."""
+AT_ONCE = 24
+"""Files whose rows are in memory, at most: those that are read, that wait to be taken, and that Arrow reads ahead."""
 
 Stream = Callable[[EncryptedTable], Iterator[pa.RecordBatch]]
 STREAMS: dict[str, Stream] = {
@@ -33,23 +35,29 @@ STREAMS: dict[str, Stream] = {
 
 
 @pytest.fixture
-def table(unwatched_warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> EncryptedTable:
-    """A manifest for each file, planned by itself, and no file so small that many are read together."""
-    monkeypatch.setattr(planner, "read_in_columns", partial(read_in_columns, batch_bytes=1))
-    monkeypatch.setattr(reader, "LOCAL_TOGETHER", 1)
-    monkeypatch.setattr(engine_read, "FILES_OPEN", 4)
-    appends = [pa.table({"id": pa.array(range(number * ROWS, (number + 1) * ROWS), pa.int64())}) for number in range(FILES)]
-    table = new_table(memory_catalog(unwatched_warehouse), appends=appends)
+def table(unwatched_warehouse: Path) -> EncryptedTable:
+    """Three manifests, the newest first: of many files; one that is long, of a file without rows; of one file, planned after the others."""
+    random = np.random.default_rng(1)
+    ids = pa.table({"id": random.integers(0, 2**62, FILES * ROWS)})
+    properties = {"write.target-file-size-bytes": str(ROWS * 8)}
+    table = new_table(memory_catalog(unwatched_warehouse), appends=[ids.slice(0, 10)], properties=properties)
+    long = data_file(f"{table.location()}/data/empty.parquet", record_count=0, lower_bounds={1: random.bytes(BATCH_BYTES)})
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(long)
+    table.append(pa.Table.from_batches(ids.to_batches(max_chunksize=ROWS)))
     CACHE.clear()
     return table
 
 
+def manifests_of(table: EncryptedTable) -> list[Path]:
+    return [path_of(each.manifest_path) for each in current_snapshot(table).manifests(table.io)]
+
+
 @pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
 def test_a_stream_gives_rows_before_it_has_read_all_manifests(table: EncryptedTable, stream: Stream) -> None:
-    manifests = [path_of(each.manifest_path) for each in current_snapshot(table).manifests(table.io)]
     rows = stream(table)
     assert len(next(rows)) > 0
-    for manifest in manifests:
+    for manifest in manifests_of(table):
         manifest.unlink()
     with pytest.raises(FileNotFoundError):
         list(rows)
@@ -65,17 +73,24 @@ def test_a_stream_holds_the_rows_of_a_few_files_however_many_there_are(table: En
         time.sleep(0.005)
         held = max(held, pa.total_allocated_bytes() - before)
 
-    assert rows == FILES * ROWS
-    assert held < AT_ONCE * ROWS * 8 < FILES * ROWS * 8
+    assert rows == FILES * ROWS + 10
+    assert held < AT_ONCE * ROWS * 8
 
 
-def test_a_count_reads_manifests_one_after_another(table: EncryptedTable) -> None:
-    assert table.scan().count() == FILES * ROWS
-    assert table.scan(f"id < {FILES * ROWS // 2 + 1}").count() == FILES * ROWS // 2 + 1
-    assert [len(tasks) for tasks in table.scan().task_batches()] == [1] * FILES
+def test_a_plan_yields_tasks_as_manifests_are_read_and_counts_them_all(table: EncryptedTable) -> None:
+    assert [len(tasks) for tasks in table.scan().task_batches()] == [FILES, 1]
+    assert table.scan().count() == FILES * ROWS + 10
+    assert table.scan("id >= 0").count() == FILES * ROWS + 10
+
+
+def test_a_limit_reads_no_manifest_that_it_does_not_need(table: EncryptedTable) -> None:
+    manifests_of(table)[-1].unlink()
+    assert table.scan(limit=5).to_arrow().num_rows == 5
+    with pytest.raises(FileNotFoundError):
+        table.scan().to_arrow()
 
 
 def test_a_plan_that_fails_at_once_fails_before_a_row_is_asked_for(table: EncryptedTable) -> None:
-    path_of(current_snapshot(table).manifests(table.io)[0].manifest_path).unlink()
+    manifests_of(table)[0].unlink()
     with pytest.raises(FileNotFoundError):
         table.scan().to_arrow_batch_reader()
