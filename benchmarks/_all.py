@@ -51,6 +51,7 @@ RUNS: Final = (
     Run("append_scan", "--rounds 6 --commits 10"),
     Run("planning", "--rounds 5"),
     Run("verify", "--size-mb 768 --rounds 5"),
+    Run("stream_memory", "--files 4 16 32"),
     Run("column_keys", "--rounds 5", 120),
     Run("commit_cost", "--snapshots 500", 120),
     Run("import_time", "--rounds 5", 60),

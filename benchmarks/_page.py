@@ -61,6 +61,7 @@ TITLES: Final = {
     "append_scan": "Appends and scans, with calls to the key service",
     "planning": "Planning a scan",
     "verify": "Verifying every byte",
+    "stream_memory": "Memory of a stream",
     "column_keys": "Protected columns",
     "commit_cost": "Commits to a table with a long history",
     "import_time": "Importing the package",
@@ -76,7 +77,7 @@ TITLES: Final = {
 }
 """What each benchmark measures, in a reader's words."""
 QUESTIONS: Final = {
-    "What reading costs": ("scans", "small_files", "append_scan", "planning"),
+    "What reading costs": ("scans", "small_files", "append_scan", "planning", "stream_memory"),
     "What writing costs": ("writes", "commit_cost"),
     "What DuckDB and Polars cost": ("engines", "tpch_engines"),
     "What Spark costs": ("spark_vs_java", "spark_start", "tpch"),

@@ -16,7 +16,7 @@ least and the greatest: all threads count, and other work on the machine does no
 With `--alone` there is the encrypted table only, of a partition for each manifest, and each figure comes from a new process:
 
     cold       as above: every task
-    stream     as cold, but no task is kept: ScanPlanner.planned_batches
+    stream     as cold, but no task is kept: table.scan().task_batches(), from which streams, datasets and counts read
     partition  the files of one partition, whose manifest is that of a plan before
 
 Peak memory is what planning adds to a new process, with the table loaded and everything imported, on Linux.
@@ -36,7 +36,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -49,7 +49,7 @@ from pyiceberg.types import LongType, NestedField
 from tablecrypt import load_catalog
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.manifests.manifest_cache import CACHE
-from tablecrypt.table.planning.planner import ScanPlanner, listed_manifests
+from tablecrypt.table.scan import EncryptedDataScan
 
 COLUMNS: Final = 10
 ROWS: Final = 1000
@@ -164,10 +164,7 @@ def _kibibytes(name: str) -> int:
 
 def plan_as_stream(table: Table) -> int:
     """Plan a whole scan and keep no task; return how many files it would read."""
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    batches = ScanPlanner(table.metadata, table.io).planned_batches(listed_manifests(snapshot, table.io))
-    return sum(len(tasks) for tasks in batches)
+    return sum(len(tasks) for tasks in cast(EncryptedDataScan, table.scan()).task_batches())
 
 
 ALONE: Final[dict[str, Callable[[Table], int]]] = {

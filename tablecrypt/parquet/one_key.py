@@ -46,8 +46,8 @@ _KEPT: Final = SizeBoundedCache[bytes, _Keys]()
 os.register_at_fork(after_in_child=_KEPT.start_empty)
 
 
-def check_one_key(footer: StoredFooter, key_metadata: StandardKeyMetadata, opened: pq.FileMetaData, source: Any) -> None:
-    """Check that every column chunk of a table's file is encrypted with the file's key.
+def check_one_key(footer: StoredFooter, key_metadata: StandardKeyMetadata, opened: pq.FileMetaData, source: Any) -> bytes:
+    """Check that every column chunk of a table's file is encrypted with the file's key. Returns the SHA-256 of the footer's plaintext.
 
     Args:
         footer: of the file, as it is stored.
@@ -62,10 +62,11 @@ def check_one_key(footer: StoredFooter, key_metadata: StandardKeyMetadata, opene
     """
     ciphers = FileCiphers(footer, FileKeys.of_table_file(key_metadata))
     # The quick answer decodes no chunk. Where it differs, the slow way names the column.
-    if keys_of_chunks(footer, ciphers) == (False,) * (opened.num_row_groups * opened.num_columns):
-        return
-    for chunk in FileLayout(Source(source, footer.location), footer, ciphers).chunks():
-        _ = chunk.cipher  # an error for every other than that of the footer
+    digest, keys = _read(footer, ciphers)
+    if keys != (False,) * (opened.num_row_groups * opened.num_columns):
+        for chunk in FileLayout(Source(source, footer.location), footer, ciphers).chunks():
+            _ = chunk.cipher  # an error for every other than that of the footer
+    return digest
 
 
 def keys_of_chunks(footer: StoredFooter, ciphers: FileCiphers) -> _Keys:
@@ -75,12 +76,16 @@ def keys_of_chunks(footer: StoredFooter, ciphers: FileCiphers) -> _Keys:
         FormatError: the footer is none of Parquet.
         TamperedFileError: the footer does not authenticate.
     """
+    return _read(footer, ciphers)[1]
+
+
+def _read(footer: StoredFooter, ciphers: FileCiphers) -> tuple[bytes, _Keys]:
     # pyarrow's FileMetaData does not say under which key a column is, so the stored footer is opened once more.
     metadata = bytes(ciphers.footer.decrypt(FOOTER_SUFFIX, memoryview(footer.stored), "the footer"))
     # By the hash of the very bytes that were authenticated just now: of a footer that was exchanged, nothing is kept.
     digest = sha256(metadata).digest()
     if (known := _KEPT.find(digest)) is not None:
-        return known
+        return digest, known
 
     with described(footer.location, "the footer"):
         stored = stored_values(metadata, _KEY_OF_CHUNK)
@@ -88,4 +93,4 @@ def keys_of_chunks(footer: StoredFooter, ciphers: FileCiphers) -> _Keys:
     keys = tuple(False if key == _FOOTER_KEY else True if key.startswith(_OWN_KEY) else None for key in stored)
     _KEPT.keep(digest, keys, _BYTES_OF_ONE + 8 * len(keys), _MOST_BYTES)
 
-    return keys
+    return digest, keys

@@ -36,6 +36,7 @@ import pyarrow.parquet.encryption as pe
 from pyarrow import fs
 
 from tablecrypt import _magics as magics
+from tablecrypt._size_bounded_cache import SizeBoundedCache
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
@@ -61,6 +62,11 @@ SMALL_FILE_LENGTH: Final = 1024 * 1024
 _FEW_ROWS: Final = 131_072
 """Rows in a batch of Arrow's scanner, and at most in those of a stream."""
 _BUFFER_LENGTH: Final = 8 * 1024 * 1024
+_SCHEMAS: Final = SizeBoundedCache[tuple[bytes | None, tuple[str, ...]], tuple[pa.Schema, bool]]()
+"""Of files, by the hash of the footer's plaintext and the columns that are read as dictionaries: names and types, and no key or value."""
+os.register_at_fork(after_in_child=_SCHEMAS.start_empty)
+_BYTES_OF_SCHEMAS: Final = 4 * 1024 * 1024
+_BYTES_OF_A_COLUMN: Final = 512
 _STORE_ERROR_MARKS: Final = ("AWS Error", "google::cloud", "Azure", "curlCode", "HDFS")
 
 
@@ -135,15 +141,14 @@ class UniformParquetFile:
             # Of a file that is not in memory, from the very bytes that were checked: they are all that is there.
             opened = self._opened(self._file if self._is_in_memory else pa.BufferReader(self._end), _decryption(key_metadata))
             self._footer: pq.FileMetaData = opened.metadata
-            stored = opened.schema_arrow
-            self.schema: pa.Schema = without_views(stored)
-            self._has_views = self.schema != stored
 
+        # Before anything asks for statistics: Arrow ends the process over those of a column whose key it lacks.
+        is_checked = access is None and under_one_key
+        digest = check_one_key(footer, key_metadata, self._footer, self._file) if is_checked else None
+        self.schema: pa.Schema
+        self.schema, self._has_views = self._schema_of(opened, digest)
         if access is not None:
             self.schema = pa.schema([field for field in self.schema if hidden_field_id(field.name) is None], self.schema.metadata)
-        # Before anything asks for statistics: Arrow ends the process over those of a column whose key it lacks.
-        elif under_one_key:
-            check_one_key(footer, key_metadata, self._footer, self._file)
 
     def batches(
         self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
@@ -213,6 +218,26 @@ class UniformParquetFile:
         await_release(view)
         self._file, self._length, self._first_bytes = pa.PythonFile(view, mode="r"), view.size(), view.first_bytes
         self._is_in_memory, self._is_small = True, False
+
+    def _schema_of(self, opened: pq.ParquetFile, digest: bytes | None) -> tuple[pa.Schema, bool]:
+        """Return the columns without views, and whether there were some.
+
+        Args:
+            digest: of the footer that was authenticated; None where nobody took one.
+        """
+        key = digest, self._dictionary_columns
+        known = None if digest is None else _SCHEMAS.find(key)
+        if known is not None:
+            return known
+
+        with self._translated("the footer"):
+            stored = opened.schema_arrow
+        schema = without_views(stored)
+        made = schema, schema != stored
+        if digest is not None:
+            _SCHEMAS.keep(key, made, _BYTES_OF_A_COLUMN * opened.metadata.num_columns, _BYTES_OF_SCHEMAS)
+
+        return made
 
     def _opened(self, source: pa.NativeFile, decryption: Any = None, coded: frozenset[str] = frozenset()) -> pq.ParquetFile:
         """Open the file for Arrow: with keys to read the footer from `source`, without them by the footer that was read already."""

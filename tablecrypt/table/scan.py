@@ -254,9 +254,10 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, IncrementalAppendScanAdapte
             added: Mask = entries.numbers[Column.STATUS] == ManifestEntryStatus.ADDED
             return added & np.isin(entries.numbers[Column.SNAPSHOT_ID], list(snapshots))
 
-        manifests = {
+        # Each once, the newest first: in a set, rows would come in another order each time.
+        manifests = dict.fromkeys(
             manifest for snapshot in snapshots.values() for manifest in listed_manifests(snapshot, self.io) if added_here(manifest)
-        }
+        )
 
         return _planner(self).planned_batches(manifests, added_entry)
 

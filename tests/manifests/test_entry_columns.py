@@ -20,6 +20,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import BinaryType, DecimalType, DoubleType, LongType, NestedField, StringType, UUIDType
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError
+from tablecrypt.manifests.avro_columns import NULL
 from tablecrypt.manifests.avro_reader import AvroContainer
 from tablecrypt.manifests.entry_columns import ENTRY_TYPES, Column, decode_manifests, read_entry
 from tablecrypt.manifests.manifest_file import inherit, parse_manifest
@@ -38,7 +39,7 @@ SCHEMA = Schema(
 NAMES = ("n", "t", "x", "u", "d", "b")
 SPEC = PartitionSpec(*(PartitionField(each, 1000 + each, IdentityTransform(), f"p_{NAMES[each - 1]}") for each in range(1, 7)), spec_id=3)
 KNOWN_FROM_COLUMNS = (
-    *("content", "file_path", "partition", "record_count", "file_size_in_bytes"),
+    *("content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes"),
     *("key_metadata", "first_row_id", "referenced_data_file"),
 )
 NUMBERS = st.integers(0, 2**62)
@@ -120,6 +121,33 @@ def test_a_file_knows_from_the_columns_what_it_knows_when_it_is_decoded(entries:
         assert file.upper_bounds == decoded.upper_bounds
         assert type(file) is EncryptedDataFile, "a file that is asked for more becomes an ordinary one"
         assert {name: getattr(file, name) for name in names} == {name: getattr(decoded, name) for name in names}
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(_entries(), min_size=1, max_size=6), st.sampled_from([1, 100]))
+def test_statistics_are_those_of_the_file_whether_few_entries_are_asked_or_many(entries: list[ManifestEntry], together: int) -> None:
+    live = [each for each in entries if each.status != ManifestEntryStatus.DELETED]
+    maps = {
+        Column.VALUE_COUNTS: "value_counts",
+        Column.NULL_VALUE_COUNTS: "null_value_counts",
+        Column.NAN_VALUE_COUNTS: "nan_value_counts",
+        Column.LOWER_BOUNDS: "lower_bounds",
+        Column.UPPER_BOUNDS: "upper_bounds",
+    }
+    asked = {each for entry in live for name in maps.values() for each in getattr(entry.data_file, name) or {}} | {7}
+
+    # Beyond some number of entries their maps are read side by side.
+    for times in (1, 70):
+        found = entries_of((manifest_row(partition_spec_id=3), manifest_bytes(live * times, SCHEMA, SPEC, together=together)))
+        statistics = found.statistics(frozenset(asked))
+        for column, name in maps.items():
+            for field_id in asked:
+                expected = [(getattr(entry.data_file, name) or {}).get(field_id) for entry in live] * times
+                if name.endswith("counts"):
+                    assert [None if each == NULL else each for each in statistics.counts(column, field_id).tolist()] == expected
+                    continue
+                places = zip(*(each.tolist() for each in statistics.bounds(column, field_id)), strict=True)
+                assert [None if begin < 0 else found.records[begin:end] for begin, end in places] == expected
 
 
 def test_a_file_is_changed_and_copied_like_any_other() -> None:

@@ -60,6 +60,15 @@ def test_small_local_files_are_read_together_and_files_of_a_store_alone(table: E
     assert list(reader.sources([])) == []
 
 
+def test_files_of_which_little_is_read_are_read_together(unwatched_warehouse: Path) -> None:
+    columns = {f"c{number}": pa.array([number]) for number in range(100)}
+    table = new_table(memory_catalog(unwatched_warehouse), appends=[pa.table(columns)])
+    files = stored_at("file:///t/", [LOCAL_TOGETHER] * 60)
+    assert len(list(reader_of(table).sources(files))) == 60
+    assert len(list(table.scan().reader_of(table.schema().select("c7")).sources(files))) == 1
+    assert len(list(table.scan("c8 = 8").reader_of(table.schema().select("c7")).sources(files))) == 2
+
+
 @pytest.mark.parametrize("row_filter", [ALWAYS_TRUE, "id >= 0", "text != 'x'"], ids=str)
 def test_a_changed_file_among_many_fails_the_scan(table: EncryptedTable, row_filter: str) -> None:
     changed = path_of(tasks_of(table)[FILES // 2].file.file_path)

@@ -10,7 +10,7 @@
 Opening a file checks its trusted length, both magics, AES_GCM_V1 and that every column is under the file's key; its pages authenticate
 while Arrow reads them. So no row comes from bytes that did not authenticate, in whichever engine.
 
-At most a few files are open at once, and of each so much is read ahead as Arrow's scanner does.
+At most a few files are open at once, of which Arrow's scanner reads two, each as far ahead as it does by itself.
 
 Raises TamperedFileError, PlaintextRefusedError, FormatError or KmsError, naming the file, in the place of its first batch that failed.
 """
@@ -55,6 +55,8 @@ Columns: TypeAlias = list[str] | dict[str, pc.Expression] | None
 
 FILES_OPEN: Final = 16
 """So many files are opened and scanned together, while as many are opened ahead."""
+_SCANNED_AT_ONCE: Final = 2
+"""Arrow decodes so many files at once. Each more takes some 60 MB, and local ones are read no faster for it."""
 _WORKERS: Final = 3
 _QUEUE_LENGTH: Final = 4
 _READ_AHEAD: Final = 64 * 1024 * 1024
@@ -146,7 +148,7 @@ class EngineRead:
         self._columns = columns
         self._expression = expression
         self._tasks = tasks
-        self._options = {} if batch_size is None else {"batch_size": batch_size}
+        self._options = {"fragment_readahead": _SCANNED_AT_ONCE} | ({} if batch_size is None else {"batch_size": batch_size})
         self._all = scan.projection()
         self._engine = None if expression is None else EngineFilter(expression, self._all)
         check_filtered(scan, set() if self._engine is None else self._engine.columns)
