@@ -32,7 +32,10 @@ TESTS: Final = sorted(path for path in (ROOT / "tests").rglob("*.py") if "vector
 ADAPTERS: Final = tuple(package / "_pyiceberg" for package in (LIBRARY / "table", PACKAGES[1]))
 
 # No file, network, clock or randomness of their own: what they need comes in as an argument.
-PURE: Final = (*sorted((LIBRARY / "crypto").rglob("*.py")), *(LIBRARY / "keys" / name for name in ("key_ring.py", "column_keys.py")))
+PURE: Final = (
+    *sorted((LIBRARY / "crypto").rglob("*.py")),
+    *(LIBRARY / "keys" / name for name in ("key_ring.py", "column_keys.py", "column_lookup.py")),
+)
 IMPURE_MODULES: Final = {
     *(
         "asyncio",

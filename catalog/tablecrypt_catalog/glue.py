@@ -16,27 +16,19 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
-from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
+from tablecrypt.table.metadata import write_metadata_file
 from tablecrypt_catalog._pyiceberg.glue import GlueCatalogAdapter
-from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.new_table import NewTable
+from tablecrypt_catalog.pinned_entries import PinnedEntries
 from tablecrypt_catalog.pins.client import PinCheck
-from tablecrypt_catalog.pins.hive import (
-    PinnedStagedTable,
-    check_against_entry,
-    pinned_columns,
-    pinning_parameters,
-    staged_parameters,
-    unpinned_metadata,
-)
+from tablecrypt_catalog.pins.hive import PinnedStagedTable, pinning_parameters, staged_parameters
 from tablecrypt_catalog.pins.moves import creation
 from tablecrypt_catalog.pins.record import table_version
-from tablecrypt_catalog.table_encryption import UnverifiedTable, encrypted_table, is_encrypted, new_metadata
+from tablecrypt_catalog.table_encryption import encrypted_table, new_metadata
 
 
-class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
+class EncryptedGlueCatalog(PinnedEntries, GlueCatalogAdapter):
     """PyIceberg's GlueCatalog with encrypted tables."""
 
     OWN_PINS = ("parameters of the table's entry in Glue",)
@@ -54,16 +46,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
             # An entry that is no Iceberg table has PyIceberg's own error.
             return self.entry_as_pyiceberg_opens_it(entry)
 
-        file = self._metadata_file(location)
-        metadata = file.parse()
-        identifier = (entry["DatabaseName"], entry["Name"])
-        name = ".".join(identifier)
-        # Before anything that the metadata names is opened: an attacker who writes the storage chooses what it says.
-        check_against_entry(name, metadata, file, parameters)
-        io = self.load_file_io(metadata.properties, location)
-        is_vouched, columns = unpinned_metadata(parameters) is None, pinned_columns(name, parameters)
-
-        return UnverifiedTable(self, identifier, file, io, is_vouched=is_vouched, pinned_columns=columns)
+        return self.pinned_table((entry["DatabaseName"], entry["Name"]), location, parameters)
 
     def parameters_to_send(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """Return the parameters without a data key length that a commit has removed from the table's properties."""
@@ -75,7 +58,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         if not new.is_encrypted:
             return super().created_table(new, pin_check)
 
-        self._refuse_s3_tables(new.identifier)
+        self.check_holds_encrypted(new.identifier)
         staged = self.stage_new_table(*new)
         staged.metadata = metadata = new_metadata(self.properties, staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
@@ -86,22 +69,6 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
 
         return encrypted_table(self, staged, metadata, seen)
 
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
-        """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""
-        check_text("the name or the metadata location of a table", identifier, metadata_location)
-        file = self._metadata_file(metadata_location)
-        metadata = file.parse()
-        name = self.identifier_to_database_and_table(identifier)
-        if overwrite or not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
-            return super().register_table(identifier, metadata_location, overwrite)
-
-        self._refuse_s3_tables(identifier)
-        io = self.load_file_io(metadata.properties, metadata_location)
-        staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
-        self.create_entry(staged, pinning_parameters(metadata, file))
-
-        return self.load_table(identifier)
-
     def stage_commit(
         self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> StagedTable:
@@ -111,23 +78,18 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
             return staged
 
         if current is None:
-            self._refuse_s3_tables(identifier)
+            self.check_holds_encrypted(identifier)
         pins = staged_parameters(staged, current)
 
         # PyIceberg adds a commit's properties to the parameters that are there: one that was removed must be named to go.
         return PinnedStagedTable(staged, staged.name(), {names.DATA_KEY_LENGTH.name: "", **pins} if current is not None else pins)
 
-    def unpinned_metadata(self, identifier: str | Identifier) -> str | None:
-        """Return why a table's current metadata has no pin, for people to read; None where it has one."""
-        if self.client_pins.places:
-            return None
-        database, name = self.identifier_to_database_and_table(identifier)
-        return unpinned_metadata(self.glue.get_table(DatabaseName=database, Name=name)["Table"].get("Parameters", {}))
+    def parameters_of(self, database: str, name: str) -> Mapping[str, str]:
+        """Return the parameters of an entry."""
+        return self.glue.get_table(DatabaseName=database, Name=name)["Table"].get("Parameters", {})
 
-    def _refuse_s3_tables(self, identifier: str | Identifier) -> None:
+    def check_holds_encrypted(self, identifier: str | Identifier) -> None:
+        """Raise ConfigurationError in a database of S3 Tables."""
         database, name = self.identifier_to_database_and_table(identifier)
         if self.is_managed_by_s3_tables(database):
             raise ConfigurationError(f"{database}.{name}: S3 Tables rewrites tables by itself and cannot read encrypted ones")
-
-    def _metadata_file(self, location: str) -> MetadataFile:
-        return read_metadata_file(self.load_file_io({}, location).new_input(location))

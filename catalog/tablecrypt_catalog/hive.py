@@ -43,19 +43,10 @@ from thrift.Thrift import TException
 from thrift.transport.TTransport import TTransportException
 
 from tablecrypt import properties as names
-from tablecrypt.arguments import check_text
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
-from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file
-from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
-from tablecrypt_catalog.pins.hive import (
-    PinnedStagedTable,
-    check_against_entry,
-    pinned_columns,
-    pinning_parameters,
-    staged_parameters,
-    unpinned_metadata,
-)
-from tablecrypt_catalog.table_encryption import UnverifiedTable, is_encrypted
+from tablecrypt.table.metadata import MetadataFile
+from tablecrypt_catalog.pinned_entries import PinnedEntries
+from tablecrypt_catalog.pins.hive import PinnedStagedTable, pinning_parameters, staged_parameters
 
 EXPECTED_KEY: Final = "expected_parameter_key"
 EXPECTED_VALUE: Final = "expected_parameter_value"
@@ -65,7 +56,7 @@ logger = logging.getLogger(__name__)
 _READS_OF_A_MOVING_ENTRY: Final = 4
 
 
-class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
+class EncryptedHiveCatalog(PinnedEntries, HiveCatalogAdapter):
     """PyIceberg's HiveCatalog with encrypted tables. Threads may share one."""
 
     OWN_PINS = ("parameters of the table's entry in the metastore",)
@@ -107,15 +98,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
         if location is None or parameters.get(TABLE_TYPE, "").lower() != ICEBERG:
             return self.entry_as_pyiceberg_opens_it(entry)
 
-        file = read_metadata_file(self.load_file_io({}, location).new_input(location))
-        metadata = file.parse()
-        name = f"{entry.dbName}.{entry.tableName}"
-        # Before anything that the metadata names is opened: an attacker who writes the storage chooses what it says.
-        check_against_entry(name, metadata, file, parameters)
-        io = self.load_file_io(metadata.properties, location)
-        is_vouched, columns = unpinned_metadata(parameters) is None, pinned_columns(name, parameters)
-
-        return UnverifiedTable(self, (entry.dbName, entry.tableName), file, io, is_vouched=is_vouched, pinned_columns=columns)
+        return self.pinned_table((entry.dbName, entry.tableName), location, parameters)
 
     def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
         """Return the parameters that pin a new table."""
@@ -131,26 +114,9 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
             return staged
         return PinnedStagedTable(staged, identifier, staged_parameters(staged, current))
 
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
-        """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""
-        check_text("the name or the metadata location of a table", identifier, metadata_location)
-        io = self.load_file_io({}, metadata_location)
-        file = read_metadata_file(io.new_input(metadata_location))
-        metadata = file.parse()
-        name = self.identifier_to_database_and_table(identifier)
-        if overwrite or not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
-            return super().register_table(identifier, metadata_location, overwrite)
-
-        staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
-        self.create_entry(staged, pinning_parameters(metadata, file))
-
-        return self.load_table(identifier)
-
-    def unpinned_metadata(self, identifier: str | Identifier) -> str | None:
-        """Return why a table's current metadata has no pin, for people to read; None where it has one."""
-        if self.client_pins.places:
-            return None
-        return unpinned_metadata(self.read_entry(*self.identifier_to_database_and_table(identifier)).parameters or {})
+    def parameters_of(self, database: str, name: str) -> Mapping[str, str]:
+        """Return the parameters of an entry."""
+        return self.read_entry(database, name).parameters or {}
 
 
 class ServerTraits:

@@ -92,7 +92,6 @@ def option_near(name: str, options: Iterable[str]) -> str:
     return question([bare[near] for near in names_near(name.lstrip("-"), bare, 1)])
 
 
-table_argument = click.argument("table", metavar="TABLE")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")

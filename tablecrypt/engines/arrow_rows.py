@@ -1,7 +1,7 @@
-"""Rows of Ray and of Daft as rows of a table: columns by name, in Arrow types that the table takes.
+"""Rows of Spark, Ray and Daft as rows of a table: columns by name, in Arrow types that the table takes.
 
-These engines call every column nullable, and give a column of nulls alone the type null. Whether a required column holds nulls is known
-from its values; other types have to fit as they have to in `table.append`.
+These engines call most columns nullable, and Ray and Daft give a column of nulls alone the type null. Whether a required column holds nulls
+is known from its values; other types have to fit as they have to in `table.append`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from itertools import chain
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from tablecrypt.engines.rows import check_nulls
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 
@@ -96,3 +96,27 @@ def stored_reader(tables: Iterable[pa.Table], table: Schema) -> pa.RecordBatchRe
     return pa.RecordBatchReader.from_batches(
         schema, (batch for each in chain([first], tables) for batch in as_stored(each, schema, table).to_batches())
     )
+
+
+def check_nulls(array: pa.Array, field: NestedField, path: str) -> None:
+    """Raise ConfigurationError where a column that the table requires holds nulls, or a field in it does."""
+    if field.required and array.null_count:
+        raise ConfigurationError(f"column {path!r} is required in the table, but the DataFrame has nulls in it")
+    if field.field_type.is_primitive or pa.types.is_null(array.type):
+        return
+    # Arrow stores children for null parents too, and those nulls violate nothing.
+    for child, of_table, name in _children(array.drop_null(), field.field_type):
+        check_nulls(child, of_table, f"{path}.{name}")
+
+
+def _children(array: pa.Array, iceberg: IcebergType) -> list[tuple[pa.Array, NestedField, str]]:
+    if isinstance(iceberg, StructType):
+        fields = {field.name: field for field in iceberg.fields}
+        return [(child, fields[field.name], field.name) for child, field in zip(array.flatten(), array.type, strict=True)]
+    if isinstance(iceberg, ListType):
+        return [(array.flatten(), iceberg.element_field, "element")]
+    if isinstance(iceberg, MapType):
+        # `items` of a slice are those of the whole map array: only the offsets say which ones belong to these rows.
+        return [(pa.ListArray.from_arrays(array.offsets, array.items).flatten(), iceberg.value_field, "value")]
+
+    return []

@@ -39,8 +39,9 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ColumnKeyDeniedError, KeyNotFoundError, KmsAccessDeniedError, column_shown
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
 from tablecrypt.keys.bound_schemas import BoundSchema
-from tablecrypt.keys.column_key_ring import ColumnKeyMaker, mask_key_entry
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKey, ColumnKeys, ColumnPolicy
+from tablecrypt.keys.column_lookup import KeyedColumn
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.keys.table_column_keys import TableColumnKeys
@@ -229,7 +230,7 @@ class _TaskColumnKeys:
         column = self._policy.columns.get(field_id)
         if column is None or not column.mask.needs_key:
             return
-        if mask_key_entry(self._ring, field_id, column.column_key_id) is None:
+        if KeyedColumn.of(column, self._ring).mask_key() is None:
             raise _nothing_to_commit(self._ring.column(field_id), "key of its hash mask")
 
     def _check(self, field_ids: Iterable[int]) -> None:
@@ -308,7 +309,7 @@ def ensure_column_keys(table: EncryptedTable, *, write_only: bool = False) -> fr
 def _lacks_keys(maker: ColumnKeyMaker, ring: KeyRing, policy: ColumnPolicy, unread: Iterable[int]) -> bool:
     own = [column for column in policy.columns.values() if column.field_id in unread]
     # A user who may not unwrap cannot open the key of a hash mask: the attempt to get one says so.
-    if any(column.mask.needs_key or maker.own_key(ring, column.field_id, column.column_key_id) is None for column in own):
+    if any(column.mask.needs_key or maker.own_key(KeyedColumn.of(column, ring)) is None for column in own):
         return True
     return maker.lacks(ring, (column for column in policy.columns.values() if column.field_id not in unread))
 
@@ -331,7 +332,7 @@ def _opened_keks(maker: ColumnKeyMaker, ring: KeyRing, readable: frozenset[int])
 def _own_keys(maker: ColumnKeyMaker, metadata: EncryptedTableMetadata, write_only: frozenset[int]) -> dict[str, bytes]:
     policy = ColumnPolicy.from_properties(metadata.properties)
     columns = [column for column in policy.columns.values() if column.field_id in write_only]
-    found = (maker.own_key(metadata.key_ring, column.field_id, column.column_key_id) for column in columns)
+    found = (maker.own_key(KeyedColumn.of(column, metadata.key_ring)) for column in columns)
     return {key_id: key.reveal() for key_id, key in (each for each in found if each is not None)}
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 import base64
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -47,6 +47,7 @@ from tablecrypt.errors import (
     MasterKeyRefusedError,
 )
 from tablecrypt.keys.column_keys import ProtectedColumn
+from tablecrypt.keys.column_lookup import KeyedColumn, column_key_entry, kek_of
 from tablecrypt.keys.key_ring import (
     COLUMN_KEK,
     COLUMN_KEK_VERSION,
@@ -129,7 +130,7 @@ class PendingKeys:
         """Refuse mask keys that were made here where the table has got others meanwhile (rule 3)."""
         for entry in (self.made[key_id] for key_id in key_ids if self.made[key_id].is_mask_key):
             kek = self.made.get(entry.encrypted_by_id or "") or ring.entry(entry.encrypted_by_id or "")
-            if (first := mask_key_entry(ring, entry.field_id, kek.encrypted_by_id or "")) is not None:
+            if (first := KeyedColumn(ring, entry.field_id, kek.encrypted_by_id or "").mask_key()) is not None:
                 raise CommitFailedException(
                     f"another writer has made the key of the hash mask of {ring.column(entry.field_id)} ({first.key_id}) since this "
                     "write began: equal values would have different hashes. Load the table and write the rows again"
@@ -186,13 +187,11 @@ class ColumnKeyMaker:
             *(self.kms, self.table_key_id, self.data_key_length, self.kek_lifespan_ms, self.now_ms, self.random, self.clock),
         )
 
-    def current_column_key(self, ring: KeyRing, field_id: int, master_key_id: str, aad_prefix: bytes | None = None) -> tuple[str, Secret]:
+    def current_column_key(self, column: KeyedColumn, aad_prefix: bytes | None = None) -> tuple[str, Secret]:
         """Return the id of the key that a column's DEKs are wrapped under now, and that key; make one where there is none (rule 2).
 
         Args:
-            ring: the keys of the metadata that is written to.
-            field_id: the column's.
-            master_key_id: its master key now.
+            column: among the keys of the metadata that is written to, under its master key now.
             aad_prefix: of the file that is written under it, so that the file's commit brings the key; who may wrap and not unwrap gets a
                 key for a file, and none without.
 
@@ -201,49 +200,49 @@ class ColumnKeyMaker:
             AuthenticationError: an entry was changed.
         """
         with self.pending.lock:
-            both = self.pending.with_ring(ring)
+            both = column.among(self.pending.with_ring(column.ring))
             if aad_prefix is None:
-                return self._shared(both, field_id, master_key_id)
-            key_id, key = self._for_file(both, field_id, master_key_id)
+                return self._shared(both)
+            key_id, key = self._for_file(both)
             self.pending.bring_with(aad_prefix, key_id)
             return key_id, key
 
-    def own_key(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret] | None:
+    def own_key(self, column: KeyedColumn) -> tuple[str, Secret] | None:
         """Return the id and the value of the key under which this process writes a column that it may not read; None where it has none.
 
-        Asks no KMS. Arguments as those of `current_column_key`.
+        Asks no KMS.
         """
-        own = own_keys(self.kms).among(self._usable(ring, field_id, master_key_id, write_only=True))
+        own = own_keys(self.kms).among(self._usable(column, write_only=True))
         return None if own is None else (own[0].key_id, own[1])
 
-    def mask_key(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
+    def mask_key(self, column: KeyedColumn) -> tuple[str, Secret]:
         """Return the id and the value of the key of a column's `hash` mask; make one where there is none (rule 3).
 
         Raises as `current_column_key`.
         """
         with self.pending.lock:
-            both = self.pending.with_ring(ring)
+            both = column.among(self.pending.with_ring(column.ring))
             # Metadata's first: against it one that was made here has come too late (rule 3).
-            found = mask_key_entry(ring, field_id, master_key_id) or mask_key_entry(both, field_id, master_key_id)
-            return self._make(both, field_id, master_key_id, _MASK_MARK) if found is None else (found.key_id, self.open(both, found))
+            found = column.mask_key() or both.mask_key()
+            return self._make(both, _MASK_MARK) if found is None else (found.key_id, self.open(both.ring, found))
 
-    def _for_file(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
+    def _for_file(self, column: KeyedColumn) -> tuple[str, Secret]:
         # First, as it asks no KMS, which would refuse a user who may only wrap again and again.
-        if (own := self.own_key(ring, field_id, master_key_id)) is not None:
+        if (own := self.own_key(column)) is not None:
             return own
 
         try:
-            return self._shared(ring, field_id, master_key_id)
+            return self._shared(column)
         except ColumnKeyDeniedError as denied:
             try:
-                return self._make_write_only(ring, field_id, master_key_id)
+                return self._make_write_only(column)
             # This user may not wrap either, so the first refusal says which permission is missing.
             except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as refused:
                 raise denied from refused
 
-    def _shared(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
-        found = next(iter(self._usable(ring, field_id, master_key_id)), None)
-        return self._make(ring, field_id, master_key_id) if found is None else (found.key_id, self.open(ring, found))
+    def _shared(self, column: KeyedColumn) -> tuple[str, Secret]:
+        found = next(self._usable(column), None)
+        return self._make(column) if found is None else (found.key_id, self.open(column.ring, found))
 
     def column_key(self, ring: KeyRing, key_id: str, field_id: int, master_key_ids: Sequence[str]) -> Secret:
         """Return the column key of this id (rule 1).
@@ -257,12 +256,10 @@ class ColumnKeyMaker:
 
     def lacks(self, ring: KeyRing, columns: Iterable[ProtectedColumn]) -> bool:
         """Whether metadata has no key that new values of one of these columns may go under, or none for its hash mask. Asks no KMS."""
-        return any(self._lacks(ring, column) for column in columns)
+        return any(self._lacks(KeyedColumn.of(column, ring), column.mask.needs_key) for column in columns)
 
-    def _lacks(self, ring: KeyRing, column: ProtectedColumn) -> bool:
-        if column.mask.needs_key and mask_key_entry(ring, column.field_id, column.column_key_id) is None:
-            return True
-        return next(iter(self._usable(ring, column.field_id, column.column_key_id)), None) is None
+    def _lacks(self, column: KeyedColumn, has_mask_key: bool) -> bool:
+        return (has_mask_key and column.mask_key() is None) or next(self._usable(column), None) is None
 
     def take_over(self, earlier: ColumnKeyMaker, ring: KeyRing) -> None:
         """Share with another maker of the same table what each makes, so that one commits files that were written through the other.
@@ -288,14 +285,14 @@ class ColumnKeyMaker:
         with self.pending.lock:
             current, take = set[str](), self._for_file if write_only else self._shared
             for column in columns:
-                current.add(take(self.pending.with_ring(ring), column.field_id, column.column_key_id)[0])
+                current.add(take(KeyedColumn.of(column, self.pending.with_ring(ring)))[0])
                 if column.mask.needs_key:
-                    current.add(self.mask_key(ring, column.field_id, column.column_key_id)[0])
+                    current.add(self.mask_key(KeyedColumn.of(column, ring))[0])
             return self.pending.offer(ring, {key_id for key_id in current if key_id not in ring})
 
     def open(self, ring: KeyRing, entry: EncryptedKey) -> Secret:
         """Return the key in a column key's entry. Raises as `column_key`."""
-        kek = self._kek(ring, entry)
+        kek = kek_of(ring, entry)
         opened = AesGcm(self.open_kek(ring, kek, entry.field_id))
         try:
             return Secret(opened.decrypt(entry.wrapped_bytes(), _aad_of(kek, entry)))
@@ -318,16 +315,17 @@ class ColumnKeyMaker:
             MasterKeyMismatchError: another master key of that id wrapped it, or the entry was changed.
         """
         master_key_id = self.check_column_kek(kek)
+        column = KeyedColumn(ring, field_id, master_key_id)
         known, now = refusals(), self.clock()
         blob = kek.wrapped_bytes()
         if (reason := known.known(self.kms, blob, master_key_id, now)) is not None:
-            raise _denied(ring, field_id, master_key_id, reason)
+            raise column.denied(reason)
 
         try:
             return unwrap_kek(self.kms, blob, master_key_id, f"column KEK {kek.key_id} of {ring.column(field_id)}")
         except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
             known.add(self.kms, blob, master_key_id, now, str(error))
-            raise _denied(ring, field_id, master_key_id, str(error)) from error
+            raise column.denied(str(error)) from error
 
     def check_column_kek(self, kek: EncryptedKey) -> str:
         """Return the master key of a column KEK.
@@ -384,36 +382,32 @@ class ColumnKeyMaker:
 
         return kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
 
-    def _usable(self, ring: KeyRing, field_id: int, master_key_id: str, write_only: bool = False) -> Iterable[EncryptedKey]:
-        for entry in ring.column_keys:
-            # The maker of a write-only key keeps it in memory, without the right to read the column: others must not write under it.
-            if entry.field_id != field_id or entry.is_mask_key or entry.is_write_only != write_only:
-                continue
-            if self._may_wrap(self._kek(ring, entry), master_key_id):
-                yield entry
+    def _usable(self, column: KeyedColumn, write_only: bool = False) -> Iterator[EncryptedKey]:
+        return (entry for entry, kek in column.column_keys(write_only=write_only) if self._may_wrap(kek, column.master_key_id))
 
     def _may_wrap(self, kek: EncryptedKey, master_key_id: str) -> bool:
         return kek.encrypted_by_id == master_key_id and may_wrap(kek, self.now_ms(), self.kek_lifespan_ms)
 
-    def _make(self, ring: KeyRing, field_id: int, master_key_id: str, mark: Mapping[str, str] = _NO_MARK) -> tuple[str, Secret]:
+    def _make(self, column: KeyedColumn, mark: Mapping[str, str] = _NO_MARK) -> tuple[str, Secret]:
+        keks = column.ring.column_keks
         # A write-only KEK is out of the question as well: its maker would open every key below it.
-        kek = next((kek for kek in ring.column_keks if not kek.is_write_only and self._may_wrap(kek, master_key_id)), None)
+        kek = next((kek for kek in keks if not kek.is_write_only and self._may_wrap(kek, column.master_key_id)), None)
         if kek is None:
             try:
-                kek = self.new_kek(master_key_id)
+                kek = self.new_kek(column.master_key_id)
             except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
-                raise _denied(ring, field_id, master_key_id, str(error)) from error
+                raise column.denied(str(error)) from error
             self.pending.keep(kek)
 
-        entry, key = self._new_entry(field_id, kek, self.open_kek(ring, kek, field_id), mark)
+        entry, key = self._new_entry(column.field_id, kek, self.open_kek(column.ring, kek, column.field_id), mark)
         return entry.key_id, key
 
-    def _make_write_only(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
-        self._check_apart(master_key_id)
+    def _make_write_only(self, column: KeyedColumn) -> tuple[str, Secret]:
+        self._check_apart(column.master_key_id)
         own = own_keys(self.kms)
-        found = own.among(kek for kek in ring.column_keks if self._may_wrap(kek, master_key_id))
-        kek, secret = self._new_write_only_kek(master_key_id) if found is None else found
-        entry, key = self._new_entry(field_id, kek, secret, {WRITE_ONLY: "1"})
+        found = own.among(kek for kek in column.ring.column_keks if self._may_wrap(kek, column.master_key_id))
+        kek, secret = self._new_write_only_kek(column.master_key_id) if found is None else found
+        entry, key = self._new_entry(column.field_id, kek, secret, {WRITE_ONLY: "1"})
         own.keep(entry, key)
         return entry.key_id, key
 
@@ -450,62 +444,6 @@ class ColumnKeyMaker:
     def _check_apart(self, master_key_id: str) -> None:
         if master_key_id == self.table_key_id:
             raise ConfigurationError(f"{master_key_id!r} is the table's own master key, and cannot be a column's")
-
-    def _kek(self, ring: KeyRing, entry: EncryptedKey) -> EncryptedKey:
-        kek = ring.entry(entry.encrypted_by_id or "")
-        if not kek.is_column_kek:
-            raise FormatError(f"encryption key {kek.key_id} wraps column key {entry.key_id} but is a {kek.kind}")
-        return kek
-
-
-def column_key_entry(ring: KeyRing, key_id: str, field_id: int, master_key_ids: Sequence[str]) -> EncryptedKey:
-    """Return the entry of the column key of this id (rule 1).
-
-    Raises:
-        KeyNotFoundError: there is none.
-        KeyIdChangedError: it is under another master key than those that the table's properties name for the column.
-        AuthenticationError: it is another column's.
-    """
-    try:
-        entry = ring.entry(key_id)
-    except KeyNotFoundError:
-        raise KeyNotFoundError(
-            f"column key {key_id} of {ring.column(field_id)} is not in the table's encryption-keys: the column was shredded, or "
-            "somebody removed the entry and its copy. rescue brings it back if an older metadata.json holds it and nobody shredded it"
-        ) from None
-
-    # Whoever may use the key of one column could else wrap a DEK for another under it, and forge values of that one.
-    if entry.field_id != field_id:
-        raise AuthenticationError(
-            f"column key {key_id} is that of {ring.column(entry.field_id)}, and a file names it for {ring.column(field_id)}"
-        )
-
-    master_key_id = ring.entry(entry.encrypted_by_id or "").encrypted_by_id
-
-    # Entries are not authenticated: one under a master key of an attacker's choice would count like the right ones.
-    if master_key_id not in master_key_ids:
-        raise KeyIdChangedError(
-            f"{ring.column(field_id)} is encrypted under master key {master_key_id!r}, and the table's properties do not name that "
-            "key for it: the properties or an entry of encryption-keys were changed. Restore them"
-        )
-
-    return entry
-
-
-def mask_key_entry(ring: KeyRing, field_id: int, master_key_id: str) -> EncryptedKey | None:
-    """Return the entry of the key of a column's `hash` mask under one of its master keys; None where nobody has made it.
-
-    Raises:
-        KeyNotFoundError: the KEK of an entry of the column is missing.
-    """
-    for entry in ring.column_keys:
-        if entry.is_mask_key and entry.field_id == field_id and ring.entry(entry.encrypted_by_id or "").encrypted_by_id == master_key_id:
-            return entry
-    return None
-
-
-def _denied(ring: KeyRing, field_id: int, master_key_id: str, reason: str) -> ColumnKeyDeniedError:
-    return ColumnKeyDeniedError(field_id, master_key_id, reason, column_name=ring.name_of(field_id))
 
 
 def _aad_of(kek: EncryptedKey, entry: EncryptedKey) -> bytes:

@@ -11,7 +11,8 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
-from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, ProtectedColumn, key_id_in, unwrap_dek, wrap_dek
+from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, key_id_in, unwrap_dek, wrap_dek
+from tablecrypt.keys.column_lookup import KeyedColumn
 from tablecrypt.keys.key_ring import KeyRing
 
 _MASK_KEY_OF: Final = b"tablecrypt column mask 1"
@@ -97,13 +98,13 @@ class TableColumnKeys:
         # One for all files of a write: their commit says which mask key it brings by the files, whenever each was made.
         if (known := self._masks.get(field_id)) is not None:
             return known
-        return self._masks.setdefault(field_id, self._maker.mask_key(self._ring, field_id, self._column(field_id).column_key_id))
+        return self._masks.setdefault(field_id, self._maker.mask_key(self._column(field_id)))
 
     def _current(self, field_id: int, aad_prefix: bytes | None = None) -> tuple[str, Secret]:
-        return self._maker.current_column_key(self._ring, field_id, self._column(field_id).column_key_id, aad_prefix)
+        return self._maker.current_column_key(self._column(field_id), aad_prefix)
 
-    def _column(self, field_id: int) -> ProtectedColumn:
+    def _column(self, field_id: int) -> KeyedColumn:
         column = self._policy.columns.get(field_id)
         if column is None:
             raise ConfigurationError(f"{self._ring.column(field_id)} is not protected, and has no key")
-        return column
+        return KeyedColumn.of(column, self._ring)

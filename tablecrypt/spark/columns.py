@@ -58,7 +58,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tablecrypt.engines.rows import check_nulls
+from tablecrypt.engines.arrow_rows import check_nulls
 from tablecrypt.errors import ConfigurationError
 
 if TYPE_CHECKING:

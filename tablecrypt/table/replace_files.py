@@ -356,13 +356,7 @@ class EncryptedManifestRewrite(EncryptedProducer, WholeSnapshotAdapter):
         length = sum(manifest.manifest_length for manifest in group)
         per_manifest = max(1, len(entries) * self._target_size // max(length, 1))
 
-        return [self._manifest_of(group[0], entries[at : at + per_manifest]) for at in range(0, len(entries), per_manifest)]
-
-    def _manifest_of(self, like: ManifestFile, entries: Sequence[ManifestEntry]) -> ManifestFile:
-        with self._manifest_writer(self.spec(like.partition_spec_id), like.content) as writer:
-            for entry in entries:
-                writer.existing(entry)
-        return writer.to_manifest_file()
+        return [self._existing_manifest(group[0], entries[at : at + per_manifest]) for at in range(0, len(entries), per_manifest)]
 
 
 class EncryptedManifestCleaning(EncryptedProducer, WholeSnapshotAdapter):
@@ -378,13 +372,7 @@ class EncryptedManifestCleaning(EncryptedProducer, WholeSnapshotAdapter):
         live = [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
         if len(live) == len(entries):
             return manifest
-        if not live:
-            return None
-
-        with self._manifest_writer(self.spec(manifest.partition_spec_id), manifest.content) as writer:
-            for entry in live:
-                writer.existing(entry)
-        return writer.to_manifest_file()
+        return self._existing_manifest(manifest, live) if live else None
 
 
 def manifests_by_kind(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]]:

@@ -353,6 +353,13 @@ class EncryptedProducer(ProducerAdapter):
 
         return writer.to_manifest_file()
 
+    def _existing_manifest(self, like: ManifestFile, entries: Iterable[ManifestEntry]) -> ManifestFile:
+        """Write a manifest of entries that the table has already, of the spec and the content of another manifest."""
+        with self._manifest_writer(self.spec(like.partition_spec_id), like.content) as writer:
+            for entry in entries:
+                writer.existing(entry)
+        return writer.to_manifest_file()
+
     def _without_obsolete(self, manifest: ManifestFile, obsolete: ObsoleteDeletes) -> list[ManifestFile]:
         entries = manifest.fetch_manifest_entry(self.io, discard_deleted=True)
         dropped = [entry for entry in entries if EncryptedDataFile.of(entry.data_file) in obsolete]

@@ -46,7 +46,7 @@ def files_with_the_canary(folder: Path) -> list[Path]:
         ("encryption.data-key-lenght", "Did you mean encryption.data-key-length"),
         (" encryption.key-id", "write encryption.key-id"),
         ("encryption.default-key-id", "encryption.default-key-id is a property of a catalog"),
-        ("encryption.shape", "docs/reference/properties.md"),
+        ("encryption.flavour", "docs/reference/properties.md"),
         ("tablecrypt.key-id", "docs/reference/properties.md"),
     ],
 )

@@ -10,8 +10,9 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError
-from tablecrypt.keys.column_key_ring import ColumnKeyMaker, mask_key_entry
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnMask, ColumnPolicy, ProtectedColumn
+from tablecrypt.keys.column_lookup import KeyedColumn
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import MASK_KEY, EncryptedKey, KeyRing
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS
@@ -56,7 +57,7 @@ def test_the_commit_of_the_first_file_brings_one_mask_key_for_each_column(ring: 
 
 def test_the_key_of_a_mask_is_derived_from_the_stored_one_by_a_fixed_text(ring: KeyRing) -> None:
     """What was hashed by an earlier release stays equal to what is hashed now."""
-    _, stored = maker().mask_key(ring, SSN, "pii")
+    _, stored = maker().mask_key(KeyedColumn(ring, SSN, "pii"))
     [entry] = [entry for entry in ring.column_keys if entry.is_mask_key and entry.field_id == SSN]
 
     derived = hmac.new(stored.reveal(), b"tablecrypt column mask 1", hashlib.sha256).digest()
@@ -146,7 +147,7 @@ def test_another_master_key_has_a_mask_key_of_its_own_and_the_first_keeps_its_ow
     TableColumnKeys(made, moved, ring).generate([SSN], b"moved")
     after = ring.with_others(made.pending.new_entries(ring, [b"moved"]))
     assert TableColumnKeys(made, moved, after).mask_key(SSN) != TableColumnKeys(made, POLICY, ring).mask_key(SSN)
-    assert mask_key_entry(after, SSN, "pii") == mask_key_entry(ring, SSN, "pii")
+    assert KeyedColumn(after, SSN, "pii").mask_key() == KeyedColumn(ring, SSN, "pii").mask_key()
 
 
 def test_what_this_user_may_read_is_told_without_a_key_for_columns_that_have_one(ring: KeyRing) -> None:

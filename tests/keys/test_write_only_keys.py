@@ -12,6 +12,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ColumnKeyDeniedError, KmsError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn
+from tablecrypt.keys.column_lookup import KeyedColumn
 from tablecrypt.keys.key_ring import COLUMN_KEY, WRITE_ONLY, EncryptedKey, KeyRing
 from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.keys.write_only_keys import KEPT_KEYS, OwnKeys
@@ -96,11 +97,16 @@ def test_who_may_wrap_alone_brings_keys_of_his_own_and_writes_under_them() -> No
 
     after = ring.with_others(brought)
     for field_id in (2, 3):
-        own = writer.own_key(after, field_id, "pii")
+        own = writer.own_key(KeyedColumn(after, field_id, "pii"))
         assert own is not None
         assert own[0] == keys[field_id].key_id
         assert reader.open(after, keys[field_id]) == own[1]
-    assert writer.own_key(after, 4, "pii") is writer.own_key(after, 2, "fin") is another.own_key(after, 2, "pii") is None
+    assert (
+        writer.own_key(KeyedColumn(after, 4, "pii"))
+        is writer.own_key(KeyedColumn(after, 2, "fin"))
+        is another.own_key(KeyedColumn(after, 2, "pii"))
+        is None
+    )
 
     written = TableColumnKeys(writer, POLICY, after).generate([2, 3], b"after")
     for field_id, column in written.items():

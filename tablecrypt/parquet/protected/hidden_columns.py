@@ -147,19 +147,29 @@ def leaves_of(elements: list[Struct]) -> list[Leaf]:
 def around_fields(elements: Sequence[Struct], field_ids: Collection[int]) -> frozenset[tuple[str, ...]]:
     """Return the paths of the structs around fields of a schema, which is a tree."""
     found: set[tuple[str, ...]] = set()
-    # The nodes around the next one, and how many of their children are still to come. The root has no part in paths.
-    around: list[tuple[str, int]] = []
-    for element in elements[1:]:
-        name = element.binary(SchemaElement.NAME).decode()
+    # The root has no part in paths.
+    for _, element, around in _with_nodes_around(elements[1:]):
         if element.optional_integer(SchemaElement.FIELD_ID) in field_ids:
-            found.update(tuple(each for each, _ in around[: depth + 1]) for depth in range(len(around)))
-        around.append((name, element.optional_integer(SchemaElement.NUM_CHILDREN) or 0))
+            names = [each.binary(SchemaElement.NAME).decode() for each, _ in around]
+            found.update(tuple(names[: depth + 1]) for depth in range(len(names)))
+
+    return frozenset(found)
+
+
+def _with_nodes_around(elements: Iterable[Struct]) -> Iterator[tuple[int, Struct, list[tuple[Struct, int]]]]:
+    """Yield each node of a tree, its position, and the nodes around it, each with how many of its children are still to come.
+
+    The list is the same one each time. No recursion: a footer may nest nodes as it likes.
+    """
+    around: list[tuple[Struct, int]] = []
+    for at, element in enumerate(elements):
+        yield at, element, around
+
+        around.append((element, element.optional_integer(SchemaElement.NUM_CHILDREN) or 0))
         while around and around[-1][1] == 0:
             around.pop()
             if around:
                 around[-1] = (around[-1][0], around[-1][1] - 1)
-
-    return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -272,20 +282,12 @@ def end_of(elements: Sequence[Struct], at: int) -> int:
 
 def narrowed(elements: Sequence[Struct], field_id: int) -> list[Struct]:
     """Return a column with one field in it and nothing beside that; no node if the field is not there."""
-    # The nodes around the next one, and how many of their children are still to come. No recursion: a footer may nest them as it likes.
-    around: list[tuple[Struct, int]] = []
-    for at, element in enumerate(elements):
+    for at, element, around in _with_nodes_around(elements):
         if element.optional_integer(SchemaElement.FIELD_ID) == field_id:
             outer = [each.copy() for each, _ in around]
             for each in outer:
                 each.set(SchemaElement.NUM_CHILDREN, thrift.I32, 1)
             return [*outer, *elements[at : end_of(elements, at)]]
-
-        around.append((element, element.optional_integer(SchemaElement.NUM_CHILDREN) or 0))
-        while around and around[-1][1] == 0:
-            around.pop()
-            if around:
-                around[-1] = (around[-1][0], around[-1][1] - 1)
 
     return []
 

@@ -24,6 +24,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_declarations import FORMER, KEY, MASK, PROTECTION, SINCE, UNTIL, ColumnDeclaration, Declarations, weakened
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy
+from tablecrypt.keys.column_lookup import KeyedColumn
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.names import folded, keys_of_leaves, taken_message, taken_names
@@ -135,7 +136,7 @@ def _may_use(maker: ColumnKeyMaker, ring: KeyRing, stated: ColumnDeclaration) ->
     if stated.column is None:
         return True  # nobody is kept from values in the clear: fail closed for all
     try:
-        maker.current_column_key(ring, stated.field_id, stated.column.column_key_id)
+        maker.current_column_key(KeyedColumn.of(stated.column, ring))
     except ColumnKeyDeniedError:
         return False
     return True

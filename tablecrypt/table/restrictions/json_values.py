@@ -57,7 +57,7 @@ _PATTERNS: Final[dict[type[IcebergType], re.Pattern[str]]] = {
 }
 
 
-def json_value(value: object, kind: IcebergType) -> Any:
+def value_in_json(value: object, kind: IcebergType) -> Any:
     """Return a value as Arrow takes it for a column of a type: a uuid as its bytes, nanoseconds as an int.
 
     Raises:

@@ -39,7 +39,7 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, Lon
 
 from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.keys.nested_columns import path_through_structs
-from tablecrypt.table.restrictions.json_values import json_value, primitive_type
+from tablecrypt.table.restrictions.json_values import primitive_type, value_in_json
 
 Rows: TypeAlias = Callable[[pa.RecordBatch], Any]
 """From rows to an array, or to a scalar that stands for each of them."""
@@ -185,7 +185,7 @@ class RestrictingFilter:
 
     def _operand(self, value: object) -> _Operand:
         if not isinstance(value, dict):
-            return _Operand(None, _unplaced, partial(json_value, value))
+            return _Operand(None, _unplaced, partial(value_in_json, value))
 
         kind = value.get("type")
         if kind == "reference":
@@ -195,7 +195,7 @@ class RestrictingFilter:
             _check_keys(value, {"type", "value"}, {"data-type"})
             if value.get("data-type") is not None:
                 return _typed_literal(value["value"], value["data-type"])
-            return _Operand(None, _unplaced, partial(json_value, value["value"]))
+            return _Operand(None, _unplaced, partial(value_in_json, value["value"]))
         if kind == "apply":
             return self._applied(value)
 
@@ -298,8 +298,8 @@ def _as_told(value: object, told: PrimitiveType, needed: IcebergType) -> Any:
             raise ReadRestrictionError(f"a literal of type {told} is compared with a value of type {needed}")
 
     # The literal has to be of the type that it names before it is read as the type of the other side.
-    json_value(value, told)
-    return json_value(value, needed)
+    value_in_json(value, told)
+    return value_in_json(value, needed)
 
 
 def _literal(operand: _Operand, kind: IcebergType) -> Any:
