@@ -163,6 +163,13 @@ ALLOWED_KEY_IDS: Final = _of_kms(
     name="encryption.allowed-key-ids",
     doc="Globs of master keys, separated by commas. Any other key that a table or file names is refused before the KMS is called.",
 )
+KMS_VENDED: Final = Switch(
+    name="encryption.kms.vended",
+    scope="catalog",
+    reader="tablecrypt_catalog",
+    default="false",
+    doc="true: a REST catalog server may send credentials for the key service, for the keys of encryption.allowed-key-ids alone.",
+)
 KMS_CACHE_TTL_MS: Final = _number_of_kms(
     name="encryption.kms.cache-ttl-ms", default=str(60 * 60 * 1000), doc="How long an unwrapped KEK stays in this process's memory."
 )

@@ -14,7 +14,7 @@ Iceberg REST catalog specification: loadTable, updateTable, createTable (stage-c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, TypeVar
 
@@ -66,6 +66,7 @@ from tablecrypt_catalog.pins.record import TableVersion, table_version
 from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer, check_same_table
 from tablecrypt_catalog.rest_views import RestViews
 from tablecrypt_catalog.table_encryption import check_metadata, check_updates, encrypted_table, is_encrypted, proof_of_heads
+from tablecrypt_catalog.vended_kms import kms_properties
 
 AnsweredMetadata = Annotated[TableMetadataV1 | TableMetadataV2 | EncryptedTableMetadata, Field(discriminator="format_version")]
 """Table metadata in which version 3 keeps what encryption needs."""
@@ -88,6 +89,7 @@ class LoadAnswer(TableResponse):
 
     metadata: AnsweredMetadata
     read_restrictions: Any = Field(alias="read-restrictions", default=None)
+    kms_credentials: Any = Field(alias="key-management-credentials", default=None, repr=False)
 
 
 class CommitAnswer(CommitTableResponse):
@@ -108,7 +110,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
     """PyIceberg's RestCatalog with encrypted tables.
 
     The KMS is reached with the properties given to this client, and with none that the server sends: the keys of a table are to be out of
-    reach of whoever runs its catalog.
+    reach of whoever runs its catalog. With `encryption.kms.vended` a server may send credentials for it (see vended_kms.py).
     """
 
     # A server says so too of a table whose current metadata file is gone.
@@ -127,7 +129,9 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         """
         pin_check = self.client_pins.begin_check(identifier)
         answer, text, seen = self._requested(identifier)
-        proof = proof_of_heads(self, answer.metadata, lambda: self.table_of(identifier, answer).io)
+        proof = proof_of_heads(
+            answer.metadata, lambda: self.table_of(identifier, answer).io, lambda: self._kms_properties(identifier, answer)
+        )
         return self._opened(identifier, answer, text, pin_check.verify(seen, proof))
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
@@ -335,7 +339,12 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         if not is_encrypted(name, metadata):
             return self.table_of(identifier, TableResponse.model_validate_json(text))
 
-        return self._encrypted_table(self.table_of(identifier, answer), metadata, restrictions, pin)
+        kms = self._kms_properties(identifier, answer)
+        return self._encrypted_table(self.table_of(identifier, answer), metadata, restrictions, pin, kms)
+
+    def _kms_properties(self, identifier: str | Identifier, answer: LoadAnswer) -> Mapping[str, str]:
+        name = ".".join(self.identifier_to_tuple(identifier))
+        return kms_properties(name, self.client_properties, answer.metadata, answer.kms_credentials)
 
     def _digest(self, metadata: TableMetadata) -> str | None:
         """What pins compare: all that an answer says of a table, in whatever order it gives the keys. None if it may lack snapshots."""
@@ -347,12 +356,17 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         return hashlib.sha256(metadata.model_dump_json().encode()).hexdigest()
 
     def _encrypted_table(
-        self, table: Table, metadata: EncryptedTableMetadata, restrictions: ReadRestrictions | None = None, pin: TableVersion | None = None
+        self,
+        table: Table,
+        metadata: EncryptedTableMetadata,
+        restrictions: ReadRestrictions | None = None,
+        pin: TableVersion | None = None,
+        kms: Mapping[str, str] | None = None,
     ) -> EncryptedTable:
         # PyIceberg's scan would send its filter to the server.
         if table.config.get(SCAN_PLANNING_MODE) == ScanPlanningMode.SERVER.value:
             raise _server_planning_refused(table.name())
-        return encrypted_table(self, table, metadata, pin, restrictions)
+        return encrypted_table(self, table, metadata, pin, restrictions, kms)
 
 
 def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:

@@ -132,7 +132,8 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         """
         pin_check = self.client_pins.begin_check(identifier)
         pin, loaded, seen = self._found(identifier)
-        verified, proof = self._verified(identifier, pin, seen), proof_of_heads(self, loaded.metadata, lambda: loaded.io)
+        verified = self._verified(identifier, pin, seen)
+        proof = proof_of_heads(loaded.metadata, lambda: loaded.io, lambda: self.client_properties)
         # Proven only where the pin would move: to open manifest lists takes the KMS and requests to the store.
         if verified is not None and verified != pin and (proven := proof(pin, seen)) is not None:
             self._adopt(identifier, pin, self._verified(identifier, pin, proven))
@@ -193,7 +194,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         pin_check = self.client_pins.begin_check(identifier)
         file = read_metadata_file(load_file_io(properties=self.properties, location=metadata_location).new_input(metadata_location))
         loaded, seen = self._loaded(identifier, file)
-        proof = proof_of_heads(self, loaded.metadata, lambda: loaded.io)
+        proof = proof_of_heads(loaded.metadata, lambda: loaded.io, lambda: self.client_properties)
         with Session(self.engine) as session:
             before = find_pin(session, self.name, self.names(identifier))
         # Before the transaction: it reads the table's storage.

@@ -98,16 +98,22 @@ def opened_table(catalog: Catalog, table: Table, verify: Callable[[TableVersion,
         digest = loaded.digest
 
     check_metadata(catalog.client_properties, table_identifier(loaded), loaded.metadata, loaded.metadata_location)  # type: ignore[attr-defined]
-    proof = proof_of_heads(catalog, loaded.metadata, lambda: loaded.io)
+    proof = proof_of_heads(loaded.metadata, lambda: loaded.io, lambda: names.client_properties(catalog))
     # Before the table is built: a version that the pins refuse gets no FileIO and no key.
     pin = verify(table_version(loaded.metadata, loaded.metadata_location, digest), proof)
 
     return table_from_metadata(catalog, loaded, pin) if isinstance(loaded, UnverifiedTable) else loaded
 
 
-def proof_of_heads(catalog: Catalog, metadata: TableMetadata, inner: Callable[[], FileIO]) -> Proof:
-    """Return what says how much of a table that was loaded may be pinned. `inner` gives the FileIO that stores its files."""
-    return ProvenHeads(metadata, lambda: table_file_io(names.client_properties(catalog), inner(), metadata))
+def proof_of_heads(metadata: TableMetadata, inner: Callable[[], FileIO], kms_properties: Callable[[], Mapping[str, str]]) -> Proof:
+    """Return what says how much of a table that was loaded may be pinned.
+
+    Args:
+        metadata: the table's.
+        inner: gives the FileIO that stores its files.
+        kms_properties: gives those with which the KMS is reached.
+    """
+    return ProvenHeads(metadata, lambda: table_file_io(kms_properties(), inner(), metadata))
 
 
 NO_COLUMNS: Final[Mapping[int, PinnedColumn]] = {}
@@ -232,6 +238,7 @@ def encrypted_table(
     metadata: EncryptedTableMetadata,
     pin: TableVersion | None = None,
     read_restrictions: ReadRestrictions | None = None,
+    kms_properties: Mapping[str, str] | None = None,
 ) -> EncryptedTable:
     """Return the encrypted table that a catalog loaded as a plain one.
 
@@ -241,6 +248,7 @@ def encrypted_table(
         metadata: the table's, in the class that keeps its keys.
         pin: what is trusted of it.
         read_restrictions: what readers of its rows have to apply.
+        kms_properties: with what the KMS is reached, if not with those of the catalog.
 
     Raises:
         FormatError: Ray's own source or sink for Iceberg loads it, which opens data files by itself.
@@ -250,7 +258,7 @@ def encrypted_table(
     if metadata.current_snapshot_id is None and (head := cut_off_head(metadata)) is not None:
         logger.warning("%s: %s", ".".join(table_identifier(table)), described(head))
     deletable = pinned_folders(catalog, table, pin)
-    io = table_file_io(names.client_properties(catalog), table.io, metadata, deletable, read_restrictions)
+    io = table_file_io(kms_properties or names.client_properties(catalog), table.io, metadata, deletable, read_restrictions)
 
     return with_metadata(table, catalog, metadata, io)
 

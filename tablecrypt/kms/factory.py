@@ -69,10 +69,14 @@ def shared_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
     registry = _registry.get()
     name = _relevant(properties)
     with registry.lock:
-        client = registry.clients.get(name)
+        client = registry.clients.pop(name, None)
         if client is None:
-            client = registry.clients[name] = _SharedClient.from_properties(_constructor(properties)(properties), properties)
+            client = _SharedClient.from_properties(_constructor(properties)(properties), properties)
             client.properties = dict(name)
+        # Temporary credentials make one client after another: the longest unused is left to the tables that still have it.
+        registry.clients[name] = client
+        if len(registry.clients) > _MOST_CLIENTS:
+            del registry.clients[next(iter(registry.clients))]
         return client
 
 
@@ -94,6 +98,9 @@ class _SharedClient(ResilientKeyManagementClient):
 
     def __reduce__(self) -> tuple[Callable[[Mapping[str, str]], ResilientKeyManagementClient], tuple[Mapping[str, str]]]:  # type: ignore[override]
         return shared_kms, (self.properties,)
+
+
+_MOST_CLIENTS: Final = 256
 
 
 @dataclass

@@ -10,7 +10,7 @@ _handle_non_200_response     the same exceptions for the same answers
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 from pyiceberg.catalog import TOKEN, URI
@@ -44,7 +44,7 @@ from requests import HTTPError, RequestException, Response, Session
 from tenacity import retry
 
 from tablecrypt.errors import FormatError, ReadRestrictionError
-from tablecrypt.properties import check_table_properties, taken_from_server
+from tablecrypt.properties import KMS_VENDED, check_table_properties, taken_from_server
 from tablecrypt.table.restrictions.read_restrictions import parse_restrictions
 from tablecrypt.table.table_files import name_of
 
@@ -66,6 +66,10 @@ COMMIT_ERRORS: dict[int, type[Exception]] = {
 def twice_if_unauthorized(request: F) -> F:
     """Send a request once more, with a fresh token, where the server says that the token has expired."""
     return retry(**_RETRY_ARGS)(request)  # type: ignore[call-overload, no-any-return]
+
+
+_DELEGATION: Final = "X-Iceberg-Access-Delegation"
+_KMS_DELEGATION: Final = "kms-vended-credentials"
 
 
 class RestrictedCreationError(ReadRestrictionError):
@@ -187,6 +191,8 @@ class RestCatalogAdapter(RestCatalog):
     def _create_session(self) -> Session:
         session = super()._create_session()
         session.hooks["response"].append(_refuse_restricted_creation)
+        if KMS_VENDED.is_true(self.properties):
+            session.headers[_DELEGATION] = ",".join((str(session.headers[_DELEGATION]), _KMS_DELEGATION))
         return session
 
     def file_io_of(self, response: TableResponse) -> FileIO:
