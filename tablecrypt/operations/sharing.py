@@ -23,6 +23,10 @@ OPERATIONS: Final = (
             "row_filter": Option("Which rows are shared; by default all, or with --update the share's.", "FILTER", flags=("--where",)),
             "snapshot": Option("The snapshot that is shared; by default the current one.", "ID"),
             "no_statistics": Option("Give no bounds and counts of columns, by which the partner's scans would leave out files."),
+            "rewrite": Option("Write the matching rows of files that also hold others once into the share's folder, under their own keys."),
+            "without_columns": Option(
+                "With --rewrite: a column that may not leave; repeatable.", "COLUMN", flags=("--without-column",), is_repeatable=True
+            ),
             "update": Option("Bring the share at the location up to date: what came and what went since."),
             "manifests_below": MANIFESTS_BELOW,
         },
