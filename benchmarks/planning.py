@@ -69,15 +69,15 @@ def tables(folder: Path) -> dict[str, Table]:
     return found
 
 
-def fill(table: Table, files: int, manifests: int) -> None:
-    """Commit files that are not there, an equal number in each manifest."""
+def fill(table: Table, files: int, manifests: int, size: int = 65_536) -> None:
+    """Commit files that are not there, an equal number in each manifest; their entries say that each has about `size` bytes."""
     for first in range(0, files, files // manifests):
         with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
-            for file in _files(table, first, files // manifests):
+            for file in _files(table, first, files // manifests, size):
                 append.append_data_file(file)
 
 
-def _files(table: Table, first: int, count: int) -> Iterator[DataFile]:
+def _files(table: Table, first: int, count: int, size: int) -> Iterator[DataFile]:
     ids = range(1, COLUMNS + 1)
     partition = Record() if table.spec().is_unpartitioned() else Record(first)
     # A partition holds one value of its column, which is what bounds would say.
@@ -89,14 +89,14 @@ def _files(table: Table, first: int, count: int) -> Iterator[DataFile]:
             file_format=FileFormat.PARQUET,
             partition=partition,
             record_count=ROWS,
-            file_size_in_bytes=65_536 + number,
+            file_size_in_bytes=size + number,
             column_sizes={column: 4000 + number % 1000 + column for column in ids},
             value_counts=dict.fromkeys(ids, ROWS),
             null_value_counts=dict.fromkeys(ids, 0),
             nan_value_counts={},
             lower_bounds={column: struct.pack("<q", number * ROWS + column) for column in bounded},
             upper_bounds={column: struct.pack("<q", number * ROWS + ROWS - 1 + column) for column in bounded},
-            key_metadata=StandardKeyMetadata.generate(16, secrets.token_bytes).with_file_length(65_536 + number).encode(),
+            key_metadata=StandardKeyMetadata.generate(16, secrets.token_bytes).with_file_length(size + number).encode(),
             split_offsets=[4],
         )
         file.spec_id = table.spec().spec_id

@@ -20,9 +20,10 @@ OPERATIONS: Final = (
         options={
             "to_key_id": Option("The partner's master key.", "TEXT", flags=("--to",), is_required=True),
             "location": Option("Where the share's metadata goes: a folder of its own.", "LOCATION", is_required=True),
-            "row_filter": Option("Which rows are shared; by default all.", "FILTER", flags=("--where",)),
+            "row_filter": Option("Which rows are shared; by default all, or with --update the share's.", "FILTER", flags=("--where",)),
             "snapshot": Option("The snapshot that is shared; by default the current one.", "ID"),
             "no_statistics": Option("Give no bounds and counts of columns, by which the partner's scans would leave out files."),
+            "update": Option("Bring the share at the location up to date: what came and what went since."),
             "manifests_below": MANIFESTS_BELOW,
         },
         examples=(
@@ -34,6 +35,10 @@ OPERATIONS: Final = (
             (
                 "One region",
                 "tablecrypt --catalog prod share db.orders --to alias/partner --where \"region = 'north'\" --location s3://partner/orders",
+            ),
+            (
+                "What came and went since",
+                "tablecrypt --catalog prod share db.orders --to alias/partner --location s3://partner/orders --update",
             ),
         ),
         rights=Rights(

@@ -119,6 +119,7 @@ WHERE_FILES_ARE_DELETED: Final = {
     "tablecrypt/maintenance/_orphan_files.py": "remove_orphan_files",
     "tablecrypt/maintenance/_shred_scrub.py": "shred, shred_column",
     "tablecrypt/maintenance/erasure/removal.py": "erase",
+    "tablecrypt/maintenance/sharing/states.py": "older metadata of a share, of which the table's files are no part",
     "tablecrypt/maintenance/expiry.py": "expire_snapshots",
     "catalog/tablecrypt_catalog/purge.py": "purge_table, purge_files",
 }

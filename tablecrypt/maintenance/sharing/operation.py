@@ -1,8 +1,8 @@
 """Sharing: another organisation gets exactly these rows of a table, by keys that are wrapped for it, and no byte of data is copied.
 
     1  plan       the files of which every row matches: plan.py. All that refuses comes before all that writes
-    2  remember   the table remembers to whom, which files, under which key: records.py
-    3  keys       a KEK of the share's own, wrapped under the partner's master key
+    2  keys       a KEK of the share's own, wrapped under the partner's master key
+    3  remember   the table remembers to whom, which files, under which key: records.py
     4  metadata   manifests and their list under fresh DEKs: metadata.py
     5  last       metadata.json: before it is there, there is no share
 
@@ -10,6 +10,10 @@ Killed at any time, there is a share or there is none, and at most a record of o
 
 The DEK of a file stands in the manifest, not under the table's KEK. So new manifests open the files that they name, and nothing else of the
 table: no other file, no other snapshot, and none of its manifests.
+
+An update writes the next state beside the one that is there, from the table's current snapshot: who shares need not be able to open what he
+has shared. While both are there, the table remembers the files of both. The state before stays until the next update, for readers who have
+not registered the new one, and all older ones go.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -28,15 +32,15 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope, refuse_link
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.keys.manager import EncryptionManager, OpenKek
 from tablecrypt.maintenance._relocate_files import PathMap
-from tablecrypt.maintenance._storage import tables_at
 from tablecrypt.maintenance._tables import check_own_manifests, checked_filter, reload, require_encrypted
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter
 from tablecrypt.maintenance.sharing.plan import SharePlan, plan_share
-from tablecrypt.maintenance.sharing.records import ShareRecord, remember_share
+from tablecrypt.maintenance.sharing.records import ShareRecord, live_shares, remember_share
 from tablecrypt.maintenance.sharing.result import Shared, storage_policy
+from tablecrypt.maintenance.sharing.states import States
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_on_error, folders_of, name_of
@@ -53,6 +57,7 @@ def share(
     snapshot: int | None = None,
     *,
     no_statistics: bool = False,
+    update: bool = False,
     dry_run: bool = False,
     manifests_below: Sequence[str] = (),
 ) -> Shared:
@@ -67,9 +72,10 @@ def share(
         table: an encrypted table. Its state in memory is brought up to date.
         to_key_id: the partner's master key, which this user may wrap under; the right to unwrap is not needed.
         location: where the share's metadata goes: a folder of its own, in any store that the table's FileIO reaches.
-        row_filter: which rows, such as "region = 'eu'"; by default all.
+        row_filter: which rows, such as "region = 'eu'"; by default all. For an update by default those of the share.
         snapshot: id of the snapshot that is shared; by default the current one.
         no_statistics: whether the partner gets no bounds and counts of the columns, by which his scans leave out files.
+        update: bring the share that is at the location up to date: the partner then registers the new metadata in the place of the old.
         dry_run: only say what would be shared.
         manifests_below: folders of this table and of no other in which manifests lie, where neither a pin nor the place of its metadata
             file says that the table lies there.
@@ -85,15 +91,18 @@ def share(
     require_encrypted(table)
     fresh = reload(table)
     refuse_restricted(fresh.io, "share")
-    sharing = _Sharing(fresh, to_key_id, location.rstrip("/"))
-    rows = ALWAYS_TRUE if row_filter is None else checked_filter(fresh, row_filter, "row_filter")
+    sharing = _Sharing(fresh, to_key_id, location.rstrip("/"), not no_statistics)
+    if not update:
+        sharing.check_place_is_free()
+    record = sharing.known() if update else None
+    rows = sharing.rows(row_filter, record)
     plan = plan_share(fresh, rows, snapshot, LocalRunner())
     check_own_manifests(fresh, (each.manifest_path for each in plan.snapshot.manifests(fresh.io)), manifests_below)
-    sharing.check_place_is_free()
     if dry_run:
-        return sharing.result(plan, dry_run=True)
+        return sharing.result(plan, record, dry_run=True)
 
-    return sharing.run(plan, "" if row_filter is None else str(row_filter), not no_statistics)
+    text = record.row_filter if row_filter is None and record is not None else str(row_filter or "")
+    return sharing.make(plan, text) if record is None else sharing.bring_up_to_date(plan, text, record)
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,7 @@ class _Sharing:
     table: EncryptedTable
     to_key_id: str
     location: str
+    with_statistics: bool
 
     def __post_init__(self) -> None:
         metadata = self.table.metadata
@@ -117,10 +127,14 @@ class _Sharing:
             )
 
     @cached_property
-    def place(self) -> Place:
-        """Where the share goes. Its table-uuid is the same for all shares of one table at one place."""
-        share_uuid = uuid.uuid5(_NAMESPACE, f"{self.table.metadata.table_uuid} {self.location}")
-        return Place(self.location, share_uuid, uuid.uuid4())
+    def share_uuid(self) -> uuid.UUID:
+        """The share's table-uuid, the same for all shares of one table at one place."""
+        return uuid.uuid5(_NAMESPACE, f"{self.table.metadata.table_uuid} {self.location}")
+
+    @cached_property
+    def states(self) -> States:
+        """What is at the location."""
+        return States.at(self.io, self.location)
 
     @cached_property
     def io(self) -> TableFileIO:
@@ -131,30 +145,77 @@ class _Sharing:
 
     def check_place_is_free(self) -> None:
         """Refuse a place where a share or another table is."""
-        for location, found in tables_at(self.table.io.inner, self.location):
-            what = "this share already" if found == self.place.share_uuid else "another table already"
-            raise ConfigurationError(f"{self.location} holds {what} (table-uuid {found} in {location}): choose another location")
+        for location, found in self.states.tables.items():
+            if found == self.share_uuid:
+                raise ConfigurationError(f"{self.location} holds this share already ({location}): update (--update) brings it up to date")
+            raise ConfigurationError(f"{self.location} holds another table ({location}, table-uuid {found}): choose another location")
 
-    def run(self, plan: SharePlan, row_filter: str, with_statistics: bool) -> Shared:
+    def known(self) -> ShareRecord:
+        """Return what the table remembers of the share that is to be brought up to date."""
+        for location, found in self.states.tables.items():
+            if found != self.share_uuid:
+                raise ConfigurationError(
+                    f"{self.location} holds another table (table-uuid {found} in {location}), and no share of this one"
+                )
+        record = next((each for each in live_shares(self.table) if each.share_uuid == str(self.share_uuid)), None)
+        if record is None:
+            raise ConfigurationError(f"{name_of(self.table)} has no share at {self.location}: leave update (--update) out to make one")
+        if record.key_id != self.to_key_id:
+            raise ConfigurationError(f"the share at {self.location} is under {record.key_id!r}, and not under {self.to_key_id!r}")
+        return record
+
+    def rows(self, row_filter: str | BooleanExpression | None, record: ShareRecord | None) -> BooleanExpression:
+        """Return the filter of the shared rows."""
+        if row_filter is None and record is not None and record.row_filter:
+            return checked_filter(self.table, record.row_filter, "the filter of the share, which row_filter can say anew:")
+        return ALWAYS_TRUE if row_filter is None else checked_filter(self.table, row_filter, "row_filter")
+
+    def make(self, plan: SharePlan, row_filter: str) -> Shared:
         """Make the share."""
+        place = Place(self.location, self.share_uuid, uuid.uuid4())
         # Asked first, so that a key which cannot be used leaves nothing behind.
         kek = self.io.manager.new_kek_for_another()
-        remember_share(self.table, self._record(plan, row_filter))
-        writer = ShareWriter(plan, self.place, self.io, with_statistics)
+        remember_share(self.table, self._record(plan, place, row_filter))
+        return self.result(plan, None, place, self._write(plan, place, kek))
+
+    def bring_up_to_date(self, plan: SharePlan, row_filter: str, record: ShareRecord) -> Shared:
+        """Write the share's next state, if the table has changed since."""
+        if plan.snapshot.snapshot_id == record.snapshot_id and self.states.has(record.metadata_location):
+            self._forget_former(plan, record)
+            return self.result(plan, record)
+
+        place = Place(self.location, self.share_uuid, uuid.uuid4(), self.states.next_number)
+        kek = self.io.manager.new_kek_for_another()
+        new = self._record(plan, place, row_filter)
+        # The state that is there names files that the new one may not.
+        remember_share(self.table, replace(new, files=tuple(dict.fromkeys((*new.files, *record.files)))))
+        written = self._write(plan, place, kek)
+        self.states.remove_all_but_the_last()
+        self._forget_former(plan, replace(new, files=(*new.files, *record.files)))
+        return self.result(plan, record, place, written)
+
+    def _forget_former(self, plan: SharePlan, record: ShareRecord) -> None:
+        """Remember no files any more that only the former state names."""
+        if set(record.files) != set(plan.locations):
+            remember_share(self.table, replace(record, files=tuple(plan.locations)))
+
+    def _write(self, plan: SharePlan, place: Place, kek: OpenKek) -> int:
+        """Write one state; return how many bytes."""
+        writer = ShareWriter(plan, place, self.io, self.with_statistics)
         with deleting_on_error(self.io, writer.locations):
             content = writer.write(kek).model_dump_json().encode()
 
-        refuse_link(self.place.metadata_location)
-        with self.io.raw_output(self.place.metadata_location, RawContent.METADATA_JSON).create() as stream:
+        refuse_link(place.metadata_location)
+        with self.io.raw_output(place.metadata_location, RawContent.METADATA_JSON).create() as stream:
             stream.write(content)
-        return self.result(plan, written_bytes=writer.written_bytes + len(content))
+        return writer.written_bytes + len(content)
 
-    def _record(self, plan: SharePlan, row_filter: str) -> ShareRecord:
+    def _record(self, plan: SharePlan, place: Place, row_filter: str) -> ShareRecord:
         return ShareRecord(
-            share_uuid=str(self.place.share_uuid),
+            share_uuid=str(self.share_uuid),
             key_id=self.to_key_id,
             location=self.location,
-            metadata_location=self.place.metadata_location,
+            metadata_location=place.metadata_location,
             snapshot_id=plan.snapshot.snapshot_id,
             created_ms=time.time_ns() // 1_000_000,
             row_filter=row_filter,
@@ -162,19 +223,31 @@ class _Sharing:
             files=tuple(plan.locations),
         )
 
-    def result(self, plan: SharePlan, written_bytes: int = 0, dry_run: bool = False) -> Shared:
-        """Return what was done."""
+    def result(
+        self, plan: SharePlan, record: ShareRecord | None, place: Place | None = None, written_bytes: int = 0, dry_run: bool = False
+    ) -> Shared:
+        """Return what was done.
+
+        Args:
+            plan: what is shared.
+            record: of the share before an update.
+            place: where it was written, if it was.
+        """
+        before, now = set(() if record is None else record.files), set(plan.locations)
+        written = "" if place is None else place.metadata_location
         return Shared(
             table=name_of(self.table),
             dry_run=dry_run,
             location=self.location,
-            metadata_location="" if dry_run else self.place.metadata_location,
-            share_uuid=str(self.place.share_uuid),
+            metadata_location=written or (record.metadata_location if record is not None and not dry_run else ""),
+            share_uuid=str(self.share_uuid),
             to_key_id=self.to_key_id,
             snapshot_id=plan.snapshot.snapshot_id,
             files=len(plan.tasks),
             rows=plan.rows,
             bytes=plan.size,
+            came=len(now - before),
+            went=len(before - now),
             written_bytes=written_bytes,
             columns=tuple(each.name for each in plan.schema.fields),
             withheld=plan.withheld,

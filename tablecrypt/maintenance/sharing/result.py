@@ -29,6 +29,7 @@ class Shared(OperationResult):
         files: how many data files of the table the share names.
         rows: how many rows a reader of the share sees.
         bytes: stored bytes of these files. None of them was copied.
+        came, went: how many of these files came, and how many went, since the share was last brought up to date.
         written_bytes: how many bytes of metadata were written.
         columns: names of the columns that the partner can read: none of these can be withheld while files are not written again.
         withheld: names of the protected columns that he cannot read.
@@ -46,6 +47,8 @@ class Shared(OperationResult):
     files: int
     rows: int
     bytes: int
+    came: int = 0
+    went: int = field(default=0, metadata=shown("files that went since", "count"))
     written_bytes: int = field(default=0, metadata=shown("metadata written", "bytes"))
     columns: tuple[str, ...] = field(default=(), metadata=shown("columns that the partner can read", is_whole=True))
     withheld: tuple[str, ...] = field(default=(), metadata=shown("protected columns that stay closed to him", is_whole=True))

@@ -1,0 +1,137 @@
+"""share with update: the partner gets what came and what went since, in one new metadata, and what is stored of a share stays small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance import compact, share, verify
+from tablecrypt.maintenance.sharing.records import live_shares
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.aws import AwsServer
+from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
+from tests.support.shares import Partner
+from tests.support.tables import BY_TEAM, MERGE_ON_READ, TEAM_SCHEMA, encrypted_sql_catalog, files_below, ids, new_table, path_of, team_rows
+
+NORTH = "team = 'north'"
+
+
+@pytest.fixture
+def partner(tmp_path: Path, aws: AwsServer) -> Partner:
+    return Partner.of(tmp_path, aws)
+
+
+@pytest.fixture
+def table(catalog: EncryptedSqlCatalog) -> EncryptedTable:
+    return new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=MERGE_ON_READ)
+
+
+def named(table: EncryptedTable) -> set[str]:
+    return {task.file.file_path for task in table.refresh().scan(NORTH).plan_files()}
+
+
+def test_an_update_brings_what_came_and_what_went(table: EncryptedTable, partner: Partner) -> None:
+    first = share(table, partner.key_id, partner.location, NORTH)
+    before = partner.register(first)
+    table.append(team_rows(100))
+    table.delete("id = 2")
+    compact(table, NORTH, rewrite_all=True)
+    table.append(team_rows(200))
+
+    result = share(table, partner.key_id, partner.location, update=True)
+
+    assert (result.share_uuid, result.came, result.went) == (first.share_uuid, 2, 1)
+    assert ids(before.refresh()) == list(range(0, 20, 2)), "who reads the state before goes on reading it"
+    before.catalog.drop_table("db.share")
+    theirs = partner.register(result)
+    assert ids(theirs) == ids(table.refresh(), row_filter=NORTH)
+    assert theirs.metadata.table_uuid == before.metadata.table_uuid
+    assert len(theirs.snapshots()) == 1
+    assert verify(theirs).is_good
+    [record] = live_shares(table.refresh())
+    assert set(record.files) == named(table)
+    assert (record.row_filter, record.metadata_location) == (NORTH, result.metadata_location)
+
+
+def test_an_update_of_what_did_not_change_changes_nothing(table: EncryptedTable, partner: Partner) -> None:
+    first = share(table, partner.key_id, partner.location, NORTH)
+    location = table.refresh().metadata_location
+    before = {path: path.read_bytes() for path in files_below(path_of(partner.location))}
+
+    result = share(table, partner.key_id, partner.location, update=True)
+
+    assert (result.metadata_location, result.came, result.went, result.written_bytes) == (first.metadata_location, 0, 0, 0)
+    assert {path: path.read_bytes() for path in files_below(path_of(partner.location))} == before
+    assert table.refresh().metadata_location == location
+
+
+def test_many_updates_leave_two_states(table: EncryptedTable, partner: Partner) -> None:
+    share(table, partner.key_id, partner.location, NORTH)
+    sizes = []
+    for number in range(1, 9):
+        table.append(team_rows(100 * number))
+        share(table, partner.key_id, partner.location, update=True)
+        files = files_below(path_of(partner.location))
+        sizes.append(len(files))
+
+    assert sizes == [6] * 8
+    assert len(live_shares(table.refresh())) == 1
+
+
+def test_where_a_partner_has_written_to_his_table_nothing_is_removed(table: EncryptedTable, partner: Partner) -> None:
+    theirs = partner.register(share(table, partner.key_id, partner.location, NORTH))
+    theirs.append(team_rows(900))
+    before = set(files_below(path_of(partner.location)))
+    for number in (1, 2, 3):
+        table.append(team_rows(100 * number))
+        share(table, partner.key_id, partner.location, update=True)
+
+    assert before <= set(files_below(path_of(partner.location)))
+    assert ids(theirs.refresh()) == [*range(0, 20, 2), *range(900, 920)]
+
+
+@pytest.mark.parametrize(("key", "place", "message"), [("alias/people", "", "is under"), ("", "-2", "has no share at")])
+def test_an_update_of_what_is_no_such_share_is_refused(table: EncryptedTable, partner: Partner, key: str, place: str, message: str) -> None:
+    share(table, partner.key_id, partner.location, NORTH)
+
+    with pytest.raises(ConfigurationError, match=message):
+        share(table, key or partner.key_id, f"{partner.location}{place}", update=True)
+
+
+@pytest.fixture
+def mortal(tmp_path: Path, aws: AwsServer) -> Iterator[EncryptedTable]:
+    catalog = encrypted_sql_catalog(tmp_path, aws, {**MORTAL, "encryption.kms.cache-ttl-ms": "0"})
+    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM)
+    with mortal_databases():
+        yield table
+
+
+@pytest.mark.slow
+def test_killed_at_every_step_of_an_update_the_share_is_as_before_or_after(mortal: EncryptedTable, partner: Partner) -> None:
+    known, rows_before, killed = share(mortal, partner.key_id, partner.location, NORTH), list(range(0, 20, 2)), 0
+    for step in range(1, 200, 2):
+        mortal.append(team_rows(100 * step))
+        wanted = ids(mortal.refresh(), row_filter=NORTH)
+        is_killed = False
+        try:
+            with dying_at(step):
+                share(mortal, partner.key_id, partner.location, update=True)
+        except Killed:
+            is_killed = True
+
+        assert ids(partner.register(known, f"db.before_{step}")) == rows_before
+        [record] = live_shares(mortal.refresh())
+        assert set(record.files) >= {task.file.file_path for task in partner.catalog.load_table(f"db.before_{step}").scan().plan_files()}
+        assert ids(mortal, row_filter=NORTH) == wanted
+
+        known, rows_before = share(mortal, partner.key_id, partner.location, update=True), wanted
+        assert ids(partner.register(known, f"db.after_{step}")) == wanted
+        assert set(live_shares(mortal.refresh())[0].files) == named(mortal)
+        killed += is_killed
+        if not is_killed:
+            break
+    assert killed >= 10
