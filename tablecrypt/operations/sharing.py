@@ -85,13 +85,13 @@ OPERATIONS: Final = (
         examples=(
             (
                 "What would go, and which files the partner has the keys of",
-                "tablecrypt --catalog prod unshare db.orders s3://eu/orders --dry-run",
+                "tablecrypt --catalog prod unshare db.orders s3://partner/orders --dry-run",
             ),
             (
                 "Re-encrypt these files first",
                 "tablecrypt --catalog prod reencrypt db.orders --shared-with 3f0c5a86-6e0f-5c1e-8d1c-2a9a4b3c1d5e",
             ),
-            ("End the share", "tablecrypt --catalog prod unshare db.orders s3://eu/orders --yes"),
+            ("End the share", "tablecrypt --catalog prod unshare db.orders s3://partner/orders --yes"),
         ),
         rights=Rights(needs="unwrap table, read metadata, write metadata, list data", more="delete metadata, delete data"),
         needs="What is listed as data and deleted is in the share's folder.",
