@@ -85,7 +85,7 @@ GOLDEN = {
     "share db.people --to partner --location <folder>/share --dry-run": [
         "Would share 2 files of db.people (19 rows, <size>) with partner at <folder>/share.",
         "  columns that the partner can read             id",
-        "  protected columns that stay closed to him     ssn",
+        "  columns that stay closed to him               ssn",
         "  deleted rows that files hold still, readable  1",
     ],
     "share db.people --to partner --location <folder>/share": [
@@ -93,7 +93,7 @@ GOLDEN = {
         "  metadata                                      <folder>/share/metadata/<file>",
         "  metadata written                              <size>",
         "  columns that the partner can read             id",
-        "  protected columns that stay closed to him     ssn",
+        "  columns that stay closed to him               ssn",
         "  deleted rows that files hold still, readable  1",
     ],
     "shares db.people": [

@@ -1,6 +1,6 @@
 """The states of a share that are stored: each a metadata.json, and the files that its generation's uuid names.
 
-    metadata/00007-<generation>.metadata.json      data/<generation>-…
+    metadata/00007-<generation>.metadata.json      data/<generation>-deletes.puffin, data/…/00000-0-<generation>.parquet
     metadata/<generation>-m0.avro                  metadata/snap-<id>-0-<generation>.avro
 
 A partner who writes to his table writes into the same folder. A generation is one of a share's if its metadata.json names a manifest list
@@ -22,7 +22,8 @@ from tablecrypt.table.table_files import TableFileIO
 
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _METADATA: Final = re.compile(rf".*/metadata/(?P<number>[0-9]{{5,}})-(?P<generation>{_UUID})\.metadata\.json")
-_OTHERS: Final = re.compile(rf"(?:metadata/(?:snap-[0-9]+-[0-9]+-)?|data/(?:.+/)?)(?P<generation>{_UUID})[^/]*\.(?:avro|puffin|parquet)")
+_NAMED: Final = r"metadata/(?:snap-[0-9]+-[0-9]+-)?|data/(?:.+/)?(?:[0-9]+-[0-9]+-)?"
+_OTHERS: Final = re.compile(rf"(?:{_NAMED})(?P<generation>{_UUID})[^/]*\.(?:avro|puffin|parquet)")
 
 
 @dataclass(frozen=True)
