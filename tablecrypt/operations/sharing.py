@@ -69,7 +69,6 @@ OPERATIONS: Final = (
         rights=Rights(needs="unwrap table, read metadata"),
         only_reads=True,
         has_progress=False,
-        procedure=False,
     ),
     Operation(
         "unshare",

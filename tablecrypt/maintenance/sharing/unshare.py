@@ -51,9 +51,9 @@ class Unshared(OperationResult):
 
     also_says: ClassVar = {"complete": "is_complete"}
     share_uuid: str
-    key_id: str = field(metadata=shown("partner's master key"))
+    key_id: str
     location: str
-    deleted: tuple[str, ...] = field(default=(), metadata=shown("metadata files of the share that are gone"))
+    deleted: tuple[str, ...] = ()
     failed: dict[str, str] = field(default_factory=dict, metadata=shown("could not be deleted", is_whole=True))
     left: tuple[str, ...] = field(default=(), metadata=shown("files of others in its folder, which stay"))
     files: tuple[str, ...] = field(default=(), metadata=shown("files of the table whose keys the partner had"))
