@@ -51,6 +51,9 @@ LEFT_OUT: Final = {
     ("docs/orc-spark.md", "hadoop-kms --key-file"): "a server that runs until it is stopped: tests/hadoop_kms starts it",
     ("docs/orc-spark.md", "HadoopKmsKeys("): "needs that server: tests/hadoop_kms uses it with this client",
     ("docs/orc-spark.md", "tcs.write_orc("): "needs Spark and a key server: tests/spark/orc",
+    ("docs/cli.md", "--shared-with 3f0c5a86"): "needs the uuid of a share: tests/maintenance/test_unshare.py takes one",
+    ("docs/cli.md", "--key-file partner.key"): "names metadata that a share has made: tests/cli/test_sealed_shares.py accepts one",
+    ("docs/how-to/share.md", "--key-file partner.key"): "the same",
     ("docs/cli.md", "completion zsh"): "needs zsh: tests/cli/test_help.py makes it",
     ("docs/cli.md", "activate --yes"): "changes this environment: tests/cli/test_activation.py has one for it",
     ("docs/how-to/configure.md", "activate --yes"): "the same",
@@ -93,12 +96,15 @@ CODES: Final = {
 }
 """Commands that end otherwise than with 0."""
 
+_SHARE: Final = "tablecrypt --catalog prod share db.orders --to alias/partner --location s3://partner/orders"
 BEFORE: Final = {
     ("README.md", "keygen --key-file orders.keys"): "rm orders.keys",
     ("docs/index.md", "keygen --key-file orders.keys"): "rm orders.keys",
     ("docs/start/sql-catalog.md", "keygen --key-file orders.keys"): "rm orders.keys",
     ("docs/cli.md", "--since may.json"): "tablecrypt --catalog prod audit --json > may.json",
     ("docs/cli.md", "--new-version"): "tablecrypt keygen --key-file ~/orders.keys --key-id orders",
+    ("docs/cli.md", "share db.orders s3://partner/orders"): _SHARE,
+    ("docs/cli.md", "s3://partner/orders --update"): _SHARE,
     ("docs/cli.md", "decrypt-file rows.enc.parquet"): "rm rows.parquet",
     ("docs/cli.md", "encrypt-file rows.parquet"): "rm rows.enc.parquet*",
     ("docs/cli.md", "| tablecrypt encrypt-file"): "rm dump.sql.ags1*",

@@ -29,6 +29,9 @@ Java wrote does not say of which table it is. It says where its manifests lie, a
 that its KEK is this table's if all its manifests lie in the table's folders, as a pin, the place of the metadata file in the catalog, or
 the caller says (`manifests_below`). What the metadata says of its own location shows nothing, nor does a list without manifests.
 
+The KEKs of the records of shares, which properties hold, are rewrapped with them. With from_key_id, one that opens a record of this table:
+the record says so, and only who has its KEK could have written it.
+
 prune_keys removes the entries of `encryption-keys` that nothing needs.
 """
 
@@ -38,9 +41,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TypeAlias
 
 from pyiceberg.table import Table
-from pyiceberg.table.update import TableUpdate
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import AuthenticationError, KeyNotFoundError, KmsAccessDeniedError
@@ -53,6 +57,7 @@ from tablecrypt.maintenance._tables import check_own_manifests, reload
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.shares.records import NamedRecord, named_records, read_record
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
 from tablecrypt.table.updates import check_snapshots_have_keys
@@ -188,7 +193,7 @@ class Rewrapped(OperationResult):
 
     Attributes:
         table_key_id: the table's encryption.key-id, whose newest version wraps the KEKs now.
-        keks: key-ids of the KEKs.
+        keks: key-ids of the KEKs, those of the records of shares among them.
         unneeded: key-ids of the KEKs that no snapshot needs, so that nothing says that they are this table's. They stay as they are.
     """
 
@@ -245,17 +250,23 @@ def rewrap(
         AuthenticationError: a KEK does not open the snapshots that name it, or comes from `from_key_id` and is not proven to be this
             table's: a branch or tag that the current snapshot does not descend from needs it.
         TamperedFileError: a manifest list, which is read with `from_key_id`, is not what was written.
+        ShareRecordError: the property of a share cannot be read; or with `from_key_id`, its record does not open.
         AuthenticationError, KeyNotFoundError, KmsError: the KMS cannot or may not open or wrap a KEK; nothing has changed.
         CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     if dry_run:
         loaded = reload(table)
         chains, unneeded = _chains(loaded.metadata)
-        return Rewrapped(name_of(table), True, loaded.io.manager.table_key_id, tuple(chains), unneeded)
+        of_shares = (named.key.chain.kek.key_id for named in named_records(loaded.metadata))
+        return Rewrapped(name_of(table), True, loaded.io.manager.table_key_id, tuple(dict.fromkeys((*chains, *of_shares))), unneeded)
 
     rewrapper = _Rewrapper(from_key_id, Counted("rewrap", "keys", progress), manifests_below)
     outcome = commit_keys(table, rewrapper.plan)
     return Rewrapped(name_of(table), False, outcome.base.io.manager.table_key_id, outcome.plan.keks, outcome.plan.unneeded)
+
+
+_Proof: TypeAlias = Callable[[EncryptedTable, KeyChain, str], bool]
+"""Whether a KEK that another master key wraps, which is named, is shown to be the table's."""
 
 
 class _Rewrapper:
@@ -268,26 +279,36 @@ class _Rewrapper:
         self._done: dict[tuple[str, str], EncryptedKey] = {}
 
     def plan(self, table: EncryptedTable) -> _RewrapPlan:
-        """Return the exchange of every KEK of the table."""
+        """Return the exchange of every KEK of the table, and of the records of its shares."""
         chains, unneeded = _chains(table.metadata)
-        keks = [self._rewrapped(table, chain) for chain in self._counted.track(list(chains.values()))]
-        updates = tuple(update for kek in keks for update in replaced_key(kek))
-        return _RewrapPlan(tuple(kek.key_id for kek in keks), unneeded, updates)
+        keks = [self._rewrapped(table, chain, self._is_of_table) for chain in self._counted.track(list(chains.values()))]
+        replaced = tuple(update for kek in keks for update in replaced_key(kek))
+        shares = [each.with_kek(self._of_share(table, each)) for each in named_records(table.metadata)]
+        renamed = (SetPropertiesUpdate(updates={each.name: each.value for each in shares}),) if shares else ()
+        key_ids = dict.fromkeys((*(kek.key_id for kek in keks), *(each.key.chain.kek.key_id for each in shares)))
+        return _RewrapPlan(tuple(key_ids), unneeded, (*replaced, *renamed))
 
-    def _rewrapped(self, table: EncryptedTable, chain: KeyChain) -> EncryptedKey:
+    def _of_share(self, table: EncryptedTable, named: NamedRecord) -> EncryptedKey:
+        def is_of_share(table: EncryptedTable, chain: KeyChain, from_key_id: str) -> bool:
+            # The record says of which table it is, and only who has its KEK could have written it.
+            return read_record(table, named, _either(table, from_key_id)).share_uuid == named.share_uuid
+
+        return self._rewrapped(table, named.key.chain, is_of_share)
+
+    def _rewrapped(self, table: EncryptedTable, chain: KeyChain, is_proven: _Proof) -> EncryptedKey:
         # By the wrapped bytes too: another commit may have put another blob under the same id.
         wrapped = (chain.kek.key_id, chain.kek.encrypted_key_metadata)
         if wrapped not in self._done:
-            self._done[wrapped] = self._rewrap(table, chain)
+            self._done[wrapped] = self._rewrap(table, chain, is_proven)
         return self._done[wrapped]
 
-    def _rewrap(self, table: EncryptedTable, chain: KeyChain) -> EncryptedKey:
+    def _rewrap(self, table: EncryptedTable, chain: KeyChain, is_proven: _Proof) -> EncryptedKey:
         manager = table.io.manager
         if self._from_key_id is None or not _opens(manager.kms, self._from_key_id, chain.kek):
             # Made after the alias was moved, or rewrapped by an earlier run: the old key may be gone by now.
             return manager.rewrap_kek(chain)
 
-        if chain.kek.key_id not in self._proven_keks(table, self._from_key_id):
+        if not is_proven(table, chain, self._from_key_id):
             # Wrapping the KEK of another table for this one would give its rows to this table's readers.
             raise AuthenticationError(
                 f"KEK {chain.kek.key_id} is wrapped by {self._from_key_id}, and neither the current snapshot of {name_of(table)} nor one "
@@ -297,6 +318,9 @@ class _Rewrapper:
 
         return manager.rewrap_kek(chain, self._from_key_id)
 
+    def _is_of_table(self, table: EncryptedTable, chain: KeyChain, from_key_id: str) -> bool:
+        return chain.kek.key_id in self._proven_keks(table, from_key_id)
+
     def _proven_keks(self, table: EncryptedTable, from_key_id: str) -> set[str]:
         """Return the KEKs of the current snapshot and its ancestors, as their authenticated manifest lists name each other.
 
@@ -305,7 +329,7 @@ class _Rewrapper:
         """
         # Some lists may be under the old master key and some under the table's own: reading them takes either.
         metadata, io = table.metadata, table.io
-        opening = TableFileIO(io.inner, EncryptionManager(EitherMasterKey(io.manager.kms, from_key_id), io.manager.table_key_id))
+        opening = TableFileIO(io.inner, EncryptionManager(_either(table, from_key_id), io.manager.table_key_id))
         proven: set[str] = set()
         snapshot = metadata.current_snapshot()
         wanted = {kek.key_id for kek in metadata.key_ring.keks}
@@ -349,6 +373,10 @@ class EitherMasterKey:
 
     def close(self) -> None:
         """Leave the inner client open: it is the table's."""
+
+
+def _either(table: EncryptedTable, from_key_id: str) -> EitherMasterKey:
+    return EitherMasterKey(table.io.manager.kms, from_key_id)
 
 
 def _opens(kms: KeyManagementClient, from_key_id: str, kek: EncryptedKey) -> bool:

@@ -48,6 +48,7 @@ from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.protection.declaring import copied_declarations
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.shares.records import readably_named
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
 
@@ -70,6 +71,7 @@ class Relocated(OperationResult):
         found: how many of these files an earlier run had copied.
         manifests: how many manifests were written.
         statistics_left: statistics files that were not copied, because they are plaintext.
+        shares_left: uuids of live shares, which name files of the original and stay with it. They need these files.
     """
 
     location: str
@@ -82,6 +84,7 @@ class Relocated(OperationResult):
     found: int = field(default=0, metadata=shown("files that an earlier run had copied", "count"))
     manifests: int = 0
     statistics_left: tuple[str, ...] = field(default=(), metadata=shown("statistics files that were not copied: they are plaintext"))
+    shares_left: tuple[str, ...] = field(default=(), metadata=shown("shares that stay with the original", is_whole=True))
 
     def summary(self) -> str:
         """Return what was done in one sentence."""
@@ -308,6 +311,7 @@ class _Copying:
             found=found,
             manifests=manifests,
             statistics_left=tuple(each.statistics_path for each in statistics),
+            shares_left=tuple(readably_named(self.whole)),
         )
 
     def _lengths_at_target(self) -> dict[tuple[str, str, str], int]:

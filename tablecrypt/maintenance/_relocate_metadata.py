@@ -295,6 +295,8 @@ def copied_header(
 
 
 def _properties(properties: Mapping[str, str], paths: PathMap, key_id: str) -> dict[str, str]:
-    kept = {name: value for name, value in properties.items() if name not in _FOLDER_PROPERTIES and not is_copy(name)}
+    # A share names files of the original, which goes on to share them.
+    gone = {name for name in properties if name in _FOLDER_PROPERTIES or is_copy(name) or name.startswith(names.SHARE.name)}
+    kept = {name: value for name, value in properties.items() if name not in gone}
     folders = {name: paths.folder(properties[name]) for name in _FOLDER_PROPERTIES if name in properties}
     return {**kept, **{name: folder for name, folder in folders.items() if folder is not None}, names.KEY_ID.name: key_id}

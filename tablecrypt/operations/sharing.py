@@ -18,11 +18,20 @@ OPERATIONS: Final = (
     The storage policy that he needs is printed, and never applied.
     """,
         options={
-            "to_key_id": Option("The partner's master key.", "TEXT", flags=("--to",), is_required=True),
+            "to_key_id": Option(
+                "The partner's master key; or public-key: and the file of a public key that the partner sent.",
+                "TEXT",
+                flags=("--to",),
+                is_required=True,
+            ),
             "location": Option("Where the share's metadata goes: a folder of its own.", "LOCATION", is_required=True),
             "row_filter": Option("Which rows are shared; by default all, or with --update the share's.", "FILTER", flags=("--where",)),
             "snapshot": Option("The snapshot that is shared; by default the current one.", "ID"),
             "no_statistics": Option("Give no bounds and counts of columns, by which the partner's scans would leave out files."),
+            "rewrite": Option("Write the matching rows of files that also hold others once into the share's folder, under their own keys."),
+            "without_columns": Option(
+                "With --rewrite: a column that may not leave; repeatable.", "COLUMN", flags=("--without-column",), is_repeatable=True
+            ),
             "update": Option("Bring the share at the location up to date: what came and what went since."),
             "manifests_below": MANIFESTS_BELOW,
         },
@@ -45,8 +54,8 @@ OPERATIONS: Final = (
             needs="unwrap table, wrap table, read metadata, write metadata, list metadata, read data, write data",
         ),
         needs=(
-            "Also to wrap with the partner's master key. What is written is the share, and the record of it in the table's metadata. Of "
-            "data files, footers are read where columns are protected; deletion vectors are read and written again."
+            "Also to wrap with the partner's master key, unless it is a public key. What is written is the share, and the record of it in "
+            "the table's metadata. Of data files, footers are read where columns are protected; deletion vectors are read and written again."
         ),
         has_progress=False,
     ),
@@ -60,7 +69,6 @@ OPERATIONS: Final = (
         rights=Rights(needs="unwrap table, read metadata"),
         only_reads=True,
         has_progress=False,
-        procedure=False,
     ),
     Operation(
         "unshare",
@@ -81,13 +89,13 @@ OPERATIONS: Final = (
         examples=(
             (
                 "What would go, and which files the partner has the keys of",
-                "tablecrypt --catalog prod unshare db.orders s3://eu/orders --dry-run",
+                "tablecrypt --catalog prod unshare db.orders s3://partner/orders --dry-run",
             ),
             (
                 "Re-encrypt these files first",
                 "tablecrypt --catalog prod reencrypt db.orders --shared-with 3f0c5a86-6e0f-5c1e-8d1c-2a9a4b3c1d5e",
             ),
-            ("End the share", "tablecrypt --catalog prod unshare db.orders s3://eu/orders --yes"),
+            ("End the share", "tablecrypt --catalog prod unshare db.orders s3://partner/orders --yes"),
         ),
         rights=Rights(needs="unwrap table, read metadata, write metadata, list data", more="delete metadata, delete data"),
         needs="What is listed as data and deleted is in the share's folder.",

@@ -176,6 +176,16 @@ class EncryptedDataScan(_ReadByEngines, DataScan):
         reader = _reader(self.update(row_filter=ALWAYS_TRUE, masked=ERROR), projected, (), None)
         return _table(reader.batches(task), projected)
 
+    def rows_matching(self, task: FileScanTask, columns: Schema) -> pa.Table:
+        """Return the live rows of one data file that match the filter, in these columns.
+
+        Raises:
+            ReadRestrictionError: the table's reader is restricted.
+            ColumnKeyDeniedError: one of the columns, or of the filter's, may not be read.
+        """
+        refuse_restricted(self.io, "writing rows of the table again")
+        return _table(self.reader_of(columns).batches(task), columns)
+
     def reader_of(self, projected: Schema) -> TaskReader:
         """Return a reader of the scan's tasks with its filter, in other columns. What this reader may not see is an error, never masked."""
         return _reader(self.update(masked=ERROR), projected, (), None)

@@ -85,7 +85,7 @@ GOLDEN = {
     "share db.people --to partner --location <folder>/share --dry-run": [
         "Would share 2 files of db.people (19 rows, <size>) with partner at <folder>/share.",
         "  columns that the partner can read             id",
-        "  protected columns that stay closed to him     ssn",
+        "  columns that stay closed to him               ssn",
         "  deleted rows that files hold still, readable  1",
     ],
     "share db.people --to partner --location <folder>/share": [
@@ -93,9 +93,32 @@ GOLDEN = {
         "  metadata                                      <folder>/share/metadata/<file>",
         "  metadata written                              <size>",
         "  columns that the partner can read             id",
-        "  protected columns that stay closed to him     ssn",
+        "  columns that stay closed to him               ssn",
         "  deleted rows that files hold still, readable  1",
     ],
+    "shares db.people": [
+        "db.people has 1 live share.",
+        "  shares:",
+        "    <uuid>: 2 files, to partner since <time>, at <folder>/share",
+    ],
+    "unshare db.people <folder>/share --dry-run": [
+        "Would end share <uuid> of db.people; the keys of 2 files that partner opened are known to whoever kept them.",
+        "  to end that  tablecrypt reencrypt db.people --shared-with <uuid> now, before it ends; "
+        "then expire the snapshots that name the old files, and remove orphans",
+        "  files of the table whose keys the partner had:",
+        "    <folder>/warehouse/db/people/data/<file>",
+        "    <folder>/warehouse/db/people/data/<file>",
+    ],
+    "unshare db.people <folder>/share --yes": [
+        "Ended share <uuid> of db.people; the keys of 2 files that partner opened are known to whoever kept them.",
+        "  to end that  tablecrypt reencrypt db.people --older-than <time> (in Python, exactly these files: "
+        "reencrypt(table, files=unshared.files)); "
+        "then expire the snapshots that name the old files, and remove orphans",
+        "  files of the table whose keys the partner had:",
+        "    <folder>/warehouse/db/people/data/<file>",
+        "    <folder>/warehouse/db/people/data/<file>",
+    ],
+    "shares db.empty": ["db.empty has no live share."],
     "migrate db.plain --key-id orders --dry-run": ["Would encrypt 1 file of db.plain (<size>), and delete 3 plaintext files."],
     "migrate db.plain --key-id orders --yes": [
         "Encrypted 1 file of db.plain (<size>), and deleted 3 plaintext files.",
@@ -154,6 +177,8 @@ def shown(lines: str, folder: Path) -> list[str]:
         (re.escape(f"file://{folder}"), "<folder>"),
         (r"[\w-]+\.(metadata\.json|parquet)", "<file>"),
         (r"[\w+/-]{22}==", "<key>"),
+        (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<uuid>"),
+        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", "<time>"),
         (r"\b\d{16,19}\b", "<id>"),
         (r"\b[\d.]+ (kB|MB)|\b\d{2,3} B\b", "<size>"),
     ):
@@ -176,6 +201,8 @@ def test_a_command_says_what_it_did_in_a_sentence(command: Command, folder: Path
 def prepare(command: Command, folder: Path, line: str) -> None:
     if line.startswith("orphans") and "2999" in line:
         (folder / "warehouse/db/people/data/left.parquet").write_bytes(b"left over")
+    if line.startswith(("shares db.people", "unshare")):
+        command.run("share", "db.people", "--to", "partner", "--location", f"file://{folder}/share")
     if "unwritten" in line:
         catalog = EncryptedSqlCatalog("prod", **command.properties)
         catalog.create_table("db.unwritten", SCHEMA)
@@ -243,7 +270,7 @@ RARE: dict[str, tuple[OperationResult, list[str]]] = {
             "Found 1 file that does not belong to db.t (10 B), and deleted 0.",
             "  files                                              s3://b/a (10 B)",
             "  could not be deleted                               s3://b/a: AccessDenied",
-            "  not deleted, since they need not be the table's    s3://c/a: is elsewhere",
+            "  not deleted, since they need not be the table's or are shared  s3://c/a: is elsewhere",
         ],
     ),
 }

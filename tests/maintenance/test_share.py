@@ -24,6 +24,7 @@ from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.maintenance.sharing.plan import plan_share
 from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
+from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
@@ -296,6 +297,80 @@ def test_a_file_that_holds_a_protected_column_in_the_clear_is_refused(
 
     reencrypt(table, out_of_line=True)
     assert share(table, partner.key_id, partner.location, NORTH).files == 2
+
+
+# ---- files that are written again
+
+
+def test_matching_rows_of_files_that_hold_others_are_written_once_and_keep_their_ids(
+    catalog: EncryptedSqlCatalog, partner: Partner
+) -> None:
+    table = new_table(catalog, appends=[rows(0), rows(100), rows(200)], properties=MERGE_ON_READ)
+    table.delete("id in (3, 105)")
+
+    result = share(table, partner.key_id, partner.location, "id < 110", rewrite=True)
+
+    theirs = partner.register(result)
+    lineage = ("id", "note", "_row_id", "_last_updated_sequence_number")
+    assert _in_order(theirs.scan(selected_fields=lineage)) == _in_order(table.scan("id < 110", selected_fields=lineage))
+    assert (result.files, result.rewritten, result.rows) == (1, 1, 28)
+    written = {task.file.file_path for task in theirs.scan().plan_files() if task.file.file_path.startswith(partner.location)}
+    assert len(written) == 1
+    assert result.rewritten_bytes == sum(path_of(location).stat().st_size for location in written)
+    [record] = live_shares(table.refresh())
+    assert not written & set(record.files)
+    assert verify(theirs).is_good
+    assert [finding for each in audit(theirs).tables for finding in each.findings] == []
+
+
+@pytest.mark.parametrize("kind", ["position", "equality"])
+def test_files_with_other_deletes_are_written_again_without_the_deleted_rows(
+    catalog: EncryptedSqlCatalog, partner: Partner, kind: str
+) -> None:
+    table = new_table(catalog, appends=[rows(0), rows(20)])
+    delete_by_file(table, kind)
+
+    result = share(table.refresh(), partner.key_id, partner.location, rewrite=True)
+
+    assert (result.files, result.rewritten, result.rows) == (0, 2, 38)
+    assert ids(partner.register(result)) == [each for each in range(40) if each not in (3, 25)]
+
+
+def test_a_column_that_may_not_leave_is_in_no_file_of_the_share(table: EncryptedTable, partner: Partner) -> None:
+    result = share(table, partner.key_id, partner.location, NORTH, rewrite=True, without_columns=["note", "team"])
+
+    theirs = partner.register(result)
+    assert (result.columns, result.withheld, result.files) == (("id",), ("team", "note"), 0)
+    assert ids(theirs) == ids(table, row_filter=NORTH)
+    for task in theirs.scan().plan_files():
+        with opened_file(theirs.io, task.file) as opened:
+            assert opened.schema.names == ["id", "_row_id", "_last_updated_sequence_number"]
+        assert "north" not in task.file.file_path
+    assert verify(theirs).is_good
+
+
+def test_columns_are_left_out_of_files_that_are_written_again_alone(table: EncryptedTable, partner: Partner) -> None:
+    with pytest.raises(ConfigurationError, match="set rewrite as well"):
+        share(table, partner.key_id, partner.location, NORTH, without_columns=["note"])
+    with pytest.raises(ConfigurationError, match="has no column 'notes' to leave out; its columns are id, team, note"):
+        share(table, partner.key_id, partner.location, NORTH, rewrite=True, without_columns="notes")
+
+
+def test_a_file_with_a_protected_column_in_the_clear_is_written_again_without_it(
+    catalog: EncryptedSqlCatalog, partner: Partner, aws: AwsServer
+) -> None:
+    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM)
+    with table.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": f"{aws.new_key()}: note"})
+    table.append(team_rows(100))
+
+    result = share(table, partner.key_id, partner.location, NORTH, rewrite=True)
+
+    theirs = partner.register(result)
+    assert (result.files, result.rewritten, result.columns) == (1, 1, ("id", "team"))
+    assert ids(theirs) == ids(table.refresh(), row_filter=NORTH)
+    assert verify(theirs).is_good
+    assert [finding for each in audit(theirs).tables for finding in each.findings] == []
 
 
 # ---- careless users

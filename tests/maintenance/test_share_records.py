@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import uuid
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import pytest
+from moto.kms.models import kms_backends
+from pyiceberg.table.update import SetPropertiesUpdate
 
 from tablecrypt.errors import ConfigurationError, ShareRecordError
+from tablecrypt.files.wrapped_files import WrappedFileKey
+from tablecrypt.maintenance import describe, prune_keys, relocate, rescue, rewrap, rotate_kek, shred
 from tablecrypt.maintenance.sharing.records import forget_share, live_shares, remember_share
 from tablecrypt.table.shares.records import named_records
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.shares import record_of, shared
-from tests.support.tables import files_below, folder_of, new_table, path_of, rows
+from tests.support.tables import encrypted_sql_catalog, files_below, folder_of, metadata_of, new_table, path_of, rows
 
 
 @pytest.fixture
@@ -152,3 +160,80 @@ def test_nobody_sets_or_removes_the_property_by_hand(table: EncryptedTable, chan
 def test_a_renamed_table_keeps_its_shares(catalog: EncryptedSqlCatalog, table: EncryptedTable) -> None:
     record = shared(table)
     assert live_shares(catalog.rename_table("db.t", "db.renamed")) == [record]
+
+
+@pytest.mark.parametrize("operation", [rotate_kek, prune_keys, rewrap, rescue])
+def test_what_changes_keys_keeps_the_shares(table: EncryptedTable, operation: Callable[[EncryptedTable], object]) -> None:
+    records = [shared(table), shared(table)]
+    operation(table)
+    assert live_shares(table.refresh()) == sorted(records, key=lambda each: each.share_uuid)
+
+
+def test_the_kek_of_records_is_none_of_the_tables(table: EncryptedTable) -> None:
+    """So shredding, which destroys KEKs of the table, leaves none in a property."""
+    shared(table)
+    (named,) = named_records(table.metadata)
+    assert named.key.chain.kek.key_id not in metadata_of(table).key_ring
+    table.append(rows(40))
+    assert named.key.chain.kek.key_id not in metadata_of(table.refresh()).key_ring
+
+
+def test_after_an_alias_has_moved_records_are_rewrapped_with_the_keks(tmp_path: Path, aws: AwsServer) -> None:
+    alias, old = f"alias/shares-{uuid.uuid4()}", aws.new_key()
+    aws.kms.create_alias(AliasName=alias, TargetKeyId=old)
+    catalog = encrypted_sql_catalog(tmp_path, aws, {"encryption.kms.cache-ttl-ms": "0"})
+    table = new_table(catalog, appends=[rows(0)], properties={"encryption.key-id": alias})
+    records = [shared(table), shared(table)]
+    aws.kms.update_alias(AliasName=alias, TargetKeyId=aws.new_key())
+
+    foretold = rewrap(table, dry_run=True)
+    done = rewrap(table, from_key_id=old)
+    del kms_backends[ACCOUNT][REGION].keys[old]
+
+    assert len(done.keks) == 2
+    assert foretold.keks == done.keks
+    assert live_shares(table.refresh()) == sorted(records, key=lambda each: each.share_uuid)
+    remember_share(table, replace(records[0], created_ms=7))
+    assert live_shares(table)[0].created_ms == 7
+
+
+def test_the_kek_of_another_table_is_not_rewrapped_as_that_of_a_record(tmp_path: Path, aws: AwsServer) -> None:
+    """An attacker puts another table's KEK and key into a property of this one, and waits for an alias to move."""
+    alias, old = f"alias/shares-{uuid.uuid4()}", aws.new_key()
+    aws.kms.create_alias(AliasName=alias, TargetKeyId=old)
+    catalog = encrypted_sql_catalog(tmp_path, aws, {"encryption.kms.cache-ttl-ms": "0"})
+    table = new_table(catalog, appends=[rows(0)], properties={"encryption.key-id": alias})
+    other = new_table(catalog, "db.other", appends=[rows(0)], properties={"encryption.key-id": old})
+    record = shared(table)
+    (named,) = named_records(table.metadata)
+    chain = metadata_of(other).key_ring.chain(metadata_of(other).head_key_id("main") or "")
+    foreign = replace(named, key=WrappedFileKey((chain.kek, chain.manifest_list_key), chain.manifest_list_key.key_id))
+    transaction = table.transaction()
+    transaction.apply((SetPropertiesUpdate(updates={named.name: foreign.value}),))
+    transaction.commit_transaction()
+    aws.kms.update_alias(AliasName=alias, TargetKeyId=aws.new_key())
+    location = table.refresh().metadata_location
+
+    with pytest.raises(ShareRecordError, match=record.share_uuid):
+        rewrap(table, from_key_id=old)
+
+    assert table.refresh().metadata_location == location
+
+
+def test_a_copy_elsewhere_has_no_shares_and_says_which_stay(table: EncryptedTable) -> None:
+    record = shared(table)
+    copy = relocate(table, f"{table.location()}-copy", register_as="db.copy")
+    assert copy.shares_left == (record.share_uuid,)
+    assert live_shares(table.catalog.load_table("db.copy")) == []
+    assert live_shares(table) == [record]
+
+
+def test_a_shredded_table_still_knows_what_it_shares(table: EncryptedTable) -> None:
+    record = shared(table, "id < 20")
+    shred(table, whole_table="db.t", break_shares=True)
+    assert live_shares(table.refresh()) == [record]
+
+
+def test_descriptions_leave_the_properties_out(table: EncryptedTable) -> None:
+    shared(table)
+    assert not [name for name in describe(table.refresh()).properties if "share" in name]

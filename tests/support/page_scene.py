@@ -34,8 +34,8 @@ from tests.support.aws import AwsServer
 from tests.support.command import ROOT, Done, run, run_terminal
 from tests.support.plaintext import CANARY
 
-KEY_IDS: Final = ("orders", "lake", *(f"alias/{name}" for name in ("orders", "people", "pii", "fin", "archive", "eu", "lake")))
-BUCKETS: Final = ("archive", "lake-eu", "backup", "lake")
+KEY_IDS: Final = ("orders", "lake", *(f"alias/{name}" for name in ("orders", "people", "pii", "fin", "archive", "eu", "lake", "partner")))
+BUCKETS: Final = ("archive", "lake-eu", "backup", "lake", "partner")
 ORDERS: Final = Schema(
     NestedField(1, "id", LongType()),
     NestedField(2, "region", StringType()),

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._audit.file_signatures import Signature
 from tablecrypt.maintenance._audit.severity import Severity
+from tablecrypt.maintenance.sharing.listing import LiveShare
 from tablecrypt.printable import json_form
 
 
@@ -223,6 +224,27 @@ class FindingKind(Enum):
     CHANGED_SINCE_COMMIT = _Meaning(
         "changed-since-commit", Severity.INFO, "Metadata that no manifest list bears out", "If it was nobody of yours, find out who it was."
     )
+    SHARE_RECORD = _Meaning(
+        "share-record",
+        Severity.ERROR,
+        "Record of a share cannot be read",
+        "Restore the file from a backup or an object version, and find out who removed it; a lost one is forgotten by unshare.",
+    )
+    SHARED_FILE_MISSING = _Meaning(
+        "shared-file-missing",
+        Severity.ERROR,
+        "Shared file is missing",
+        "Restore it, or update or end the share: whom it is for can read none of it that needs the file.",
+    )
+    SHARE_BEHIND = _Meaning(
+        "share-behind",
+        Severity.INFO,
+        "Share of files that the table has replaced or removed",
+        "Update the share, or end it: until then old rows are read there, and these files are kept.",
+    )
+    LIVE_SHARE = _Meaning(
+        "live-share", Severity.INFO, "Rows are shared with somebody else", "If it is no longer wanted, end it by unshare."
+    )
     NO_LENGTH = _Meaning(
         "no-length", Severity.INFO, "Key metadata without a length", "A file cut between two blocks would go unnoticed: re-encrypt."
     )
@@ -383,6 +405,7 @@ class TableAudit:
         snapshots: oldest first.
         keks, files, partitions, findings: what was found.
         column_keks: of protected columns.
+        shares: live shares, of which the table has a record that opens.
     """
 
     table: str
@@ -397,6 +420,7 @@ class TableAudit:
     partitions: tuple[Coverage, ...]
     findings: tuple[Finding, ...]
     column_keks: tuple[AuditedColumnKek, ...] = ()
+    shares: tuple[LiveShare, ...] = ()
 
     def to_json(self, now: dt.datetime) -> dict[str, Any]:
         """Return the audit as JSON's types. Ages are days."""
@@ -410,6 +434,7 @@ class TableAudit:
             "snapshots": json_form(self.snapshots),
             "keks": [{**json_form(kek), "age_days": _age(kek.created, now)} for kek in self.keks],
             "column_keks": [{**json_form(kek), "age_days": _age(kek.created, now)} for kek in self.column_keks],
+            "shares": json_form(self.shares),
             "partitions": [{**json_form(each), "share": each.share} for each in self.partitions],
             "files": [{**json_form(file), "age_days": _age(file.written, now)} for file in self.files],
             "findings": json_form(self.findings),

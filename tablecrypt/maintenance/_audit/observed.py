@@ -49,6 +49,7 @@ from tablecrypt.maintenance._audit.authenticated_state import state_findings
 from tablecrypt.maintenance._audit.columns import ColumnsInFile, read_columns
 from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, read_file_starts, wrong_ends
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
+from tablecrypt.maintenance._audit.shares import ObservedShares, observed_shares
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.maintenance.reachable import Reachable, ReachableFile, reachable_files
@@ -96,6 +97,7 @@ class Observed:
         columns: what the footers of data files say of protected columns, by location; empty where the table has none.
         undeclared: columns that are protected less than was declared under their keys, by field id.
         since_commit: what the metadata says that no manifest list does.
+        shares: what the table remembers of its shares.
     """
 
     name: str
@@ -117,6 +119,7 @@ class Observed:
     columns: dict[str, ColumnsInFile] = field(default_factory=dict)
     undeclared: Mapping[int, KeyIdChangedError] = field(default_factory=dict)
     since_commit: tuple[Finding, ...] = ()
+    shares: ObservedShares = field(default_factory=ObservedShares)
 
     @property
     def files(self) -> Iterable[ReachableFile]:
@@ -150,14 +153,16 @@ def observe(table: Table, counted: Counted) -> Observed:
     reachable, folder = reachable_files(metadata, table.io), list_folders(metadata, store)
     statistics = tuple(statistics_locations(metadata))
     log = {entry.metadata_file for entry in metadata.metadata_log}
-    unknown = folder.unknown({*reachable.files, *statistics, *log, table.metadata_location})
+    shares = observed_shares(table)
+    unknown = folder.unknown({*reachable.files, *statistics, *log, table.metadata_location, *shares.locations, *shares.files})
     journals = dict(_journals(unknown, store))
     orphans = tuple(file for file in unknown if not is_metadata_file(file) and file.location not in journals)
     # A metadata file that no log names is older metadata too: an edit of the log must not hide it.
     older_locations = (log | {file.location for file in unknown if is_metadata_file(file)}) - {table.metadata_location}
     older = inspect_older(metadata, older_locations, store)
     only_older = tuple(_only_older(metadata, older, folder, {*reachable.files, *statistics}))
-    wanted = [*reachable.files, *statistics, *(file.location for file in orphans), *only_older]
+    of_shares = shares.files.difference(reachable.files)
+    wanted = [*reachable.files, *statistics, *(file.location for file in orphans), *only_older, *of_shares]
     starts = read_file_starts(store, wanted, folders_of(metadata), counted)
 
     return Observed(
@@ -181,6 +186,7 @@ def observe(table: Table, counted: Counted) -> Observed:
         columns=read_columns(store, reachable.files.values(), metadata) if _may_have_column_keys(metadata) else {},
         undeclared=_undeclared(metadata, manager),
         since_commit=tuple(state_findings(metadata, table.io)) if isinstance(metadata, EncryptedTableMetadata) else (),
+        shares=shares,
     )
 
 

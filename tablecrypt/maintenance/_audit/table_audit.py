@@ -60,10 +60,12 @@ from tablecrypt.maintenance._audit.findings import (
     by_severity,
 )
 from tablecrypt.maintenance._audit.observed import Observed, observe, orphan_findings, wanted_signature
+from tablecrypt.maintenance._audit.shares import share_findings
 from tablecrypt.maintenance._tables import checked_moment
 from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
+from tablecrypt.maintenance.sharing.listing import LiveShare
 from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning.missing_main import cut_off_head, described
@@ -211,6 +213,7 @@ def audit_table(seen: Observed, now: dt.datetime, pins: tuple[Finding, ...]) -> 
         partitions=tuple(_coverage(seen)),
         findings=by_severity([*pins, *_findings(seen, now)]),
         column_keks=audited_column_keks(seen.metadata, created_at),
+        shares=tuple(LiveShare.of(record) for record in seen.shares.records),
     )
 
 
@@ -233,6 +236,7 @@ def _findings(seen: Observed, now: dt.datetime) -> Iterator[Finding]:
         yield from _statistics_findings(seen, location)
     yield from (*seen.older.findings, *seen.since_commit)
     yield from _reached_from_older(seen)
+    yield from share_findings(seen.shares, seen.starts, knows_all=not seen.hides_files)
     yield from orphan_findings(seen.orphans, seen.starts, seen.folder, knows_all=not seen.hides_files)
     for location, operation in seen.journals.items():
         yield Finding(FindingKind.UNFINISHED_OPERATION, location, f"{operation} is running, or was interrupted")

@@ -236,7 +236,7 @@ def describe(table: Table, snapshots: int = 10) -> TableDescription:
         properties={
             name: NOT_SHOWN if names.is_sensitive(name, value) else value
             for name, value in sorted(metadata.properties.items())
-            if not is_kept_by_commits(name)
+            if not (is_kept_by_commits(name) or name.startswith(names.SHARE.name))
         },
         refs=tuple(DescribedRef(name, each.snapshot_ref_type.value, each.snapshot_id) for name, each in sorted(metadata.refs.items())),
         snapshot_count=len(metadata.snapshots),

@@ -148,6 +148,15 @@ CLAUSES: Final = (
         _Kind.NO_LENGTH,
     ),
     _clause(
+        "What is shared with others is known, and there.",
+        "the table's records of its shares, and whether the files are stored that these name",
+        _FILES | _KEYS,
+        _Kind.SHARE_RECORD,
+        _Kind.SHARED_FILE_MISSING,
+        _Kind.SHARE_BEHIND,
+        _Kind.LIVE_SHARE,
+    ),
+    _clause(
         "An older or edited state of a table would be noticed.",
         "what the catalog or this client recorded of each table (pins), and what its manifest lists say of it",
         _KEYS,

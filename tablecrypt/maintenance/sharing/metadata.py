@@ -9,6 +9,7 @@
                     sequence numbers, row ids      filled in, as readers of the source see them
                     statistics                     of the columns that the share has; none where they are not wanted
     delete file     the vectors of shared files    in one new Puffin file: those of the source hold positions of other files too
+    data file       where rows were written again  in the share's folder, under a DEK of its own, in the share's default partition spec
 
 gc.enabled=false keeps a purge, an expiry and a removal of orphans at the partner from deleting the source's files; Iceberg Java heeds it.
 
@@ -19,16 +20,17 @@ Iceberg table spec, "Snapshots", "Manifests", "Sequence Numbers", "Row Lineage".
 
 from __future__ import annotations
 
+import itertools
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
@@ -50,9 +52,12 @@ from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
 from tablecrypt.table.file_entries import STATISTICS
+from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import schema_of_spec, summary_counts
 from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.write import write_data_files
 
 _ENTRIES: Final = 5000
 """Of one manifest, which is about 1 MB."""
@@ -109,7 +114,8 @@ class ShareWriter:
 
     Attributes:
         locations: of the files that were begun.
-        written_bytes: stored bytes of what was written.
+        written_bytes: stored bytes of metadata that were written.
+        rewritten_rows, rewritten_bytes: how many rows were written again, and their stored bytes.
     """
 
     def __init__(self, plan: SharePlan, place: Place, io: TableFileIO, with_statistics: bool = True) -> None:
@@ -120,6 +126,7 @@ class ShareWriter:
         self._now_ms = time.time_ns() // 1_000_000
         self._manifests = 0
         self.written_bytes = 0
+        self.rewritten_rows = self.rewritten_bytes = 0
         self.locations: list[str] = []
 
     @cached_property
@@ -156,6 +163,7 @@ class ShareWriter:
         metadata = self.empty
         snapshot_id, sequence_number = metadata.new_snapshot_id(), metadata.last_sequence_number
         data = [self._entry(entry, snapshot_id) for entry in self._plan.entries]
+        data += [ManifestEntry(ManifestEntryStatus.ADDED, snapshot_id, None, None, file) for file in self._rewritten()]
         deletes = [
             ManifestEntry(ManifestEntryStatus.ADDED, snapshot_id, sequence_number, sequence_number, vector) for vector in self._vectors()
         ]
@@ -237,6 +245,25 @@ class ShareWriter:
             return None
         return {field_id: value for field_id, value in statistics.items() if field_id in self._plan.schema.field_ids}
 
+    def _rewritten(self) -> Iterator[DataFile]:
+        """Write the matching rows of files that cannot be shared as they are, one file at a time, and yield the new files.
+
+        A row keeps its id and its sequence number, which new files store.
+        """
+        plan, source = self._plan, self._plan.table.io
+        scan = EncryptedDataScan(plan.metadata, source, plan.row_filter, snapshot_id=plan.snapshot.snapshot_id)
+        columns, counter = with_lineage(plan.schema), itertools.count()
+        for task in plan.rewritten:
+            rows = scan.rows_matching(task, columns)
+            # Bounds only say that rows may match.
+            if not len(rows):
+                continue
+            for file in write_data_files(self.empty, rows, self._io, self._io.manager, self._place.generation, counter):
+                self.locations.append(file.file_path)
+                self.rewritten_rows += file.record_count
+                self.rewritten_bytes += file.file_size_in_bytes
+                yield file
+
     def _vectors(self) -> list[EncryptedDataFile]:
         """Write the deletion vectors of the shared files, and return their entries' files."""
         reader = DeleteReader(self._plan.table.io, self._plan.metadata)
@@ -261,7 +288,7 @@ class ShareWriter:
                 yield self._manifest(spec_id, of_spec[start : start + _ENTRIES], snapshot_id, content)
 
     def _manifest(self, spec_id: int, entries: list[ManifestEntry], snapshot_id: int, content: ManifestContent) -> ManifestFile:
-        spec = self._plan.metadata.specs()[spec_id]
+        spec = self.empty.specs()[spec_id]
         schema = schema_of_spec(spec, self._plan.schema, self._plan.metadata.schemas)
         output = self._begun(self._place.manifest(self._manifests))
         self._manifests += 1

@@ -23,7 +23,8 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import ALWAYS_TRUE, Table
@@ -37,14 +38,16 @@ from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._tables import check_own_manifests, checked_filter, reload, require_encrypted
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter
-from tablecrypt.maintenance.sharing.plan import SharePlan, plan_share
+from tablecrypt.maintenance.sharing.plan import Rewriting, SharePlan, plan_share
 from tablecrypt.maintenance.sharing.records import ShareRecord, live_shares, remember_share
 from tablecrypt.maintenance.sharing.result import Shared, storage_policy
+from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
 from tablecrypt.maintenance.sharing.states import States
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_on_error, folders_of, name_of
 
+PUBLIC_KEY: Final = "public-key:"
 _NAMESPACE: Final = uuid.UUID("3c1f6d52-8d0b-5a7e-9a40-6f7b1e2f9d11")
 
 
@@ -57,6 +60,8 @@ def share(
     snapshot: int | None = None,
     *,
     no_statistics: bool = False,
+    rewrite: bool = False,
+    without_columns: Sequence[str] = (),
     update: bool = False,
     dry_run: bool = False,
     manifests_below: Sequence[str] = (),
@@ -70,11 +75,15 @@ def share(
 
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
-        to_key_id: the partner's master key, which this user may wrap under; the right to unwrap is not needed.
+        to_key_id: the partner's master key, which this user may wrap under; the right to unwrap is not needed. Or "public-key:" and the
+            path of a public key's file that the partner sent: then he wraps the share's key himself, by `accept`.
         location: where the share's metadata goes: a folder of its own, in any store that the table's FileIO reaches.
         row_filter: which rows, such as "region = 'eu'"; by default all. For an update by default those of the share.
         snapshot: id of the snapshot that is shared; by default the current one.
         no_statistics: whether the partner gets no bounds and counts of the columns, by which his scans leave out files.
+        rewrite: whether matching rows of files that cannot be shared as they are, above all since they hold other rows too, are written
+            once into the share's folder, under keys of their own.
+        without_columns: columns that may not leave at all, with `rewrite`: every file with matching rows is written again without them.
         update: bring the share that is at the location up to date: the partner then registers the new metadata in the place of the old.
         dry_run: only say what would be shared.
         manifests_below: folders of this table and of no other in which manifests lie, where neither a pin nor the place of its metadata
@@ -91,12 +100,14 @@ def share(
     require_encrypted(table)
     fresh = reload(table)
     refuse_restricted(fresh.io, "share")
-    sharing = _Sharing(fresh, to_key_id, location.rstrip("/"), not no_statistics)
+    public_key = PublicKey.read(Path(to_key_id.removeprefix(PUBLIC_KEY)).expanduser()) if to_key_id.startswith(PUBLIC_KEY) else None
+    key_id = to_key_id if public_key is None else public_key.key_id
+    sharing = _Sharing(fresh, key_id, location.rstrip("/"), not no_statistics, public_key)
     if not update:
         sharing.check_place_is_free()
     record = sharing.known() if update else None
     rows = sharing.rows(row_filter, record)
-    plan = plan_share(fresh, rows, snapshot, LocalRunner())
+    plan = plan_share(fresh, rows, snapshot, LocalRunner(), Rewriting(rewrite, tuple(without_columns)))
     check_own_manifests(fresh, (each.manifest_path for each in plan.snapshot.manifests(fresh.io)), manifests_below)
     if dry_run:
         return sharing.result(plan, record, dry_run=True)
@@ -113,6 +124,7 @@ class _Sharing:
     to_key_id: str
     location: str
     with_statistics: bool
+    public_key: PublicKey | None = None
 
     def __post_init__(self) -> None:
         metadata = self.table.metadata
@@ -174,9 +186,9 @@ class _Sharing:
         """Make the share."""
         place = Place(self.location, self.share_uuid, uuid.uuid4())
         # Asked first, so that a key which cannot be used leaves nothing behind.
-        kek = self.io.manager.new_kek_for_another()
+        kek = self._new_kek()
         remember_share(self.table, self._record(plan, place, row_filter))
-        return self.result(plan, None, place, self._write(plan, place, kek))
+        return replace(self.result(plan, None), **self._write(plan, place, kek))
 
     def bring_up_to_date(self, plan: SharePlan, row_filter: str, record: ShareRecord) -> Shared:
         """Write the share's next state, if the table has changed since."""
@@ -185,22 +197,28 @@ class _Sharing:
             return self.result(plan, record)
 
         place = Place(self.location, self.share_uuid, uuid.uuid4(), self.states.next_number)
-        kek = self.io.manager.new_kek_for_another()
+        kek = self._new_kek()
         new = self._record(plan, place, row_filter)
         # The state that is there names files that the new one may not.
         remember_share(self.table, replace(new, files=tuple(dict.fromkeys((*new.files, *record.files)))))
         written = self._write(plan, place, kek)
         self.states.remove_all_but_the_last()
         self._forget_former(plan, replace(new, files=(*new.files, *record.files)))
-        return self.result(plan, record, place, written)
+        return replace(self.result(plan, record), **written)
+
+    def _new_kek(self) -> OpenKek:
+        """Make the KEK of one state, for the partner alone to open."""
+        if (public_key := self.public_key) is None:
+            return self.io.manager.new_kek_for_another()
+        return self.io.manager.new_sealed_kek(lambda entry, key: public_key.seal(key, info_of(str(self.share_uuid), entry)))
 
     def _forget_former(self, plan: SharePlan, record: ShareRecord) -> None:
         """Remember no files any more that only the former state names."""
         if set(record.files) != set(plan.locations):
             remember_share(self.table, replace(record, files=tuple(plan.locations)))
 
-    def _write(self, plan: SharePlan, place: Place, kek: OpenKek) -> int:
-        """Write one state; return how many bytes."""
+    def _write(self, plan: SharePlan, place: Place, kek: OpenKek) -> dict[str, Any]:
+        """Write one state; return what the result says of it."""
         writer = ShareWriter(plan, place, self.io, self.with_statistics)
         with deleting_on_error(self.io, writer.locations):
             content = writer.write(kek).model_dump_json().encode()
@@ -208,7 +226,12 @@ class _Sharing:
         refuse_link(place.metadata_location)
         with self.io.raw_output(place.metadata_location, RawContent.METADATA_JSON).create() as stream:
             stream.write(content)
-        return writer.written_bytes + len(content)
+        return {
+            "metadata_location": place.metadata_location,
+            "rows": plan.rows + writer.rewritten_rows,
+            "rewritten_bytes": writer.rewritten_bytes,
+            "written_bytes": writer.written_bytes + len(content),
+        }
 
     def _record(self, plan: SharePlan, place: Place, row_filter: str) -> ShareRecord:
         return ShareRecord(
@@ -223,23 +246,14 @@ class _Sharing:
             files=tuple(plan.locations),
         )
 
-    def result(
-        self, plan: SharePlan, record: ShareRecord | None, place: Place | None = None, written_bytes: int = 0, dry_run: bool = False
-    ) -> Shared:
-        """Return what was done.
-
-        Args:
-            plan: what is shared.
-            record: of the share before an update.
-            place: where it was written, if it was.
-        """
+    def result(self, plan: SharePlan, record: ShareRecord | None, dry_run: bool = False) -> Shared:
+        """Return what is shared; `record` is of the share before an update."""
         before, now = set(() if record is None else record.files), set(plan.locations)
-        written = "" if place is None else place.metadata_location
         return Shared(
             table=name_of(self.table),
             dry_run=dry_run,
             location=self.location,
-            metadata_location=written or (record.metadata_location if record is not None and not dry_run else ""),
+            metadata_location="" if record is None or dry_run else record.metadata_location,
             share_uuid=str(self.share_uuid),
             to_key_id=self.to_key_id,
             snapshot_id=plan.snapshot.snapshot_id,
@@ -248,7 +262,7 @@ class _Sharing:
             bytes=plan.size,
             came=len(now - before),
             went=len(before - now),
-            written_bytes=written_bytes,
+            rewritten=len(plan.rewritten),
             columns=tuple(each.name for each in plan.schema.fields),
             withheld=plan.withheld,
             masked=plan.masked,

@@ -4,8 +4,11 @@
     partition or bounds prove that all rows match              shared, with its deletion vector
     they do not prove it                                       refused: rows are never withheld by a filter that a reader applies
     position or equality deletes apply to it                   refused: such a delete file may be about other files too
-    it holds a protected column in the clear                   refused: `reencrypt` brings it in line
+    it holds a protected column in the clear                   refused: its DEK opens the column
     its partition shows a protected column                     refused, likewise
+    a column of it is not to leave                             refused, likewise
+
+What is refused is written again where that was asked for: its matching rows, without what may not leave, into the share's folder.
 
 A file's DEK opens all of it but its hidden columns. So what a partner can read is what the files hold: columns that were dropped since,
 rows that a deletion vector marks, and the masks that files keep of protected columns. A plan counts them, for the result to say so.
@@ -13,19 +16,22 @@ rows that a deletion vector marks, and the masks that files keep of protected co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.manifest import DataFile, ManifestEntry
+from pyiceberg.manifest import ManifestEntry
 from pyiceberg.schema import Schema, prune_columns
+from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.nested_columns import covering
 from tablecrypt.maintenance.columns.footers import inspect_footers
 from tablecrypt.maintenance.runner import Runner
+from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.printable import counted
 from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 from tablecrypt.table.filters import fitted, with_sql_null_semantics
@@ -47,8 +53,10 @@ class SharePlan:
         snapshot: of the table, from which the files are.
         schema: the share's: without protected columns.
         tasks: the shared files with their deletion vectors.
+        rewritten: files whose matching rows are written again.
+        row_filter: what these rows match.
         protected: ids of the protected columns, which are not shared.
-        withheld: their names.
+        withheld: names of these and of other columns that are left out.
         masked: names of those of which files keep masked values.
         dropped: names of columns that the table has had, and files may hold still.
     """
@@ -58,6 +66,8 @@ class SharePlan:
     snapshot: EncryptedSnapshot
     schema: Schema
     tasks: tuple[EncryptedFileScanTask, ...]
+    rewritten: tuple[EncryptedFileScanTask, ...] = ()
+    row_filter: BooleanExpression = ALWAYS_TRUE
     protected: frozenset[int] = frozenset()
     withheld: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()
@@ -80,7 +90,7 @@ class SharePlan:
 
     @property
     def rows(self) -> int:
-        """How many rows a reader of the share sees."""
+        """How many rows a reader sees of the files that are shared as they are."""
         return sum(task.file.record_count for task in self.tasks) - self.deleted_rows
 
     @property
@@ -94,7 +104,39 @@ class SharePlan:
         return [task.file.file_path for task in self.tasks]
 
 
-def plan_share(table: EncryptedTable, row_filter: BooleanExpression, snapshot_id: int | None, runner: Runner) -> SharePlan:
+@dataclass(frozen=True)
+class Rewriting:
+    """What may be written again.
+
+    Attributes:
+        is_allowed: whether files that cannot be shared as they are may be.
+        without: names of columns that may not leave at all.
+
+    Raises:
+        ConfigurationError: columns are left out, and nothing may be written again.
+    """
+
+    is_allowed: bool = False
+    without: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.without and not self.is_allowed:
+            raise ConfigurationError(
+                f"{', '.join(self.without)}: a file's key opens all of its columns, so that a column is left out only of files that are "
+                "written again: set rewrite as well (--rewrite)"
+            )
+
+
+_AS_THEY_ARE: Final = Rewriting()
+
+
+def plan_share(
+    table: EncryptedTable,
+    row_filter: BooleanExpression,
+    snapshot_id: int | None,
+    runner: Runner,
+    rewriting: Rewriting = _AS_THEY_ARE,
+) -> SharePlan:
     """Plan which files of a table a share names.
 
     Args:
@@ -102,33 +144,61 @@ def plan_share(table: EncryptedTable, row_filter: BooleanExpression, snapshot_id
         row_filter: unbound; which rows are shared.
         snapshot_id: from which snapshot; None for the current one.
         runner: reads footers, where columns are protected.
+        rewriting: what becomes of files that cannot be shared as they are.
 
     Raises:
-        ConfigurationError: there is no such snapshot, no file matches, or a file that holds matching rows cannot be shared as it is.
+        ConfigurationError: there is no such snapshot or column, no file matches, or a file that holds matching rows cannot be shared as it
+            is and is not to be written again.
     """
     metadata, snapshot = _state(table, snapshot_id)
-    strict = with_sql_null_semantics(fitted(row_filter, metadata.schema()), metadata.schema())
+    schema = metadata.schema()
+    strict = with_sql_null_semantics(fitted(row_filter, schema), schema)
     tasks = ScanPlanner(metadata, table.io, strict).plan_files(snapshot.manifests(table.io))
     if not tasks:
         raise ConfigurationError(f"{name_of(table)}: no file of snapshot {snapshot.snapshot_id} holds rows that match: nothing to share")
 
-    whole = WholeFiles(metadata.schema(), strict)
-    _refuse(
-        table,
-        [task.file for task in tasks if not whole.has(task)],
-        len(tasks),
+    protected = _protected(table.metadata)
+    stored = inspect_footers(table, [task.file for task in tasks], runner) if has_column_keys(table.metadata) else {}
+    whole, partitions = WholeFiles(schema, strict), ShownPartitions.of(table.metadata)
+    reasons: Mapping[str, Callable[[EncryptedFileScanTask], bool]] = {
         "hold other rows too, as far as partitions and bounds tell, and a file is shared as a whole or not at all. Share by the columns "
-        "that the table is partitioned by, or sort the table by the filter's columns (compact --sort-by) first",
-    )
-    _refuse(
-        table,
-        [task.file for task in tasks if not all(is_deletion_vector(file) for file in task.delete_files)],
-        len(tasks),
-        "have position or equality deletes, which may be about files that are not shared. Apply them first (compact --apply-deletes)",
-    )
+        "that the table is partitioned by, or sort the table by the filter's columns (compact --sort-by) first": (
+            lambda task: not whole.has(task)
+        ),
+        "have position or equality deletes, which may be about files that are not shared. Apply them first (compact --apply-deletes)": (
+            lambda task: not all(is_deletion_vector(file) for file in task.delete_files)
+        ),
+        # A file from before the declaration, or one that another engine wrote: its DEK opens the column.
+        "hold a protected column in the clear, so that it cannot be withheld. Bring them in line first (reencrypt --out-of-line)": (
+            lambda task: task.file.file_path in stored and _shows(stored[task.file.file_path], protected)
+        ),
+        "are of partitions that show a protected column. Bring them in line first (reencrypt --out-of-line)": (
+            lambda task: partitions.column(task.file.spec_id, task.file.file_path) is not None
+        ),
+        "hold a column that is not to leave": lambda task: bool(rewriting.without),
+    }
+    refused: dict[str, EncryptedFileScanTask] = {}
+    for what, applies in reasons.items():
+        found = [task for task in tasks if applies(task)]
+        if found and not rewriting.is_allowed:
+            raise _refusal(table, found, len(tasks), what)
+        refused |= {task.file.file_path: task for task in found}
 
-    plan = SharePlan(table, metadata, snapshot, metadata.schema(), tuple(tasks), dropped=_dropped(metadata))
-    return _without_protected(plan, runner) if has_column_keys(table.metadata) else plan
+    left_out = {*protected, *_ids_of(table, schema, rewriting.without)}
+    shared = tuple(task for task in tasks if task.file.file_path not in refused)
+    return SharePlan(
+        table,
+        metadata,
+        snapshot,
+        _pruned(schema, covering(dict.fromkeys(left_out), schema)),
+        shared,
+        rewritten=tuple(refused.values()),
+        row_filter=strict,
+        protected=protected,
+        withheld=_names(schema, left_out),
+        masked=_names(schema, {each for task in shared if task.file.file_path in stored for each in stored[task.file.file_path].masked}),
+        dropped=_dropped(metadata) if shared else (),
+    )
 
 
 def _state(table: EncryptedTable, snapshot_id: int | None) -> tuple[EncryptedTableMetadata, EncryptedSnapshot]:
@@ -145,43 +215,24 @@ def _state(table: EncryptedTable, snapshot_id: int | None) -> tuple[EncryptedTab
     return metadata, snapshot
 
 
-def _refuse(table: EncryptedTable, files: Collection[DataFile], of: int, what: str) -> None:
-    """Refuse to share some of the files, if there are any."""
-    if files:
-        first = next(iter(files)).file_path
-        raise ConfigurationError(
-            f"{name_of(table)}: {counted(len(files), 'file', 'files')} of {of:,} with matching rows (the first is {first}) {what}. "
-            "Nothing was shared"
-        )
-
-
-def _without_protected(plan: SharePlan, runner: Runner) -> SharePlan:
-    """Return the plan without the protected columns: under the share's schema nobody looks for them."""
-    table, schema = plan.table, plan.metadata.schema()
-    protected = _protected(table.metadata)
-    stored = inspect_footers(table, [task.file for task in plan.tasks], runner)
-    partitions = ShownPartitions.of(table.metadata)
-    # A file from before the declaration, or one that another engine wrote: its DEK opens the column.
-    _refuse(
-        table,
-        [task.file for task in plan.tasks if protected & stored[task.file.file_path].columns - stored[task.file.file_path].protected],
-        len(plan.tasks),
-        "hold a protected column in the clear, so that it cannot be withheld. Bring them in line first (reencrypt --out-of-line)",
-    )
-    _refuse(
-        table,
-        [task.file for task in plan.tasks if partitions.column(task.file.spec_id, task.file.file_path) is not None],
-        len(plan.tasks),
-        "are of partitions that show a protected column. Bring them in line first (reencrypt --out-of-line)",
+def _refusal(table: EncryptedTable, tasks: Sequence[EncryptedFileScanTask], of: int, what: str) -> ConfigurationError:
+    """Return the error of files that cannot be shared as they are."""
+    return ConfigurationError(
+        f"{name_of(table)}: {counted(len(tasks), 'file', 'files')} of {of:,} with matching rows (the first is {tasks[0].file.file_path}) "
+        f"{what}. Or have their matching rows written once into the share's folder: rewrite (--rewrite). Nothing was shared"
     )
 
-    return replace(
-        plan,
-        schema=_pruned(schema, covering(dict.fromkeys(protected), schema)),
-        protected=protected,
-        withheld=_names(schema, protected),
-        masked=_names(schema, {field_id for each in stored.values() for field_id in each.masked}),
-    )
+
+def _shows(stored: StoredHiddenColumns, protected: frozenset[int]) -> bool:
+    return bool(protected & stored.columns - stored.protected)
+
+
+def _ids_of(table: EncryptedTable, schema: Schema, columns: Iterable[str]) -> Iterator[int]:
+    known = {each.name: each.field_id for each in schema.fields}
+    for column in columns:
+        if column not in known:
+            raise ConfigurationError(f"{name_of(table)} has no column {column!r} to leave out; its columns are {', '.join(known)}")
+        yield known[column]
 
 
 def _protected(metadata: EncryptedTableMetadata) -> frozenset[int]:
@@ -211,5 +262,6 @@ def _pruned(schema: Schema, hidden: Collection[int]) -> Schema:
     wrong = {each.field_id for each in kept.fields if not set(hidden).isdisjoint(Schema(each).field_ids)}
     fields = [each for each in kept.fields if each.field_id not in wrong]
     if not fields:
-        raise ConfigurationError("every column of the table is protected, so that a share would have none")
-    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+        raise ConfigurationError("every column of the table is protected or left out, so that a share would have none")
+    identifiers = [each for each in schema.identifier_field_ids if each not in hidden]
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=identifiers)

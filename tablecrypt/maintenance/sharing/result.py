@@ -27,12 +27,14 @@ class Shared(OperationResult):
         to_key_id: the partner's master key.
         snapshot_id: of the table, from which the files are.
         files: how many data files of the table the share names.
-        rows: how many rows a reader of the share sees.
+        rows: how many rows a reader of the share sees; in a dry run without those of files that would be written again.
         bytes: stored bytes of these files. None of them was copied.
         came, went: how many of these files came, and how many went, since the share was last brought up to date.
+        rewritten: how many files hold rows that match and could not be shared as they are: these rows are written once.
+        rewritten_bytes: stored bytes of what was written of them.
         written_bytes: how many bytes of metadata were written.
         columns: names of the columns that the partner can read: none of these can be withheld while files are not written again.
-        withheld: names of the protected columns that he cannot read.
+        withheld: names of the columns that he cannot read, protected ones and those that were left out.
         masked: names of those of which he can read the masked values that files hold.
         dropped: names of columns that were dropped from the table, and that he can read in files which hold them still.
         deleted_rows: how many rows a deletion vector marks, and he can read in the files all the same.
@@ -49,9 +51,11 @@ class Shared(OperationResult):
     bytes: int
     came: int = 0
     went: int = field(default=0, metadata=shown("files that went since", "count"))
+    rewritten: int = field(default=0, metadata=shown("files whose matching rows were written again", "count"))
+    rewritten_bytes: int = field(default=0, metadata=shown("data written", "bytes"))
     written_bytes: int = field(default=0, metadata=shown("metadata written", "bytes"))
     columns: tuple[str, ...] = field(default=(), metadata=shown("columns that the partner can read", is_whole=True))
-    withheld: tuple[str, ...] = field(default=(), metadata=shown("protected columns that stay closed to him", is_whole=True))
+    withheld: tuple[str, ...] = field(default=(), metadata=shown("columns that stay closed to him", is_whole=True))
     masked: tuple[str, ...] = field(default=(), metadata=shown("of these, masked values are readable", is_whole=True))
     dropped: tuple[str, ...] = field(default=(), metadata=shown("dropped columns that files may hold still, readable", is_whole=True))
     deleted_rows: int = field(default=0, metadata=shown("deleted rows that files hold still, readable", "count"))

@@ -4,9 +4,7 @@
     2  the rest           manifests, lists and vectors that sharing wrote
     3  forget             once all of it is gone: a run that was killed, or that the store refused something, is finished by the next one
 
-Which files are the share's: those in its folder whose names have the generation (metadata.py) that the record says, or that of a
-metadata.json of this share beside it, which an update left. Once no metadata.json is there at all, nothing reads what else is named like
-files of a share. What the partner committed to his table stays, and leads nowhere.
+Which files are the share's, states.py says. What the partner committed to his table stays, and leads nowhere.
 
 A DEK that was given is given: the partner, or whoever had his key, may hold it, and reads the file wherever he finds it. What ends that is
 `reencrypt`, and that the old files go.
@@ -15,30 +13,25 @@ A DEK that was given is given: the partner, or whoever had his key, may hold it,
 from __future__ import annotations
 
 import datetime as dt
-import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.sharing.records import ShareRecord, forget_share
+from tablecrypt.maintenance.sharing.states import States
 from tablecrypt.printable import counted, shown
-from tablecrypt.table.metadata import read_metadata_file
 from tablecrypt.table.shares.records import named_records, read_record, readable_shares, readably_named
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
-
-_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_METADATA_JSON: Final = re.compile(rf"/metadata/[0-9]+-(?P<generation>{_UUID})\.metadata\.json")
-_OTHERS: Final = re.compile(rf"/(?:metadata/(?:snap-[0-9]+-[0-9]+-)?|data/(?:.+/)?)(?P<generation>{_UUID})[^/]*\.(?:avro|puffin|parquet)")
 
 
 @dataclass(frozen=True)
@@ -58,9 +51,9 @@ class Unshared(OperationResult):
 
     also_says: ClassVar = {"complete": "is_complete"}
     share_uuid: str
-    key_id: str = field(metadata=shown("partner's master key"))
+    key_id: str
     location: str
-    deleted: tuple[str, ...] = field(default=(), metadata=shown("metadata files of the share that are gone"))
+    deleted: tuple[str, ...] = ()
     failed: dict[str, str] = field(default_factory=dict, metadata=shown("could not be deleted", is_whole=True))
     left: tuple[str, ...] = field(default=(), metadata=shown("files of others in its folder, which stay"))
     files: tuple[str, ...] = field(default=(), metadata=shown("files of the table whose keys the partner had"))
@@ -116,16 +109,21 @@ def unshare(table: Table, share: str, only_forget: bool = False, dry_run: bool =
         files=record.files,
         advice=_advice(fresh, record, dry_run),
     )
-    ending = _Ending(fresh, record)
-    if dry_run:
-        return replace(result, deleted=() if only_forget else tuple(ending.own_files()))
-
     if not only_forget:
-        result = ending.carried_out(result)
-    if not result.failed:
+        states = _states(fresh, record)
+        own = states.own_files(record.metadata_location)
+        result = replace(result, deleted=tuple(own)) if dry_run else _deleted(result, states, own)
+    if not (dry_run or result.failed):
         forget_share(table, record.share_uuid)
 
     return result
+
+
+def _states(table: EncryptedTable, record: ShareRecord) -> States:
+    location = record.location.rstrip("/")
+    # The record is authenticated, so the folder is the share's: share takes none in which the table's own files are.
+    scope = DeletionScope((location,))
+    return States.at(TableFileIO(table.io.inner, table.io.manager, scope, scope), location)
 
 
 def _found(table: EncryptedTable, share: str, only_forget: bool) -> ShareRecord | None:
@@ -156,78 +154,23 @@ def _advice(table: EncryptedTable, record: ShareRecord, dry_run: bool) -> str:
     return f"tablecrypt reencrypt {name} {chosen}; then expire the snapshots that name the old files, and remove orphans"
 
 
-class _Ending:
-    """The end of one share."""
-
-    def __init__(self, table: EncryptedTable, record: ShareRecord) -> None:
-        self._record = record
-        self._location = record.location.rstrip("/")
-        # The record is authenticated, so the folder is the share's: the table's own files are in none that may be one.
-        scope = DeletionScope((self._location,))
-        self._io = TableFileIO(table.io.inner, table.io.manager, scope, scope)
-
-    def carried_out(self, result: Unshared) -> Unshared:
-        """Delete what sharing wrote, and return the result with what became of it."""
-        deleted: list[str] = []
-        failed: dict[str, str] = {}
-        for location in self.own_files():
-            # Without its metadata.json there is no share: while that stays, so do the files that it names.
-            if any(each.endswith(TABLE_METADATA_SUFFIXES) for each in failed):
-                break
-
-            try:
-                self._io.delete(location)
-            except FileNotFoundError:
-                continue
-            except Exception as error:  # noqa: BLE001  every store has errors of its own; all of them are reported together
-                failed[location] = f"{type(error).__name__}: {error}"
-            else:
-                deleted.append(location)
-
-        return replace(result, deleted=tuple(deleted), failed=failed, left=tuple(self._stored().keys() - failed.keys()))
-
-    def own_files(self) -> list[str]:
-        """Return the files that sharing wrote, each metadata.json before what it names."""
-        stored = self._stored()
-        own_json = [location for location, name in stored.items() if self._is_own_json(location, name)]
-        generations = {
-            _generation(self._record.metadata_location.removeprefix(self._location)),
-            *(_generation(stored[each]) for each in own_json),
-        }
-        # Nothing that is left reads them: of an update that was killed, or of a run of this that was.
-        is_abandoned = not any(name.endswith(TABLE_METADATA_SUFFIXES) for location, name in stored.items() if location not in own_json)
-        others = [
-            location
-            for location, name in stored.items()
-            if (match := _OTHERS.fullmatch(name)) is not None and (is_abandoned or match["generation"] in generations)
-        ]
-
-        return [*sorted(own_json), *sorted(others)]
-
-    def _is_own_json(self, location: str, name: str) -> bool:
-        """Whether a metadata.json is one that sharing wrote: of the state that the record says, or of another with a list of its own."""
-        generation = _generation(name)
-        if generation is None:
-            return False
-        if location == self._record.metadata_location:
-            return True
+def _deleted(result: Unshared, states: States, own: Collection[str]) -> Unshared:
+    """Delete what sharing wrote, and return the result with what became of it."""
+    deleted: list[str] = []
+    failed: dict[str, str] = {}
+    for location in own:
+        # Without its metadata.json there is no share: while that stays, so do the files that it names.
+        if any(each.endswith(TABLE_METADATA_SUFFIXES) for each in failed):
+            break
 
         try:
-            metadata = read_metadata_file(self._io.raw_input(location)).parse()
-        except (FormatError, FileNotFoundError):
-            return False
-        # What the partner commits to his table has a list of ours among its snapshots, under another uuid than its own.
-        return str(metadata.table_uuid) == self._record.share_uuid and _names_own_list(metadata.snapshots, generation)
+            states.io.delete(location)
+        except FileNotFoundError:
+            continue
+        except Exception as error:  # noqa: BLE001  every store has errors of its own; all of them are reported together
+            failed[location] = f"{type(error).__name__}: {error}"
+        else:
+            deleted.append(location)
 
-    def _stored(self) -> dict[str, str]:
-        """Return the files in the share's folder, each with its path below it."""
-        return {each.location: each.location.removeprefix(self._location) for each in stored_files(self._io.inner, self._location)}
-
-
-def _generation(name: str) -> str | None:
-    match = _METADATA_JSON.fullmatch(name)
-    return None if match is None else match["generation"]
-
-
-def _names_own_list(snapshots: Iterable[object], generation: str) -> bool:
-    return any(generation in str(getattr(snapshot, "manifest_list", "")) for snapshot in snapshots)
+    left = (file.location for file in stored_files(states.io.inner, states.location) if file.location not in own)
+    return replace(result, deleted=tuple(deleted), failed=failed, left=tuple(left))

@@ -16,6 +16,7 @@ from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_entries import is_kept_by_commits
 from tablecrypt.keys.nested_columns import path_through_structs
+from tablecrypt.properties import SHARE
 from tablecrypt.spark.network import keeps_messages_private
 from tablecrypt.spark.shared.schema import schema_json
 from tablecrypt.spark.shared.written_columns import stored_fields
@@ -148,7 +149,7 @@ def _described_properties(loaded: LoadedTable) -> Mapping[str, str]:
     metadata = loaded.located.table.metadata
     return {
         # Copies of keys are nobody's to read or set, and CREATE TABLE refuses them.
-        **{name: value for name, value in metadata.properties.items() if not is_kept_by_commits(name)},
+        **{name: value for name, value in metadata.properties.items() if not (is_kept_by_commits(name) or name.startswith(SHARE.name))},
         "provider": "iceberg",
         "format": "iceberg/parquet",
         "location": metadata.location,

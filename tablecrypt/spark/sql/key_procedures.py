@@ -100,7 +100,11 @@ def _options(kind: str, *names: str) -> tuple[Parameter, ...]:
 
 _OF_ICEBERG: Final = (TABLE, _PROPERTIES, *BACKUP_PARAMETERS, *PARAMETERS)
 PROCEDURES: Final[Mapping[str, Procedure]] = {
-    **{name: procedure_of(getattr(maintenance, name)) for name, declared in OPERATIONS.items() if declared.procedure},
+    **{
+        name: procedure_of(getattr(maintenance, name), only_reads=declared.only_reads)
+        for name, declared in OPERATIONS.items()
+        if declared.procedure
+    },
     # An interrupted verification leaves its state in a file of whoever ran it.
     "verify": procedure_of(maintenance.verify, but=("resume_from", "resumed"), only_reads=True),
     "migrate": replace(

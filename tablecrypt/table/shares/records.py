@@ -30,7 +30,7 @@ import json
 import logging
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from pyiceberg.table import Table
@@ -41,6 +41,7 @@ from tablecrypt.errors import FormatError, KmsError, ShareRecordError, Tablecryp
 from tablecrypt.files.deletion import is_share_record_name
 from tablecrypt.files.encrypting_file_io import encrypting_io
 from tablecrypt.files.wrapped_files import WrappedFileKey, read_wrapped, write_wrapped
+from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.properties import SHARE
@@ -101,6 +102,11 @@ class NamedRecord:
         """Its value."""
         return json.dumps({_RECORD: self.location, **self.key.fields}, separators=(",", ":"))
 
+    def with_kek(self, kek: EncryptedKey) -> NamedRecord:
+        """Return the same with another entry for its KEK, which opens the same."""
+        key = replace(self.key, entries=(kek, self.key.chain.manifest_list_key))
+        return replace(self, key=key)
+
 
 def new_record(metadata: TableMetadata, io: TableFileIO, record: ShareRecord) -> NamedRecord:
     """Write a record, and return what metadata is to say of it.
@@ -119,7 +125,7 @@ def new_record(metadata: TableMetadata, io: TableFileIO, record: ShareRecord) ->
     last = named.get(record.share_uuid) or next(iter(named.values()), None)
     keys, key_id = ((), None) if last is None else (last.key.entries, last.key.key_id)
 
-    key = write_wrapped(io, record_manager(io), location, _encoded(metadata, record), keys, key_id)
+    key = write_wrapped(io, _record_manager(io), location, _encoded(metadata, record), keys, key_id)
     return NamedRecord(record.share_uuid, location, key)
 
 
@@ -171,8 +177,13 @@ def named_records(metadata: TableMetadata) -> list[NamedRecord]:
     return named
 
 
-def read_record(table: Table, named: NamedRecord) -> ShareRecord:
+def read_record(table: Table, named: NamedRecord, kms: KeyManagementClient | None = None) -> ShareRecord:
     """Return the record that a table's metadata names.
+
+    Args:
+        table: as it was loaded.
+        named: what its metadata says of the record.
+        kms: unwraps the record's KEK; by default the table's client.
 
     Raises:
         ConfigurationError: the table is not encrypted.
@@ -181,7 +192,7 @@ def read_record(table: Table, named: NamedRecord) -> ShareRecord:
     """
     io = cast("TableFileIO", encrypting_io(table.io, "the record of a share"))
     try:
-        record, table_uuid = _decoded(named.location, read_wrapped(io, record_manager(io), named.location, named.key))
+        record, table_uuid = _decoded(named.location, read_wrapped(io, _record_manager(io, kms), named.location, named.key))
     except KmsError:
         # The record may be whole.
         raise
@@ -225,7 +236,7 @@ def _parsed(share_uuid: str, value: str) -> NamedRecord:
     return NamedRecord(share_uuid, location, WrappedFileKey.of(fields, what))
 
 
-def record_manager(io: TableFileIO, kms: KeyManagementClient | None = None) -> EncryptionManager:
+def _record_manager(io: TableFileIO, kms: KeyManagementClient | None = None) -> EncryptionManager:
     """Return what wraps and unwraps the keys of records, by the table's KMS client or another one."""
     # Of its own, as a manager offers a KEK that was not committed to the table's next commit.
     own = io.manager

@@ -174,6 +174,16 @@ def test_a_dry_run_says_in_sql_what_it_says_in_python(tmp_path: Path, aws: AwsSe
     assert json.loads(json.dumps(call(catalog, name, table="db.t", dry_run=True, **arguments))) == in_python
 
 
+def test_a_share_ends_in_sql_as_in_python(tmp_path: Path, aws: AwsServer) -> None:
+    catalog = encrypted_sql_catalog(tmp_path, aws)
+    table = table_with_history(catalog, "db.t")
+    made = m.share(table, aws.kms_key_id("alias/people"), f"file://{tmp_path}/share", "id < 20")
+    foretold = m.unshare(table, made.share_uuid, dry_run=True).to_json()
+    assert json.loads(json.dumps(call(catalog, "unshare", table="db.t", share=made.location, dry_run=True))) == foretold
+    assert call(catalog, "unshare", table="db.t", share=made.share_uuid)["complete"] is True
+    assert m.shares(table).shares == ()
+
+
 def test_an_erasure_says_in_sql_what_it_says_in_python(tmp_path: Path, aws: AwsServer) -> None:
     catalog = encrypted_sql_catalog(tmp_path, aws)
     table = table_with_history(catalog, "db.t")
