@@ -392,10 +392,8 @@ def test_a_load_reads_metadata_once(catalog: EncryptedSqlCatalog, table: Table) 
     assert opened == [table.metadata_location]
 
 
-def test_a_database_that_does_not_count_changed_rows_swaps_renames_and_drops_alike(
-    catalog: EncryptedSqlCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(catalog.engine.dialect, "supports_sane_rowcount", False)
+def test_a_database_that_does_not_count_changed_rows_swaps_renames_and_drops_alike(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    catalog.engine.dialect.supports_sane_rowcount = False
     table.append(ROWS)
     assert catalog.load_table("db.t").scan().to_arrow().num_rows == 3 * ROWS.num_rows
     assert pins(catalog)["db.t"]["metadata_location"] == table.metadata_location
