@@ -55,7 +55,7 @@ OPERATIONS: Final = (
         ),
         needs=(
             "Also to wrap with the partner's master key, unless it is a public key. What is written is the share, and the record of it in "
-            "the table's metadata. Of data files, footers are read where columns are protected; deletion vectors are written again."
+            "the table's metadata. Footers are read where columns are protected; deletion vectors are read and written again."
         ),
         has_progress=False,
     ),

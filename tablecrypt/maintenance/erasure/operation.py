@@ -13,7 +13,7 @@ continued by the next one with the same filter. Only the counts of what an earli
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pyiceberg.expressions import BooleanExpression
@@ -112,7 +112,7 @@ def erase(
     last = Searching.of(reload(table), rows, is_blind, Counted("erase: files searched again", "files", progress))
 
     result = _result(last, rows, before, state_of(last.table), refs, removed, now, dry_run=False)
-    return replace(result, outside=(*result.outside, *(f"What had such rows is in {each}: unshare it." for each in shared.said)))
+    return replace(result, outside=(*result.outside, *_still_shared(shared)))
 
 
 def _rewrite(searching: Searching, planned: Sequence[RefWork], rewriting: Rewriting) -> list[ErasedRef]:
@@ -153,11 +153,19 @@ def _foretell(
 
 
 def _checked_shares(searching: Searching, planned: Sequence[RefWork], break_shares: bool) -> SharedFiles:
-    """Refuse to erase what live shares go on to have: files that have to go, and those of which no manifest has a key any more."""
+    """Return what the table shares. Refuse to erase what live shares go on to have: files that have to go, and those of which no manifest has a key any more."""
     named = {location for entries in searching.named.entries.values() for location in entries}
-    shared = SharedFiles.of(searching.table, break_shares=break_shares).but(named.difference(_unneeded(searching, planned)))
-    shared.check("live shares name files that have to go, or that only they need and nothing searches", break_shares=break_shares)
+    shared = SharedFiles.of(searching.table, break_shares=break_shares)
+    shared.but(named.difference(_unneeded(searching, planned))).check(
+        "live shares name files that have to go, or that only they need and nothing searches", break_shares=break_shares
+    )
     return shared
+
+
+def _still_shared(shared: SharedFiles) -> Iterator[str]:
+    # Of every share: its folder may hold copies of rows whose files were not shared as they are.
+    for each in shared.said:
+        yield f"Nothing is erased from {each}, which may have such rows: update the share, or end it; what was read there is not known here."
 
 
 def _unneeded(searching: Searching, planned: Sequence[RefWork]) -> list[str]:
