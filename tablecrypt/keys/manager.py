@@ -196,6 +196,11 @@ class EncryptionManager:
             wrapped = wrap_unopened(self.kms, key, self.table_key_id)
         return OpenKek(self._kek_entry(wrapped), key)
 
+    def new_sealed_kek(self, seal: Callable[[EncryptedKey, Secret], bytes]) -> OpenKek:
+        """Make a KEK that no KMS wraps: somebody seals it, given its entry and itself."""
+        key, entry = Secret(self._random(self.data_key_length)), self._kek_entry(b"")
+        return OpenKek(entry.model_copy(update={"encrypted_key_metadata": _base64(seal(entry, key))}), key)
+
     def encrypt_under(self, kek: OpenKek, key_metadata: StandardKeyMetadata) -> EncryptedKey:
         """Return the entry of a manifest list's key metadata under a KEK that was made here. The KMS is not asked."""
         return self._entry_under(self._new_key_id(), key_metadata, kek)

@@ -18,7 +18,12 @@ OPERATIONS: Final = (
     The storage policy that he needs is printed, and never applied.
     """,
         options={
-            "to_key_id": Option("The partner's master key.", "TEXT", flags=("--to",), is_required=True),
+            "to_key_id": Option(
+                "The partner's master key; or public-key: and the file of a public key that the partner sent.",
+                "TEXT",
+                flags=("--to",),
+                is_required=True,
+            ),
             "location": Option("Where the share's metadata goes: a folder of its own.", "LOCATION", is_required=True),
             "row_filter": Option("Which rows are shared; by default all, or with --update the share's.", "FILTER", flags=("--where",)),
             "snapshot": Option("The snapshot that is shared; by default the current one.", "ID"),
@@ -49,8 +54,8 @@ OPERATIONS: Final = (
             needs="unwrap table, wrap table, read metadata, write metadata, list metadata, read data, write data",
         ),
         needs=(
-            "Also to wrap with the partner's master key. What is written is the share, and the record of it in the table's metadata. Of "
-            "data files, footers are read where columns are protected; deletion vectors are read and written again."
+            "Also to wrap with the partner's master key, unless it is a public key. What is written is the share, and the record of it in "
+            "the table's metadata. Footers are read where columns are protected; deletion vectors are read and written again."
         ),
         has_progress=False,
     ),

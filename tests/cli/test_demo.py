@@ -40,6 +40,8 @@ def test_the_demo_shows_ciphertext_keys_and_calls_and_leaves_nothing(elsewhere: 
     assert not any(line.startswith("NoSuchTableError") for line in shown)
     assert {"payroll 1, Ada, 91000 Ada", "analyst 1, Ada, None ColumnKeyDeniedError"} <= shown
     assert any(line.startswith("__protected__.3") and line.endswith("nothing") for line in shown)
+    assert {"the partner reads 2 rows", "with the master key partner"} <= shown
+    assert any(line.startswith("share(table, …, 'id <= 2')") and line.endswith("none of data") for line in shown)
     assert [path for path in elsewhere.rglob("*") if path.is_file()] == []
     assert list((elsewhere / "temporary").iterdir()) == []
 

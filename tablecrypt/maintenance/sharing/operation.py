@@ -23,6 +23,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final
 
 from pyiceberg.expressions import BooleanExpression
@@ -40,11 +41,13 @@ from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter
 from tablecrypt.maintenance.sharing.plan import Rewriting, SharePlan, plan_share
 from tablecrypt.maintenance.sharing.records import ShareRecord, live_shares, remember_share
 from tablecrypt.maintenance.sharing.result import Shared, storage_policy
+from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
 from tablecrypt.maintenance.sharing.states import States
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_on_error, folders_of, name_of
 
+PUBLIC_KEY: Final = "public-key:"
 _NAMESPACE: Final = uuid.UUID("3c1f6d52-8d0b-5a7e-9a40-6f7b1e2f9d11")
 
 
@@ -72,7 +75,8 @@ def share(
 
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
-        to_key_id: the partner's master key, which this user may wrap under; the right to unwrap is not needed.
+        to_key_id: the partner's master key, which this user may wrap under; the right to unwrap is not needed. Or "public-key:" and the
+            path of a public key's file that the partner sent: then he wraps the share's key himself, by `accept`.
         location: where the share's metadata goes: a folder of its own, in any store that the table's FileIO reaches.
         row_filter: which rows, such as "region = 'eu'"; by default all. For an update by default those of the share.
         snapshot: id of the snapshot that is shared; by default the current one.
@@ -96,7 +100,9 @@ def share(
     require_encrypted(table)
     fresh = reload(table)
     refuse_restricted(fresh.io, "share")
-    sharing = _Sharing(fresh, to_key_id, location.rstrip("/"), not no_statistics)
+    public_key = PublicKey.read(Path(to_key_id.removeprefix(PUBLIC_KEY)).expanduser()) if to_key_id.startswith(PUBLIC_KEY) else None
+    key_id = to_key_id if public_key is None else public_key.key_id
+    sharing = _Sharing(fresh, key_id, location.rstrip("/"), not no_statistics, public_key)
     if not update:
         sharing.check_place_is_free()
     record = sharing.known() if update else None
@@ -118,6 +124,7 @@ class _Sharing:
     to_key_id: str
     location: str
     with_statistics: bool
+    public_key: PublicKey | None = None
 
     def __post_init__(self) -> None:
         metadata = self.table.metadata
@@ -179,7 +186,7 @@ class _Sharing:
         """Make the share."""
         place = Place(self.location, self.share_uuid, uuid.uuid4())
         # Asked first, so that a key which cannot be used leaves nothing behind.
-        kek = self.io.manager.new_kek_for_another()
+        kek = self._new_kek()
         remember_share(self.table, self._record(plan, place, row_filter))
         return replace(self.result(plan, None), **self._write(plan, place, kek))
 
@@ -190,7 +197,7 @@ class _Sharing:
             return self.result(plan, record)
 
         place = Place(self.location, self.share_uuid, uuid.uuid4(), self.states.next_number)
-        kek = self.io.manager.new_kek_for_another()
+        kek = self._new_kek()
         new = self._record(plan, place, row_filter)
         # The state that is there names files that the new one may not.
         remember_share(self.table, replace(new, files=tuple(dict.fromkeys((*new.files, *record.files)))))
@@ -198,6 +205,12 @@ class _Sharing:
         self.states.remove_all_but_the_last()
         self._forget_former(plan, replace(new, files=(*new.files, *record.files)))
         return replace(self.result(plan, record), **written)
+
+    def _new_kek(self) -> OpenKek:
+        """Make the KEK of one state, for the partner alone to open."""
+        if (public_key := self.public_key) is None:
+            return self.io.manager.new_kek_for_another()
+        return self.io.manager.new_sealed_kek(lambda entry, key: public_key.seal(key, info_of(str(self.share_uuid), entry)))
 
     def _forget_former(self, plan: SharePlan, record: ShareRecord) -> None:
         """Remember no files any more that only the former state names."""

@@ -1,0 +1,130 @@
+"""Shares that are sealed to a public key: the partner accepts one under his own master key, and nobody else opens it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError
+from tablecrypt.maintenance import Shared, audit, share, verify
+from tablecrypt.maintenance.sharing.acceptance import accept
+from tablecrypt.maintenance.sharing.records import live_shares
+from tablecrypt.maintenance.sharing.sealing import PrivateKey, PublicKey, create_key_pair
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.aws import AwsServer
+from tests.support.shares import Partner
+from tests.support.tables import BY_TEAM, MERGE_ON_READ, TEAM_SCHEMA, ids, metadata_of, new_table, path_of, team_rows
+
+NORTH = "team = 'north'"
+
+
+@pytest.fixture
+def partner(tmp_path: Path, aws: AwsServer) -> Partner:
+    return Partner.of(tmp_path, aws)
+
+
+@pytest.fixture
+def table(catalog: EncryptedSqlCatalog) -> EncryptedTable:
+    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=MERGE_ON_READ)
+    table.delete("id = 2")
+    return table
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    create_key_pair(tmp_path / "mine.key")
+    return tmp_path / "mine.key"
+
+
+@pytest.fixture
+def shared(table: EncryptedTable, partner: Partner, key_file: Path) -> Shared:
+    return share(table, f"public-key:{key_file}.pub", partner.location, NORTH)
+
+
+def accepted(shared: Shared, partner: Partner, key_file: Path, place: str = "accepted") -> str:
+    properties = {name: str(value) for name, value in partner.catalog.properties.items()}
+    return accept(shared.metadata_location, partner.key_id, str(key_file), f"{partner.location}-{place}", properties).metadata_location
+
+
+def test_the_partner_accepts_a_share_under_his_own_key_and_reads_it(
+    table: EncryptedTable, shared: Shared, partner: Partner, key_file: Path
+) -> None:
+    theirs = partner.catalog.register_table("db.share", accepted(shared, partner, key_file))
+
+    assert ids(theirs) == ids(table, row_filter=NORTH)
+    assert {key.encrypted_by_id for key in metadata_of(theirs).key_ring.keks} == {partner.key_id}
+    assert str(theirs.metadata.table_uuid) == shared.share_uuid
+    assert verify(theirs).is_good
+    assert [finding for each in audit(theirs).tables for finding in each.findings] == []
+    [record] = live_shares(table.refresh())
+    assert record.key_id == shared.to_key_id == PublicKey.read(Path(f"{key_file}.pub")).key_id
+
+
+def test_before_it_is_accepted_nobody_reads_it(shared: Shared, table: EncryptedTable, partner: Partner) -> None:
+    for catalog in (table.catalog, partner.catalog):
+        with pytest.raises(TablecryptError):
+            catalog.register_table("db.unaccepted", shared.metadata_location).scan().to_arrow()
+
+
+def test_another_key_does_not_open_it(shared: Shared, partner: Partner, tmp_path: Path) -> None:
+    create_key_pair(tmp_path / "other.key")
+    with pytest.raises(AuthenticationError, match="was not sealed to"):
+        accepted(shared, partner, tmp_path / "other.key")
+
+
+@pytest.mark.parametrize("changed", ["table-uuid", "date", "entry"])
+def test_a_sealed_key_opens_for_no_other_share_and_entry(shared: Shared, partner: Partner, key_file: Path, changed: str) -> None:
+    stored = path_of(shared.metadata_location)
+    metadata = json.loads(stored.read_text(encoding="utf-8"))
+    kek, list_key = metadata["encryption-keys"]
+    if changed == "table-uuid":
+        metadata["table-uuid"] = "0c9f3a52-9a4f-4a86-8f61-0d2c7f4be8a1"
+    elif changed == "date":
+        kek["properties"]["KEY_TIMESTAMP"] = str(int(kek["properties"]["KEY_TIMESTAMP"]) + 1)
+    else:
+        kek["key-id"] = list_key["encrypted-by-id"] = "AAAAAAAAAAAAAAAAAAAAAA=="
+    stored.write_text(json.dumps(metadata), encoding="utf-8")
+
+    with pytest.raises(AuthenticationError):
+        accepted(shared, partner, key_file)
+
+
+def test_an_update_is_accepted_as_the_share_was(table: EncryptedTable, shared: Shared, partner: Partner, key_file: Path) -> None:
+    accepted(shared, partner, key_file)
+    table.append(team_rows(100))
+
+    result = share(table, f"public-key:{key_file}.pub", partner.location, update=True)
+
+    theirs = partner.catalog.register_table("db.share", accepted(result, partner, key_file, "again"))
+    assert ids(theirs) == ids(table.refresh(), row_filter=NORTH)
+
+
+def test_a_key_file_is_its_owners_alone_and_shows_no_key(key_file: Path) -> None:
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+    private = PrivateKey.read(key_file)
+    assert private.secret.reveal().hex() not in f"{private!r}"
+    with pytest.raises(ConfigurationError, match="exists already"):
+        create_key_pair(key_file)
+
+
+def test_files_that_are_no_such_keys_are_refused(table: EncryptedTable, partner: Partner, key_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no key", encoding="utf-8")
+    for name, message in (("text", "is not the public file"), ("mine.key", "is not the public file"), ("absent", "cannot be read")):
+        with pytest.raises(ConfigurationError, match=message):
+            share(table, f"public-key:{tmp_path / name}", partner.location, NORTH)
+    assert live_shares(table.refresh()) == []
+
+
+def test_a_place_that_holds_a_table_and_metadata_of_another_table_are_refused(
+    table: EncryptedTable, shared: Shared, partner: Partner, key_file: Path
+) -> None:
+    accepted(shared, partner, key_file)
+    with pytest.raises(ConfigurationError, match="holds a table already"):
+        accepted(shared, partner, key_file)
+    properties = {name: str(value) for name, value in partner.catalog.properties.items()}
+    with pytest.raises(TablecryptError):
+        accept(table.metadata_location, partner.key_id, str(key_file), f"{partner.location}-x", properties)
