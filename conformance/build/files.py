@@ -29,6 +29,15 @@ _BLOCK: Final = ags1.BLOCK_LENGTH
 _PREFIX: Final = b"conformance-aad!"
 
 
+_ROWS: Final = sample_table(40).drop_columns("tags")
+"""Flat, as some readers need them."""
+_REQUIRED_ROWS: Final = pa.table(
+    {"id": range(8), "ratio": [each / 3 for each in range(8)]},
+    schema=pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("ratio", pa.float64(), nullable=False)]),
+)
+"""Uncompressed, they have no structure that a decoder could stumble over."""
+
+
 @dataclass(frozen=True)
 class FileCase:
     """A file, how it is opened, and what of it is expected: rows, plaintext or a refusal."""
@@ -58,6 +67,7 @@ class Layout:
     store_aad_prefix: bool = False
     aad_prefix: bytes = _PREFIX
     options: dict[str, Any] = field(default_factory=dict)
+    rows: pa.Table = _ROWS
 
 
 _PAGES: Final[dict[str, Any]] = {"data_page_size": 1, "write_batch_size": 7, "use_dictionary": False, "row_group_size": 30}
@@ -97,24 +107,25 @@ def _parquet() -> Iterator[FileCase]:
     yield from _forged_parquet()
 
 
-_ROWS: Final = sample_table(40).drop_columns("tags")
-"""Flat, as some readers need them."""
-
-
 def _file(name: str, layout: Layout, length: int) -> tuple[FileKeys, bytes]:
     FIXED.begin(name)
     keys = FileKeys(
-        FIXED.randbytes(length),
-        {column: FIXED.randbytes(length) for column in layout.columns},
+        _text_key(length),
+        {column: _text_key(length) for column in layout.columns},
         layout.aad_prefix,
         layout.store_aad_prefix,
         layout.algorithm,
         layout.plaintext_footer,
     )
     plain, encrypted = io.BytesIO(), io.BytesIO()
-    pq.write_table(_ROWS, plain, **layout.options)
+    pq.write_table(layout.rows, plain, **layout.options)
     encrypt(plain.getvalue(), encrypted, keys, random=FIXED.randbytes)
     return keys, encrypted.getvalue()
+
+
+def _text_key(length: int) -> bytes:
+    """A key that is text as well: there are readers that take no other."""
+    return FIXED.randbytes(length // 2).hex().encode()
 
 
 def _opening(keys: FileKeys) -> dict[str, Any]:
@@ -156,9 +167,15 @@ def _forged_parquet() -> Iterator[FileCase]:
             yield _refused(f"{kind.replace(' ', '-').lower()}-{what}", "4.2 GCM tags of every module", changed, keys, needs)
 
     plain: dict[str, Any] = {"compression": "none", "use_dictionary": False}
-    for length, (what, prefix) in product(KEY_LENGTHS, (("cipher-renamed", _PREFIX), ("cipher-renamed-without-aad-prefix", b""))):
-        keys, data = _file(f"forged-{what}-{length}", Layout("", "", aad_prefix=prefix, options=plain), length)
-        yield _refused(f"{what}-{length}", "4.3, 5.3: the algorithm stands in plaintext", downgraded(data), keys)
+    renamed = {
+        "cipher-renamed": Layout("", "", options=plain),
+        "cipher-renamed-without-aad-prefix": Layout("", "", aad_prefix=b"", options=plain),
+        "cipher-renamed-required-columns": Layout("", "", options=plain, rows=_REQUIRED_ROWS),
+    }
+    for length, (what, layout) in product(KEY_LENGTHS, renamed.items()):
+        keys, data = _file(f"forged-{what}-{length}", layout, length)
+        forged = _refused(f"{what}-{length}", "4.3, 5.3: the algorithm stands in plaintext", downgraded(data), keys)
+        yield replace(forged, rows=layout.rows)
     keys, data = _file("forged-pages", Layout("", "", options=_PAGES), 16)
     yield _refused("data-pages-exchanged", "4.4.2 AAD suffix: page ordinals", _exchanged_pages(data, keys), keys)
     other = FileKeys(keys.footer_key, aad_prefix=b"another-prefix!!")
@@ -195,7 +212,7 @@ def _exchanged_pages(data: bytes, keys: FileKeys) -> bytes:
 def _refused(
     name: str, clause: str, data: bytes, keys: FileKeys, needs: tuple[str, ...] = (), refusal: tuple[str, ...] = ("tampered",)
 ) -> FileCase:
-    return FileCase(f"parquet-{name}", "parquet", f"{PARQUET}, {clause}", data, _opening(keys), refusal=refusal, needs=needs)
+    return FileCase(f"parquet-{name}", "parquet", f"{PARQUET}, {clause}", data, _opening(keys), _ROWS, refusal=refusal, needs=needs)
 
 
 def _stream(plaintext: bytes, key: StandardKeyMetadata) -> bytes:
