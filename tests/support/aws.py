@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,7 +36,7 @@ class AwsServer:
         self._server.start()
         host, port = self._server.get_host_and_port()
         self.endpoint = f"http://{host}:{port}"
-        self._key_ids = _install_golden_keys()
+        self._key_ids = install_keys(json.loads(GOLDEN_KEYS.read_text()))
         self.s3 = boto3.client("s3", endpoint_url=self.endpoint, region_name=REGION)
         self.kms: KMSClient = boto3.client("kms", endpoint_url=self.endpoint, region_name=REGION)
 
@@ -86,10 +86,11 @@ def s3_properties(endpoint: str) -> dict[str, str]:
     }
 
 
-def _install_golden_keys() -> dict[str, str]:
+def install_keys(entries: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Give moto's KMS master keys, each with an alias, an id and its material in base64; return the id of each alias."""
     backend = kms_backends[ACCOUNT][REGION]
     key_ids = {}
-    for entry in json.loads(GOLDEN_KEYS.read_text()):
+    for entry in entries:
         key_ids[entry["alias"]] = entry["key_id"]
         if entry["key_id"] in backend.keys:
             continue

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -48,15 +48,16 @@ class Trino:
         folder: for its log.
         aws: holds keys and files.
         database: URI of an empty PostgreSQL database.
+        more: properties of its catalog beside those that lead it to the database and to moto.
     """
 
-    def __init__(self, folder: Path, aws: AwsServer, database: str) -> None:
+    def __init__(self, folder: Path, aws: AwsServer, database: str, more: Mapping[str, str] | None = None) -> None:
         warehouse = f"s3://{aws.bucket(BUCKET)}/warehouse"
         self.catalog = EncryptedSqlCatalog(_CATALOG, uri=database, warehouse=warehouse, **aws.kms_properties, **aws.s3_properties)
         self.catalog.create_namespace("db")
         port = free_port()
         options = ["--add-modules=jdk.incubator.vector", "--enable-native-access=ALL-UNNAMED", "-XX:TieredStopAtLevel=1", "-Xmx2g"]
-        settings = [f"{name}={value}" for name, value in _settings(aws, database, warehouse).items()]
+        settings = [f"{name}={value}" for name, value in {**_settings(aws, database, warehouse), **(more or {})}.items()]
         command = [_java(), *options, "-cp", f"{_jars()}/*", str(_SERVER), str(port), *settings]
         # There is no property of the catalog for the address of the KMS.
         environment = os.environ | CREDENTIALS | {"AWS_REGION": REGION, "AWS_ENDPOINT_URL_KMS": aws.endpoint}

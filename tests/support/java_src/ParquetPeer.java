@@ -42,10 +42,15 @@ public class ParquetPeer {
                 answer(line.split("\t"));
                 System.out.println("ok");
             } catch (Throwable problem) {
-                System.out.println("error " + String.valueOf(problem).replace('\n', ' '));
+                System.out.println("error " + chain(problem).replace('\n', ' '));
             }
             System.out.flush();
         }
+    }
+
+    /** What was thrown, and its causes: the last one says what is wrong. */
+    private static String chain(Throwable problem) {
+        return problem.getCause() == null ? String.valueOf(problem) : problem + " | " + chain(problem.getCause());
     }
 
     private static void answer(String[] words) throws Exception {

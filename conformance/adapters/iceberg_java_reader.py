@@ -1,0 +1,43 @@
+"""Iceberg Java reads tables, through Spark with a Hive catalog. Runs beside this repository, whose tests start it: needs Java and its jars."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "catalog")]
+
+from conformance.adapters.kit_kms import kms_of_the_kit
+from conformance.adapters.protocol import Case, Unsupported, serve
+from conformance.rows import write_rows
+from tests.support.java import JavaError, JavaOracle
+from tests.support.java_oracle import ICEBERG_VERSION
+
+
+def read(java: JavaOracle, case: Case) -> str:
+    """Read one table."""
+    if "pins" in case.get("needs", ()):
+        raise Unsupported("Iceberg Java pins nothing")
+    name = "db.t_" + re.sub(r"\W", "_", case["id"])
+    java.sql(f"CALL h.system.register_table(table => '{name}', metadata_file => 'file://{case['metadata']}')")
+    version = f" VERSION AS OF '{case['ref']}'" if "ref" in case else f" VERSION AS OF {case['snapshot_id']}" if "snapshot_id" in case else ""
+    write_rows(java.sql(f"SELECT * FROM h.{name}{version}"), case["out"])
+    return "rows"
+
+
+def refused(error: Exception) -> str:
+    """The class of an error, by what the message says."""
+    words = {
+        "tampered": ("GCM tag", "AEADBadTag", "Tag mismatch", "AGS1", "InvalidCiphertext", "stream", "Signature"),
+        "plaintext": ("plaintext", "Plaintext", "unencrypted"),
+        "missing": ("NotFoundException", "FileNotFound", "does not exist"),
+    }
+    return next((name for name, known in words.items() if any(word in str(error) for word in known)), "other")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder, kms_of_the_kit() as aws, JavaOracle(Path(folder), aws.endpoint) as java:
+        java.sql("CREATE NAMESPACE h.db")
+        serve("Iceberg Java", f"{ICEBERG_VERSION} (Spark)", ["table"], lambda case: read(java, case), (JavaError,), refused)

@@ -1,0 +1,55 @@
+"""What every adapter in Python says and hears: JSON, a line each, over its standard streams.
+
+    adapter   {"name": "pyarrow", "version": "26.0.1", "levels": ["parquet"], "lacks": []}         once, when it is ready
+    runner    a case as the manifest has it, its paths absolute, and "out": where rows or plaintext go
+    adapter   {"result": "rows"}                                              Arrow IPC is at `out`
+              {"result": "plaintext"}                                         bytes are at `out`
+              {"result": "refused", "class": "tampered", "message": "…"}      one of the classes of README.md, or "other"
+              {"result": "unsupported", "message": "…"}                       it does not try cases of this kind
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Case = dict[str, Any]
+Answer = dict[str, Any]
+
+
+Errors = tuple[type[Exception], ...]
+
+
+def serve(
+    name: str, version: str, levels: Sequence[str], read: Callable[[Case], str], errors: Errors, refused: Callable[[Exception], str]
+) -> None:
+    """Answer until the input ends.
+
+    Args:
+        read: reads a case and writes what it holds to `out`; returns "rows" or "plaintext". Raises Unsupported for cases that it does
+            not try.
+        errors: what the reader raises where it refuses. Anything else is a mistake of the adapter, and ends it: it is no refusal.
+        refused: the class of what it raised.
+    """
+    # Readers print what they like: the answers go where they cannot.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    print(json.dumps({"name": name, "version": version, "levels": list(levels)}), file=answers)
+    for line in sys.stdin:
+        print(json.dumps(_answer(json.loads(line), read, errors, refused)), file=answers)
+
+
+class Unsupported(Exception):
+    """The reader has no way to try this."""
+
+
+def _answer(case: Case, read: Callable[[Case], str], errors: Errors, refused: Callable[[Exception], str]) -> Answer:
+    try:
+        return {"result": read(case)}
+    except Unsupported as reason:
+        return {"result": "unsupported", "message": str(reason)}
+    except errors as error:
+        return {"result": "refused", "class": refused(error), "message": f"{type(error).__name__}: {error}"[:500]}

@@ -1,0 +1,89 @@
+"""What tablecrypt needs to read the kit: its key service, a file of keys, and the folder in which the kit lies."""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64decode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from tablecrypt.errors import AuthenticationError, KeyNotFoundError
+from tablecrypt.kms.client import GeneratedKey
+
+ROOT: Final = "/tmp/iceberg-encryption-conformance"
+"""Where the tables say that they are."""
+_NONCE, _TAG, _ID = 12, 16, 36
+
+
+class JsonKms:
+    """wrapped = key id (36, ASCII) | nonce (12) | tag (16) | ciphertext    AES-256-GCM without AAD, as moto's AWS KMS wraps."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        entries = json.loads(Path(properties["conformance.keys"]).read_text())["master_keys"]
+        self._ids = {name: each["key_id"] for each in entries for name in (each["alias"], each["key_id"])}
+        self._keys = {each["key_id"]: AESGCM(b64decode(each["key_base64"])) for each in entries}
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        key_id, nonce = self._id(wrapping_key_id), os.urandom(_NONCE)
+        sealed = self._keys[key_id].encrypt(nonce, key, None)
+        return key_id.encode() + nonce + sealed[-_TAG:] + sealed[:-_TAG]
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        key_id, rest = self._id(wrapping_key_id), wrapped_key[_ID:]
+        if wrapped_key[:_ID] != key_id.encode():
+            raise AuthenticationError("another master key wrapped this")
+        nonce, tag, ciphertext = rest[:_NONCE], rest[_NONCE : _NONCE + _TAG], rest[_NONCE + _TAG :]
+        try:
+            return self._keys[key_id].decrypt(nonce, ciphertext + tag, None)
+        except Exception as error:
+            raise AuthenticationError("the wrapped key was changed") from error
+
+    def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
+        key = os.urandom(length)
+        return GeneratedKey(key=key, wrapped_key=self.wrap_key(key, wrapping_key_id))
+
+    def close(self) -> None:
+        return
+
+    def _id(self, name: str) -> str:
+        if name not in self._ids:
+            raise KeyNotFoundError(f"the kit has no master key {name!r}")
+        return self._ids[name]
+
+
+class KitFileIO(PyArrowFileIO):
+    """Finds what the tables call ROOT in the folder in which the kit really is."""
+
+    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        kit = self.properties["conformance.folder"]
+        return SubTreeFileSystem(kit, LocalFileSystem()) if scheme == "file" else super()._initialize_fs(scheme, netloc)
+
+    def new_output(self, location: str) -> PyArrowFile:
+        _, _, path = self.parse_location(location)
+        Path(self.properties["conformance.folder"], path).parent.mkdir(parents=True, exist_ok=True)
+        return super().new_output(location)
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        scheme, netloc, path = PyArrowFileIO.parse_location(location, properties)
+        if not path.startswith(f"{ROOT}/"):
+            raise ValueError(f"{location} is not in the kit")
+        return scheme, netloc, path.removeprefix(f"{ROOT}/")
+
+
+def properties(kit: Path) -> dict[str, str]:
+    """Of a catalog that reads the kit in this folder."""
+    return {
+        "py-io-impl": f"{KitFileIO.__module__}.KitFileIO",
+        "conformance.folder": str(kit),
+        "conformance.keys": str(kit / "keys.json"),
+        "encryption.kms-impl": f"{JsonKms.__module__}.JsonKms",
+        "warehouse": f"file://{ROOT}",
+    }

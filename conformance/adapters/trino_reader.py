@@ -1,0 +1,77 @@
+"""Trino reads tables. Runs beside this repository, whose tests start it: needs Java 25, Maven, and the PostgreSQL of the tests."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "catalog")]
+
+import pyarrow as pa
+from sqlalchemy import create_engine, text
+
+from conformance.adapters.kit_kms import kms_of_the_kit
+from conformance.adapters.protocol import Case, Unsupported, serve
+from conformance.rows import read_rows, write_rows
+from tests.support.postgres import PostgresServer
+from tests.support.trino import VERSION, Trino, TrinoError, trino_problem
+
+_INSERT = text("INSERT INTO iceberg_tables VALUES ('prod', 'db', :name, :location, NULL)")
+
+
+class TrinoReader:
+    """A running Trino, and the database of its catalog."""
+
+    def __init__(self, trino: Trino, database: str) -> None:
+        self._trino = trino
+        self._engine = create_engine(database)
+
+    def read(self, case: Case) -> str:
+        """Read one table."""
+        if "pins" in case.get("needs", ()):
+            raise Unsupported("Trino pins nothing")
+        name = "t_" + re.sub(r"\W", "_", case["id"])
+        # Not through tablecrypt's catalog, which looks at what it registers.
+        with self._engine.begin() as connection:
+            connection.execute(_INSERT, {"name": name, "location": f"file://{case['metadata']}"})
+        version = f" FOR VERSION AS OF '{case['ref']}'" if "ref" in case else ""
+        version = f" FOR VERSION AS OF {case['snapshot_id']}" if "snapshot_id" in case else version
+        if "rows" not in case:
+            write_rows(pa.table({"rows": [str(row) for row in self._trino.values(f"SELECT * FROM {name}")]}), case["out"])
+            return "rows"
+        write_rows(self._trino.rows(f"SELECT * FROM {name}{version}", read_rows(case["rows"]).schema), case["out"])
+        return "rows"
+
+
+def refused(error: Exception) -> str:
+    """The class of an error, by what the message and its causes say."""
+    words = {
+        "tampered": ("GCM tag", "Tag mismatch", "tag check failed", "AEADBadTag", "Invalid GCM stream", "File length mismatch"),
+        "plaintext": ("plaintext file",),
+        "missing": ("NotFound", "does not exist", "not found"),
+    }
+    return next((name for name, known in words.items() if any(word in str(error) for word in known)), "other")
+
+
+def main() -> None:
+    """Start what it needs, and serve."""
+    problem = trino_problem()
+    if problem:
+        raise SystemExit(problem)
+    postgres = PostgresServer()
+    try:
+        with tempfile.TemporaryDirectory() as folder, kms_of_the_kit() as aws:
+            database = postgres.new_database()
+            trino = Trino(Path(folder), aws, database, {"fs.local.enabled": "true", "local.location": "/"})
+            try:
+                serve("Trino", VERSION, ["table"], TrinoReader(trino, database).read, (TrinoError,), refused)
+            finally:
+                trino.stop()
+    finally:
+        postgres.stop()
+
+
+if __name__ == "__main__":
+    main()

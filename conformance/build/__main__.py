@@ -1,0 +1,122 @@
+"""`python -m conformance.build [FOLDER]`: write every case below FOLDER/cases, and FOLDER/manifest.json. FOLDER is conformance/ by default."""
+
+from __future__ import annotations
+
+# First of all, before anything of tablecrypt or PyIceberg.
+from conformance.build.fixed import FIXED  # isort: skip
+
+import hashlib
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from conformance.build.files import FileCase, every_file
+from conformance.build.forged_tables import FORGERIES, Forgery, Scene, recipe_of
+from conformance.build.tables import RECIPES, Recipe, build_table, kit_catalog, read_state
+from conformance.rows import described, write_rows
+from tablecrypt.table.table import EncryptedTable
+
+KIT = Path(__file__).parents[1]
+
+
+def build(kit: Path) -> int:
+    """Write the kit; return the number of its cases."""
+    shutil.rmtree(kit / "cases", ignore_errors=True)
+    (kit / "cases").mkdir(parents=True)
+    if kit != KIT:
+        shutil.copy(KIT / "keys.json", kit / "keys.json")
+    cases = [
+        *(_table(kit, recipe, length) for recipe in RECIPES for length in recipe.key_lengths),
+        *(_forged(kit, forgery, length) for forgery in FORGERIES for length in forgery.key_lengths),
+        _rolled_back(kit),
+        *(_file(kit, case) for case in every_file()),
+    ]
+    (kit / "manifest.json").write_text(json.dumps({"format": 1, "cases": cases}, indent=1) + "\n")
+    return len(cases)
+
+
+def _table(kit: Path, recipe: Recipe, length: int) -> dict[str, Any]:
+    name = f"{recipe.name}-{length}"
+    table = build_table(kit, kit_catalog(kit), name, recipe, length)
+    state = recipe.read(table)
+    rows = read_state(table, state)
+    _remove_unread(kit, table)
+    return _table_case(name, "read", recipe.clause, _metadata(table.metadata_location)) | state | _expected(kit, name, rows)
+
+
+def _forged(kit: Path, forgery: Forgery, length: int) -> dict[str, Any]:
+    name = f"forged-{forgery.name}-{length}"
+    recipe, catalog = recipe_of(forgery), kit_catalog(kit)
+    table = build_table(kit, catalog, name, recipe, length)
+    neighbour = build_table(kit, catalog, f"{name}-neighbour", recipe, length)
+    forgery.forge(Scene(kit, table, neighbour))
+    shutil.rmtree(kit / "cases" / f"{name}-neighbour")
+    _remove_unread(kit, table)
+    return _table_case(name, "refuse", forgery.clause, _metadata(table.metadata_location)) | {"refusal": list(forgery.refusal)}
+
+
+def _rolled_back(kit: Path) -> dict[str, Any]:
+    """The reader sees the newest metadata, and afterwards the file of the same name with what an older one says."""
+    name = "rolled-back-metadata-16"
+    table = build_table(kit, kit_catalog(kit), name, RECIPES[0], 16)
+    older = table.metadata.metadata_log[-1].metadata_file
+    clause = "Iceberg table spec, Encryption: metadata.json is not authenticated"
+    seen = {"seen_before": _metadata(table.metadata_location), "refusal": ["rollback"], "needs": ["pins"]}
+    return _table_case(name, "refuse", clause, _metadata(older)) | seen
+
+
+def _file(kit: Path, case: FileCase) -> dict[str, Any]:
+    folder = kit / "cases" / case.name
+    folder.mkdir()
+    if case.first_of is None:
+        (folder / "file").write_bytes(case.data)
+    kind = "refuse" if case.refusal else "read"
+    described_case: dict[str, Any] = {"id": case.name, "level": case.level, "kind": kind, "clause": case.clause}
+    described_case |= {"folder": f"cases/{case.name}", "file": f"cases/{case.name}/file", **case.opening}
+    if case.first_of is not None:
+        described_case["made_of"] = {"file": f"cases/{case.first_of}/file", "first": len(case.data)}
+    if case.needs:
+        described_case["needs"] = list(case.needs)
+    if case.refusal:
+        described_case["refusal"] = list(case.refusal)
+    if case.rows is not None:
+        described_case["columns"] = case.rows.column_names
+    # Of what is forged, only where a reader may leave alone what was forged: it gives the right rows then.
+    if case.rows is not None and (case.needs or not case.refusal):
+        described_case |= _expected(kit, case.name, case.rows)
+    if case.plaintext is None:
+        return described_case
+    return described_case | {"plaintext": {"length": len(case.plaintext), "sha256": hashlib.sha256(case.plaintext).hexdigest()}}
+
+
+def _remove_unread(kit: Path, table: EncryptedTable) -> None:
+    """Older metadata files take space, and no reader opens them."""
+    newest = kit / _metadata(table.metadata_location)
+    for path in newest.parent.glob("*.metadata.json"):
+        if path != newest:
+            path.unlink()
+
+
+def _table_case(name: str, kind: str, clause: str, metadata: str) -> dict[str, Any]:
+    folder = f"cases/{name}"
+    return {"id": name, "level": "table", "kind": kind, "clause": clause, "folder": folder, "metadata": metadata, "key_file": "keys.json"}
+
+
+def _metadata(location: str) -> str:
+    return location[location.index("cases/") :]
+
+
+def _expected(kit: Path, name: str, rows: pa.Table) -> dict[str, Any]:
+    path = f"cases/{name}/expected.arrow"
+    write_rows(rows, kit / path)
+    return {"rows": path, "sums": described(rows)}
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else KIT
+    print(f"{build(target)} cases in {target}")
+    FIXED.begin("")

@@ -1,0 +1,245 @@
+"""`python conformance/run.py [--only READER …] [--page FILE]`: which reader reads every case right, and which accepts what it has to refuse.
+
+It needs pyarrow, and nothing of tablecrypt but where tablecrypt itself is the reader. The kit is copied to /tmp/iceberg-encryption-conformance
+first, where its tables say that they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+KIT: Final = Path(__file__).parent.absolute()
+if str(KIT.parent) not in sys.path:
+    sys.path.insert(0, str(KIT.parent))
+
+from conformance.rows import read_rows, same_rows  # noqa: E402
+
+ROOT: Final = Path("/tmp/iceberg-encryption-conformance")
+ADAPTERS: Final = KIT / "adapters"
+READERS: Final = {
+    "tablecrypt": "tablecrypt_reader.py",
+    "pyarrow": "pyarrow_reader.py",
+    "duckdb": "duckdb_reader.py",
+    "trino": "trino_reader.py",
+    "iceberg-java": "iceberg_java_reader.py",
+    "parquet-java": "parquet_java_reader.py",
+}
+_PATHS: Final = ("folder", "metadata", "seen_before", "key_file", "file", "rows")
+
+RIGHT: Final = "right"
+REFUSED: Final = "refused"
+OTHERWISE: Final = "refused, for another reason"
+ACCEPTED: Final = "ACCEPTED"
+WRONG: Final = "WRONG ROWS"
+NOT_READ: Final = "not read"
+UNUSED: Final = "not used"
+UNSUPPORTED: Final = "not tried"
+DIED: Final = "DIED"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one case."""
+
+    case: dict[str, Any]
+    outcome: str
+    message: str = ""
+
+
+@dataclass
+class Report:
+    """What one reader made of all cases."""
+
+    name: str
+    version: str
+    verdicts: list[Verdict] = field(default_factory=list)
+
+
+def load_cases(kit: Path = KIT) -> list[dict[str, Any]]:
+    """The cases, with absolute paths."""
+    cases: list[dict[str, Any]] = json.loads((kit / "manifest.json").read_text())["cases"]
+    return [
+        {name: str(kit / value) if name in _PATHS else value for name, value in case.items()} | {"kit": str(kit)} for case in cases
+    ]
+
+
+def install(root: Path = ROOT) -> Path:
+    """Copy the kit to where its tables say that they are, and make the files that are the first bytes of others."""
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(KIT, root, ignore=shutil.ignore_patterns("build", "adapters", "upstream", "__pycache__", "*.py"))
+    for case in load_cases(root):
+        if "made_of" in case:
+            whole = (root / case["made_of"]["file"]).read_bytes()
+            Path(case["folder"]).mkdir(exist_ok=True)
+            Path(case["file"]).write_bytes(whole[: case["made_of"]["first"]])
+    return root
+
+
+def judged(case: dict[str, Any], answer: dict[str, Any], out: Path) -> Verdict:
+    """Compare what a reader answered with what the manifest expects."""
+    message = answer.get("message", "")
+    match case["kind"], answer["result"]:
+        case _, "unsupported":
+            return Verdict(case, UNSUPPORTED, message)
+        case _, "died":
+            return Verdict(case, DIED, message)
+        case "refuse", "refused":
+            return Verdict(case, REFUSED if answer["class"] in case["refusal"] else OTHERWISE, f"{answer['class']}: {message}")
+        case "refuse", _ if case.get("needs") and _is_expected(case, out):
+            return Verdict(case, UNUSED, "reads the right rows without the parts that were forged")
+        case "refuse", _:
+            return Verdict(case, ACCEPTED)
+        case "read", "refused":
+            return Verdict(case, NOT_READ, f"{answer['class']}: {message}")
+    return Verdict(case, RIGHT if _is_expected(case, out) else WRONG)
+
+
+def _is_expected(case: dict[str, Any], out: Path) -> bool:
+    if "rows" in case:
+        return same_rows(read_rows(out), read_rows(case["rows"]))
+    data = out.read_bytes()
+    return case["plaintext"] == {"length": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+class Reader:
+    """An adapter's process. One that dies is started again for the next case."""
+
+    def __init__(self, program: Path) -> None:
+        self._program = program
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, str(self._program)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        hello = self._line()
+        if hello is None:
+            raise RuntimeError(self._last_words())
+        self.hello: dict[str, Any] = hello
+
+    def ask(self, case: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(case) + "\n")
+        self._process.stdin.flush()
+        answer = self._line()
+        if answer is not None:
+            return answer
+        died = {"result": "died", "message": f"the process ended with {self._process.wait()}"}
+        self.start()
+        return died
+
+    def stop(self) -> None:
+        self._process.communicate()
+
+    def _line(self) -> dict[str, Any] | None:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        return json.loads(line) if line else None
+
+    def _last_words(self) -> str:
+        _, errors = self._process.communicate()
+        return (errors.strip().splitlines() or ["it ended without a word"])[-1]
+
+
+def run(reader: Reader, cases: list[dict[str, Any]]) -> Report:
+    """Ask a reader for every case of its levels."""
+    report = Report(reader.hello["name"], reader.hello["version"])
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        for case in cases:
+            if case["level"] not in reader.hello["levels"]:
+                continue
+            out.unlink(missing_ok=True)
+            report.verdicts.append(judged(case, reader.ask(case | {"out": str(out)}), out))
+    return report
+
+
+def reports(names: list[str], cases: list[dict[str, Any]]) -> Iterator[Report]:
+    """Run those of the readers that are there; say which are not."""
+    for name in names:
+        program = ADAPTERS / READERS[name]
+        try:
+            reader = Reader(program)
+        except (RuntimeError, OSError) as problem:
+            print(f"{name}: not there ({problem})", file=sys.stderr)
+            continue
+        try:
+            yield run(reader, cases)
+        finally:
+            reader.stop()
+
+
+def page(found: list[Report], cases: list[dict[str, Any]]) -> str:
+    """docs/conformance.md."""
+    outcomes = (RIGHT, NOT_READ, WRONG, REFUSED, OTHERWISE, ACCEPTED, DIED, UNUSED, UNSUPPORTED)
+    lines = [
+        "# Conformance",
+        "",
+        f"`make conformance` made this page by a run. The kit in `conformance/` has {len(cases)} cases: "
+        + ", ".join(f"{number} {level}" for level, number in Counter(case["level"] for case in cases).items())
+        + ". Its README says what another project does with it.",
+        "",
+        "A reader that is right reads each `read` case and gives its rows, and refuses each `refuse` case for what was done to it. *For another "
+        "reason* means that it gave no row, but that it had gone on with bytes that nothing authenticated, or says something else.",
+        "",
+        "## Who reads what, and who accepts forged tables",
+        "",
+        "| reader | level | " + " | ".join(outcome.lower() for outcome in outcomes) + " |",
+        "|---|---|" + "---|" * len(outcomes),
+    ]
+    for report in found:
+        for level in dict.fromkeys(verdict.case["level"] for verdict in report.verdicts):
+            counts = Counter(verdict.outcome for verdict in report.verdicts if verdict.case["level"] == level)
+            cells = " | ".join(str(counts[outcome] or "") for outcome in outcomes)
+            lines.append(f"| {report.name} {report.version} | {level} | {cells} |")
+    for report in found:
+        lines += ["", f"## {report.name} {report.version}", ""]
+        noted: dict[tuple[str, str], list[str]] = {}
+        for verdict in report.verdicts:
+            if verdict.outcome not in (RIGHT, REFUSED):
+                noted.setdefault((verdict.outcome, _cell(verdict)), []).append(verdict.case["id"])
+        if not noted:
+            lines.append("Every case as the manifest says.")
+            continue
+        lines += ["| what came of it | what it said | cases |", "|---|---|---|"]
+        lines += [f"| {outcome.lower()} | {said} | {', '.join(names)} |" for (outcome, said), names in noted.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(verdict: Verdict) -> str:
+    """One line of a message, without the place of a file, which differs from case to case."""
+    text = verdict.message.replace(str(ROOT), "…").replace(verdict.case["folder"].removeprefix(str(ROOT)), "")
+    short = " ".join(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{12,}", "…", text).split())[:140]
+    return f"`{short.replace('|', '/').replace('`', '')}`" if short else ""
+
+
+def main() -> int:
+    """Print a line for each reader, write the page; 1 if a reader that was asked for by name is not there."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--only", nargs="+", choices=READERS, default=list(READERS))
+    arguments.add_argument("--page", type=Path)
+    chosen = arguments.parse_args()
+    cases = load_cases(install())
+    found = []
+    for report in reports(chosen.only, cases):
+        found.append(report)
+        counts = Counter(verdict.outcome for verdict in report.verdicts)
+        print(f"{report.name} {report.version}: " + ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common()), flush=True)
+    if chosen.page:
+        chosen.page.write_text(page(found, cases))
+    return 0 if found else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
