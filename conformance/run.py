@@ -70,9 +70,7 @@ class Report:
 def load_cases(kit: Path = KIT) -> list[dict[str, Any]]:
     """The cases, with absolute paths."""
     cases: list[dict[str, Any]] = json.loads((kit / "manifest.json").read_text())["cases"]
-    return [
-        {name: str(kit / value) if name in _PATHS else value for name, value in case.items()} | {"kit": str(kit)} for case in cases
-    ]
+    return [{name: str(kit / value) if name in _PATHS else value for name, value in case.items()} | {"kit": str(kit)} for case in cases]
 
 
 def install(root: Path = ROOT) -> Path:
@@ -235,7 +233,9 @@ def main() -> int:
     for report in reports(chosen.only, cases):
         found.append(report)
         counts = Counter(verdict.outcome for verdict in report.verdicts)
-        print(f"{report.name} {report.version}: " + ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common()), flush=True)
+        print(
+            f"{report.name} {report.version}: " + ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common()), flush=True
+        )
     if chosen.page:
         chosen.page.write_text(page(found, cases))
     return 0 if found else 1

@@ -49,8 +49,6 @@ GIVEN: Final[Mapping[str, Any]] = {
     "new": FILE_KEYS,
     "schema": ROWS.schema,
     "key_id": MASTER_KEY,
-    "to_key_id": MASTER_KEY,
-    "share": "file:///nowhere",
     "column": "ssn",
     "earlier": "{}",
     "location": "file:///nowhere",

@@ -22,7 +22,9 @@ def read(java: JavaOracle, case: Case) -> str:
         raise Unsupported("Iceberg Java pins nothing")
     name = "db.t_" + re.sub(r"\W", "_", case["id"])
     java.sql(f"CALL h.system.register_table(table => '{name}', metadata_file => 'file://{case['metadata']}')")
-    version = f" VERSION AS OF '{case['ref']}'" if "ref" in case else f" VERSION AS OF {case['snapshot_id']}" if "snapshot_id" in case else ""
+    version = (
+        f" VERSION AS OF '{case['ref']}'" if "ref" in case else f" VERSION AS OF {case['snapshot_id']}" if "snapshot_id" in case else ""
+    )
     write_rows(java.sql(f"SELECT * FROM h.{name}{version}"), case["out"])
     return "rows"
 

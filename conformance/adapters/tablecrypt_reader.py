@@ -108,4 +108,11 @@ def _key_metadata(case: Case) -> bytes:
 
 
 if __name__ == "__main__":
-    serve("tablecrypt", version("tablecrypt"), ["table", "parquet", "ags1", "key-metadata"], read, (errors.TablecryptError, FileNotFoundError), refused)
+    serve(
+        "tablecrypt",
+        version("tablecrypt"),
+        ["table", "parquet", "ags1", "key-metadata"],
+        read,
+        (errors.TablecryptError, FileNotFoundError),
+        refused,
+    )

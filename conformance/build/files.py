@@ -270,7 +270,9 @@ def _key_metadata() -> Iterator[FileCase]:
             "whole": StandardKeyMetadata(Secret(bytes(range(length))), _PREFIX, 12345),
             "key-alone": StandardKeyMetadata(Secret(bytes(range(length))), b""),
         }.items():
-            plaintext = b"|".join([key.encryption_key.reveal().hex().encode(), key.aad_prefix.hex().encode(), str(key.file_length).encode()])
+            plaintext = b"|".join(
+                [key.encryption_key.reveal().hex().encode(), key.aad_prefix.hex().encode(), str(key.file_length).encode()]
+            )
             yield FileCase(f"key-metadata-{what}-{length}", "key-metadata", KEY_METADATA, key.encode(), {}, plaintext=plaintext)
 
     whole = StandardKeyMetadata(Secret(bytes(range(16))), _PREFIX, 12345).encode()

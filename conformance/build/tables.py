@@ -204,12 +204,22 @@ RECIPES: Final = [
     Recipe("upsert", HIERARCHY, _upsert, key_lengths=(16,)),
     Recipe("types", HIERARCHY, schema=TYPES),
     Recipe("nested", HIERARCHY, schema=NESTED),
-    Recipe("row-groups", "Parquet Modular Encryption, 4.4 AAD: row group ordinals", properties={"write.parquet.row-group-limit": "4"}, key_lengths=(16,)),
+    Recipe(
+        "row-groups",
+        "Parquet Modular Encryption, 4.4 AAD: row group ordinals",
+        properties={"write.parquet.row-group-limit": "4"},
+        key_lengths=(16,),
+    ),
     Recipe("pages", "Parquet Modular Encryption, 4.4 AAD: page ordinals", properties={"write.parquet.page-row-limit": "3"}),
     Recipe("uncompressed", "Parquet Modular Encryption", properties={"write.parquet.compression-codec": "uncompressed"}, key_lengths=(16,)),
     Recipe("identity-partitions", PARTITIONS, spec=BY_TEAM),
     Recipe("bucket-partitions", PARTITIONS, spec=PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "id_bucket"))),
-    Recipe("truncate-partitions", PARTITIONS, spec=PartitionSpec(PartitionField(1, 1000, TruncateTransform(100), "id_hundred")), key_lengths=(16,)),
+    Recipe(
+        "truncate-partitions",
+        PARTITIONS,
+        spec=PartitionSpec(PartitionField(1, 1000, TruncateTransform(100), "id_hundred")),
+        key_lengths=(16,),
+    ),
     Recipe("day-partitions", PARTITIONS, schema=TYPES, spec=PartitionSpec(PartitionField(7, 1000, DayTransform(), "moment_day"))),
     Recipe("evolved-partitions", PARTITIONS, _evolve_spec, spec=BY_TEAM, key_lengths=(16,)),
     Recipe("evolved-schema", EVOLUTION, _evolve),
@@ -255,4 +265,3 @@ def read_state(table: EncryptedTable, state: dict[str, Any]) -> pa.Table:
     """The rows of what a case reads."""
     scan = table.scan(snapshot_id=state.get("snapshot_id"))
     return (scan.use_ref(state["ref"]) if "ref" in state else scan).to_arrow()
-
