@@ -195,3 +195,14 @@ def test_shares_are_listed_with_whom_they_are_for(table: EncryptedTable, shared:
     assert one.since.tzinfo is not None
     assert json.loads(json.dumps(listed.to_json()))["shares"][0]["files"] == one.files
     assert "1 live share" in listed.summary()
+
+
+def test_rows_that_were_written_for_a_share_go_with_it(table: EncryptedTable, partner: Partner) -> None:
+    made = share(table, partner.key_id, partner.location, "id < 11", rewrite=True)
+    assert len(ids(partner.register(made))) == 10
+    assert any(path.suffix == ".parquet" for path in files_below(path_of(made.location)))
+
+    assert unshare(table, made.share_uuid).left == ()
+
+    assert files_below(path_of(made.location)) == set()
+    assert len(ids(reload(table))) == 39
