@@ -52,6 +52,8 @@ GIVEN: Final[Mapping[str, Any]] = {
     "column": "ssn",
     "earlier": "{}",
     "location": "file:///nowhere",
+    "to_key_id": "alias/people",
+    "share": "file:///nowhere",
     "path": "evidence.zip",
     "row_filter": "id = 1",
     "operation": maintenance.verify,

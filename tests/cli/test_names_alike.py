@@ -31,8 +31,8 @@ OF_TERMINALS: Final = {
     "row_format": "format",
 }
 SHORT: Final = {**OF_TERMINALS, "properties": "set"}
-ROWS_THAT_GO: Final = {"erase": {"row_filter": "where"}}
-"""As SQL says it; compact and reencrypt choose files with --where."""
+SHORT_IN: Final = {"erase": {"row_filter": "where"}, "share": {"row_filter": "where", "to_key_id": "to"}}
+"""Rows as SQL says it; compact and reencrypt choose files with --where."""
 SEVERAL: Final = {"include", "exclude"}
 """maintenance.on_tables has them."""
 
@@ -65,5 +65,5 @@ def test_an_option_is_spelled_as_its_argument(name: str) -> None:
     for option in command.params:
         if isinstance(option, click.Option) and name != "inspect":
             spelled = option.opts[0].removeprefix("--").replace("-", "_")
-            short = {**SHORT, **ROWS_THAT_GO.get(name, {})}
+            short = {**SHORT, **SHORT_IN.get(name, {})}
             assert spelled == short.get(str(option.name), option.name) or f"{spelled}s" == option.name

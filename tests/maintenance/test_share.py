@@ -23,6 +23,7 @@ from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.maintenance.sharing.plan import plan_share
 from tablecrypt.maintenance.sharing.records import live_shares
+from tablecrypt.maintenance.sharing.result import storage_policy
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
 from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.scan import EncryptedDataScan
@@ -371,6 +372,25 @@ def test_a_file_with_a_protected_column_in_the_clear_is_written_again_without_it
     assert ids(theirs) == ids(table.refresh(), row_filter=NORTH)
     assert verify(theirs).is_good
     assert [finding for each in audit(theirs).tables for finding in each.findings] == []
+
+
+# ---- the storage policy
+
+
+def test_the_policy_lets_read_exactly_the_shared_objects_and_the_share() -> None:
+    policy = json.loads(storage_policy(["s3://lake/orders/data/a.parquet", "s3a://lake/orders/data/b*$?.parquet"], "s3://partner/orders"))
+
+    [statement] = policy["Statement"]
+    assert (statement["Effect"], statement["Action"]) == ("Allow", "s3:GetObject")
+    assert statement["Resource"] == [
+        "arn:aws:s3:::lake/orders/data/a.parquet",
+        "arn:aws:s3:::lake/orders/data/b${*}${$}${?}.parquet",
+        "arn:aws:s3:::partner/orders/*",
+    ]
+
+
+def test_another_store_has_no_such_policy() -> None:
+    assert storage_policy(["file:///lake/orders/data/a.parquet"], "gs://partner/orders") == ""
 
 
 # ---- careless users
