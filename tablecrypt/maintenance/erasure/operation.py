@@ -153,7 +153,7 @@ def _foretell(
 
 
 def _checked_shares(searching: Searching, planned: Sequence[RefWork], break_shares: bool) -> SharedFiles:
-    """Return what the table shares. Refuse to erase what live shares have: files that have to go, and files whose keys no manifest has."""
+    """Return what the table shares. Refuse to erase what live shares go on to have: files that have to go, or that no manifest opens."""
     named = {location for entries in searching.named.entries.values() for location in entries}
     shared = SharedFiles.of(searching.table, break_shares=break_shares)
     shared.but(named.difference(_unneeded(searching, planned))).check(
@@ -165,7 +165,7 @@ def _checked_shares(searching: Searching, planned: Sequence[RefWork], break_shar
 def _still_shared(shared: SharedFiles) -> Iterator[str]:
     # Of every share: its folder may hold copies of rows whose files were not shared as they are.
     for each in shared.said:
-        yield f"Nothing is erased from {each}, which may have such rows: update the share, or end it. What was read there is not known."
+        yield f"Nothing is erased from {each}, which may have such rows: update the share, or end it; what was read there is not known."
 
 
 def _unneeded(searching: Searching, planned: Sequence[RefWork]) -> list[str]:
