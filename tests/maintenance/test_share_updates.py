@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance import compact, share, verify
+from tablecrypt.maintenance import compact, share, unshare, verify
 from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
@@ -80,6 +80,23 @@ def test_many_updates_leave_two_states(table: EncryptedTable, partner: Partner) 
 
     assert sizes == [6] * 8
     assert len(live_shares(table.refresh())) == 1
+
+
+def test_rows_that_were_written_again_go_with_their_state_and_with_the_share(catalog: EncryptedSqlCatalog, partner: Partner) -> None:
+    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)])
+    share(table, partner.key_id, partner.location, NORTH, rewrite=True)
+    for number in (1, 2, 3):
+        table.append(team_rows(100 * number))
+        result = share(table, partner.key_id, partner.location, update=True, rewrite=True)
+
+    written = [path for path in files_below(path_of(partner.location)) if path.suffix == ".parquet"]
+    assert len(written) == 3 + 4, "those of the last state and of the one before"
+    assert ids(partner.register(result)) == ids(table.refresh(), row_filter=NORTH)
+    with pytest.raises(ConfigurationError, match="hold other rows too"):
+        share(table.refresh(), partner.key_id, partner.location, snapshot=table.snapshots()[0].snapshot_id, update=True)
+
+    unshare(table, partner.location)
+    assert not files_below(path_of(partner.location))
 
 
 def test_where_a_partner_has_written_to_his_table_nothing_is_removed(table: EncryptedTable, partner: Partner) -> None:
