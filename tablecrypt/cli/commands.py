@@ -44,7 +44,6 @@ _MODULES: Final = {
     "activation": ("activate", "deactivate"),
     "audit": ("audit", "verify", "doctor"),
     "cat": ("cat",),
-    "erase": ("erase",),
     "files": ("encrypt-file", "decrypt-file"),
     "hadoop_kms": ("hadoop-kms", "hadoop-kms-key", "hadoop-kms-token"),
     "inspect": ("inspect",),
@@ -52,7 +51,7 @@ _MODULES: Final = {
     "run": ("run",),
     "spark": ("spark-jar",),
     "tables": ("list", "describe", "migrate", "orphans", "unshare"),
-    "shredding": ("shred",),
+    "shredding": ("erase", "shred"),
     "completion": ("completion",),
     "demo": ("demo",),
 }
