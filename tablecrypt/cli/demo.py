@@ -1,8 +1,7 @@
 """`tablecrypt demo`: an encrypted table from creation to scan, and then a look at it from the outside.
 
 `use_a_table` is what a program says; the command prints its source, so that what is shown is what ran. All else looks at what the function
-left behind: _demo_findings.py at files, keys and calls of the key service, _demo_columns.py at a column under a key of its own,
-_demo_share.py at what a partner can read.
+left behind: _demo_findings.py at files, keys and calls of the key service, _demo_readers.py at who reads what under which key.
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ def demo(keep: Path | None) -> None:
 
 def _show_findings(console: Any, folder: Path, catalog: Any, table: Any, rows: pa.Table, orders: pa.Table) -> None:
     from tablecrypt.cli import _demo_findings as findings
-    from tablecrypt.cli._demo_columns import protected_columns
-    from tablecrypt.cli._demo_share import shared_with_a_partner
+    from tablecrypt.cli._demo_readers import protected_columns, shared_with_a_partner
 
     _title(console, "What the scan returned")
     console.print(findings.rows_as_grid(rows))

@@ -1,6 +1,6 @@
-"""Commands about keys: a master key in a key file, the KEKs and entries of encryption-keys in a table's metadata, and a partner's key pair.
+"""Commands about keys: a master key in a key file, the KEKs and entries of encryption-keys in a table's metadata, and keys of shares.
 
-A master key or a private key goes into its file and nowhere else: not to the terminal, not to a log.
+A master key and a private key go into their files and nowhere else: not to the terminal, not to a log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEY_FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--key-file",
     required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=_KEY_FILE,
     help="The key file; created with mode 0600 if it does not exist.",
 )
 @click.option("--key-id", required=True, help="The key's name, as a table's encryption.key-id gives it.")

@@ -1,12 +1,16 @@
-"""One table, two readers: the payroll may use the key of a protected column, the analyst may not. `tablecrypt demo` shows it.
+"""Tables with two readers. `tablecrypt demo` shows what each of them gets.
 
-Each reader has a key service of its own, which stands for what a policy of AWS KMS would grant. The keys are in the memory of this process.
+    protected_columns        the payroll may use the key of a protected column, the analyst may not
+    shared_with_a_partner    a partner with a master key and a catalog of his own gets one of two files
+
+Payroll and analyst have a key service of their own, which stands for what a policy of AWS KMS would grant, in the memory of this process.
 """
 
 from __future__ import annotations
 
 import secrets
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,8 +23,11 @@ from rich.text import Text
 from tablecrypt import load_catalog
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ColumnKeyDeniedError
+from tablecrypt.kms.local_file import add_key, create_key_file
 from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.maintenance import share
 from tablecrypt.parquet import FileKeys, inspect
+from tablecrypt.printable import bytes_shown, counted
 
 STAFF: Final = pa.table({"id": [1, 2, 3], "name": ["Ada", "Grace", "Edsger"], "salary": ["91000", "88000", "75000"]})
 FILTER: Final = "salary = '91000'"
@@ -83,3 +90,31 @@ def _what_the_file_holds(table: Any) -> Grid:
         opened = "nulls" if chunk.path == "salary" else "the values"
         grid.add_row(chunk.path, chunk.key or "", Text("nothing", style="green") if chunk.locked else opened)
     return grid
+
+
+def shared_with_a_partner(orders: pa.Table) -> Grid:
+    """Share one of two files of a table, and return what was written, what the partner reads, and with which key."""
+    with tempfile.TemporaryDirectory() as place:
+        create_key_file(Path(place) / "a.keys", "orders", 32)
+        add_key(Path(place) / "a.keys", "partner")
+        with closing(_catalog_of_partner(place, "orders")) as ours, closing(_catalog_of_partner(place, "partner")) as theirs:
+            table = ours.create_table("db.orders", orders.schema, properties={"encryption.key-id": "orders"})
+            for rows in (orders.slice(0, 2), orders.slice(2)):
+                table.append(rows)
+            shared = share(table, "partner", f"file://{place}/share", "id <= 2")
+            copy = theirs.register_table("db.orders", shared.metadata_location)
+
+            shown = Grid(show_header=False, box=None, pad_edge=False)
+            shown.add_row("share(table, …, 'id <= 2')", f"{bytes_shown(shared.written_bytes)} of metadata written, none of data")
+            shown.add_row("the partner reads", counted(copy.scan().count(), "row", "rows"))
+            shown.add_row("with the master key", copy.properties["encryption.key-id"])
+            return shown
+
+
+def _catalog_of_partner(place: str, key_id: str) -> Any:
+    kms = {"encryption.kms-type": "local", "kms.local.key-file": f"{place}/a.keys", "encryption.allowed-key-ids": f"{key_id},partner"}
+    # A name that no .pyiceberg.yaml has: settings of a user's own catalog must not mix in.
+    stored = {"uri": f"sqlite:///{place}/{key_id}.db", "warehouse": f"{place}/{key_id}"}
+    catalog = load_catalog("tablecrypt-demo-share", type="tablecrypt", **stored, **kms)
+    catalog.create_namespace("db")
+    return catalog
