@@ -218,8 +218,8 @@ def page(found: list[Report], cases: list[dict[str, Any]]) -> str:
 
 
 def _cell(verdict: Verdict) -> str:
-    """One line of a message, without the place of a file, which differs from case to case."""
-    text = verdict.message.replace(str(ROOT), "…").replace(verdict.case["folder"].removeprefix(str(ROOT)), "")
+    """What the last cause says, in one line, without the place of a file, which differs from case to case."""
+    text = verdict.message.split(" | ")[-1].replace(verdict.case["folder"], "…").replace(f"{ROOT}/cases/{verdict.case['id']}", "…")
     short = " ".join(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{12,}", "…", text).split())[:140]
     return f"`{short.replace('|', '/').replace('`', '')}`" if short else ""
 
@@ -228,9 +228,10 @@ def main() -> int:
     """Print a line for each reader, write the page; 1 if a reader that was asked for by name is not there."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--only", nargs="+", choices=READERS, default=list(READERS))
-    arguments.add_argument("--page", type=Path)
+    arguments.add_argument("--page", type=Path, help="where to write what docs/conformance.md is")
+    arguments.add_argument("--root", type=Path, default=ROOT, help="where to copy the kit, for readers that map locations of tables")
     chosen = arguments.parse_args()
-    cases = load_cases(install())
+    cases = load_cases(install(chosen.root.absolute()))
     found = []
     for report in reports(chosen.only, cases):
         found.append(report)

@@ -32,6 +32,8 @@ def read(case: Case) -> str:
 def refused(error: Exception) -> str:
     """The class of an error: Arrow has one type for all, and says in words what it is."""
     words = ("Failed decryption", "AAD", "ecrypt", "signature", "Signature", "cryptographic")
+    if "magic bytes not found" in str(error):
+        return "format"
     return "tampered" if any(word in str(error) for word in words) else "other"
 
 
