@@ -30,9 +30,9 @@ def read(java: JavaOracle, case: Case) -> str:
 def refused(error: Exception) -> str:
     """The class of an error, by what the message says."""
     words = {
-        "tampered": ("GCM tag", "AEADBadTag", "Tag mismatch", "AGS1", "InvalidCiphertext", "stream", "Signature"),
-        "plaintext": ("plaintext", "Plaintext", "unencrypted"),
         "missing": ("NotFoundException", "FileNotFound", "does not exist"),
+        "plaintext": ("plaintext file", "Plaintext"),
+        "tampered": ("GCM tag", "AEADBadTag", "Tag mismatch", "GCM stream", "Cannot open stream", "InvalidCiphertext", "file length"),
     }
     return next((name for name, known in words.items() if any(word in str(error) for word in known)), "other")
 
