@@ -1,7 +1,7 @@
-"""`python conformance/run.py [--only READER …] [--page FILE]`: which reader reads every case right, and which accepts what it has to refuse.
+"""`python conformance/run.py [--only READER …] [--page FILE]`: who reads every case right, and who accepts what is to be refused.
 
-It needs pyarrow, and nothing of tablecrypt but where tablecrypt itself is the reader. The kit is copied to /tmp/iceberg-encryption-conformance
-first, where its tables say that they are.
+It needs pyarrow, and tablecrypt only for that reader and those that the tests of tablecrypt start. The kit is copied first to
+/tmp/iceberg-encryption-conformance, where its tables say that they are.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -36,6 +37,8 @@ READERS: Final = {
     "iceberg-java": "iceberg_java_reader.py",
     "parquet-java": "parquet_java_reader.py",
 }
+_MODULES: Final = os.pathsep.join([str(KIT.parent), str(KIT.parent / "catalog")])
+"""Where adapters import from: this folder's own, and of tablecrypt's repository its catalogs."""
 _PATHS: Final = ("folder", "metadata", "seen_before", "key_file", "file", "rows")
 
 RIGHT: Final = "right"
@@ -70,9 +73,7 @@ class Report:
 def load_cases(kit: Path = KIT) -> list[dict[str, Any]]:
     """The cases, with absolute paths."""
     cases: list[dict[str, Any]] = json.loads((kit / "manifest.json").read_text())["cases"]
-    return [
-        {name: str(kit / value) if name in _PATHS else value for name, value in case.items()} | {"kit": str(kit)} for case in cases
-    ]
+    return [{name: str(kit / value) if name in _PATHS else value for name, value in case.items()} | {"kit": str(kit)} for case in cases]
 
 
 def install(root: Path = ROOT) -> Path:
@@ -110,7 +111,7 @@ def _is_expected(case: dict[str, Any], out: Path) -> bool:
     if "rows" in case:
         return same_rows(read_rows(out), read_rows(case["rows"]))
     data = out.read_bytes()
-    return case["plaintext"] == {"length": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return {"length": len(data), "sha256": hashlib.sha256(data).hexdigest()} == dict(case["plaintext"])
 
 
 class Reader:
@@ -121,8 +122,16 @@ class Reader:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, str(self._program)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # A file: a pipe that nobody reads would stop a reader that says much.
+        self._said = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            [sys.executable, str(self._program)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            text=True,
+            env=os.environ | {"PYTHONPATH": _MODULES},
+        )
         hello = self._line()
         if hello is None:
             raise RuntimeError(self._last_words())
@@ -135,12 +144,13 @@ class Reader:
         answer = self._line()
         if answer is not None:
             return answer
-        died = {"result": "died", "message": f"the process ended with {self._process.wait()}"}
+        died = {"result": "died", "message": self._last_words()}
         self.start()
         return died
 
     def stop(self) -> None:
         self._process.communicate()
+        self._said.close()
 
     def _line(self) -> dict[str, Any] | None:
         assert self._process.stdout is not None
@@ -148,8 +158,9 @@ class Reader:
         return json.loads(line) if line else None
 
     def _last_words(self) -> str:
-        _, errors = self._process.communicate()
-        return (errors.strip().splitlines() or ["it ended without a word"])[-1]
+        self._process.wait()
+        self._said.seek(0)
+        return (self._said.read().strip().splitlines() or ["it ended without a word"])[-1]
 
 
 def run(reader: Reader, cases: list[dict[str, Any]]) -> Report:
@@ -214,7 +225,9 @@ def page(found: list[Report], cases: list[dict[str, Any]]) -> str:
         noted: dict[tuple[str, str], list[str]] = {}
         for verdict in report.verdicts:
             if verdict.outcome not in (RIGHT, REFUSED):
-                noted.setdefault((verdict.outcome, _cell(verdict)), []).append(verdict.case["id"] + ("*" if verdict.case.get("needs") else ""))
+                noted.setdefault((verdict.outcome, _cell(verdict)), []).append(
+                    verdict.case["id"] + ("*" if verdict.case.get("needs") else "")
+                )
         if not noted:
             lines.append("Every case as the manifest says.")
             continue
@@ -225,7 +238,11 @@ def page(found: list[Report], cases: list[dict[str, Any]]) -> str:
 
 def _cell(verdict: Verdict) -> str:
     """What the last cause says, in one line, without the place of a file, which differs from case to case."""
-    text = verdict.message.split(" | ")[-1].replace(verdict.case["folder"], "…").replace(f"{ROOT}/cases/{verdict.case['id']}", "…")
+    text = (
+        re.split(r" \| |Caused by: ", verdict.message)[-1]
+        .replace(verdict.case["folder"], "…")
+        .replace(f"{ROOT}/cases/{verdict.case['id']}", "…")
+    )
     short = " ".join(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{12,}", "…", text).split())[:140]
     return f"`{short.replace('|', '/').replace('`', '')}`" if short else ""
 
@@ -242,7 +259,9 @@ def main() -> int:
     for report in reports(chosen.only, cases):
         found.append(report)
         counts = Counter(verdict.outcome for verdict in report.verdicts)
-        print(f"{report.name} {report.version}: " + ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common()), flush=True)
+        print(
+            f"{report.name} {report.version}: " + ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common()), flush=True
+        )
     if chosen.page:
         chosen.page.write_text(page(found, cases))
     return 0 if found else 1

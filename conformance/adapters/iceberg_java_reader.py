@@ -1,13 +1,10 @@
-"""Iceberg Java reads tables, through Spark with a Hive catalog. Runs beside this repository, whose tests start it: needs Java and its jars."""
+"""Iceberg Java reads tables, through Spark with a Hive catalog. Runs in this repository, whose tests start it: needs Java and its jars."""
 
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
 from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "catalog")]
 
 from conformance.adapters.kit_kms import kms_of_the_kit
 from conformance.adapters.protocol import Case, Unsupported, serve
@@ -22,7 +19,9 @@ def read(java: JavaOracle, case: Case) -> str:
         raise Unsupported("Iceberg Java pins nothing")
     name = "db.t_" + re.sub(r"\W", "_", case["id"])
     java.sql(f"CALL h.system.register_table(table => '{name}', metadata_file => 'file://{case['metadata']}')")
-    version = f" VERSION AS OF '{case['ref']}'" if "ref" in case else f" VERSION AS OF {case['snapshot_id']}" if "snapshot_id" in case else ""
+    version = (
+        f" VERSION AS OF '{case['ref']}'" if "ref" in case else f" VERSION AS OF {case['snapshot_id']}" if "snapshot_id" in case else ""
+    )
     write_rows(java.sql(f"SELECT * FROM h.{name}{version}"), case["out"])
     return "rows"
 

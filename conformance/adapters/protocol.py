@@ -1,11 +1,11 @@
 """What every adapter in Python says and hears: JSON, a line each, over its standard streams.
 
-    adapter   {"name": "pyarrow", "version": "26.0.1", "levels": ["parquet"], "lacks": []}         once, when it is ready
-    runner    a case as the manifest has it, its paths absolute, and "out": where rows or plaintext go
-    adapter   {"result": "rows"}                                              Arrow IPC is at `out`
-              {"result": "plaintext"}                                         bytes are at `out`
-              {"result": "refused", "class": "tampered", "message": "…"}      one of the classes of README.md, or "other"
-              {"result": "unsupported", "message": "…"}                       it does not try cases of this kind
+adapter   {"name": "pyarrow", "version": "26.0.1", "levels": ["parquet"], "lacks": []}         once, when it is ready
+runner    a case as the manifest has it, its paths absolute, and "out": where rows or plaintext go
+adapter   {"result": "rows"}                                              Arrow IPC is at `out`
+          {"result": "plaintext"}                                         bytes are at `out`
+          {"result": "refused", "class": "tampered", "message": "…"}      one of the classes of README.md, or "other"
+          {"result": "unsupported", "message": "…"}                       it does not try cases of this kind
 """
 
 from __future__ import annotations

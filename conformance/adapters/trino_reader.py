@@ -1,13 +1,10 @@
-"""Trino reads tables. Runs beside this repository, whose tests start it: needs Java 25, Maven, and the PostgreSQL of the tests."""
+"""Trino reads tables. Runs in this repository, whose tests start it: needs Java 25, Maven, and the PostgreSQL of the tests."""
 
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
 from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "catalog")]
 
 from sqlalchemy import create_engine, text
 

@@ -1,4 +1,4 @@
-"""`python -m conformance.build [FOLDER]`: write every case below FOLDER/cases, and FOLDER/manifest.json. FOLDER is conformance/ by default."""
+"""`python -m conformance.build [FOLDER]`: write every case below FOLDER/cases, and FOLDER/manifest.json. FOLDER is this one by default."""
 
 from __future__ import annotations
 

@@ -184,13 +184,13 @@ def _forged_parquet() -> Iterator[FileCase]:
     yield _refused("another-key", "4.2 GCM", data, FileKeys(bytes(range(16)), aad_prefix=keys.aad_prefix))
     yield _refused("cut", "5.3", data[:-1], keys, refusal=("tampered", "format"))
     signed, footer = _file("forged-signature", Layout("", "", plaintext_footer=True), 16)
-    changed = bytearray(footer)
-    changed[-9] ^= 1
-    yield _refused("plaintext-footer-signature-flipped", "5.4 signature", bytes(changed), signed)
-    changed = bytearray(footer)
+    broken = bytearray(footer)
+    broken[-9] ^= 1
+    yield _refused("plaintext-footer-signature-flipped", "5.4 signature", bytes(broken), signed)
+    renamed_column = bytearray(footer)
     at = footer.rindex(b"ratio")
-    changed[at : at + 5] = b"Ratio"
-    yield _refused("plaintext-footer-changed", "5.4 signature", bytes(changed), signed)
+    renamed_column[at : at + 5] = b"Ratio"
+    yield _refused("plaintext-footer-changed", "5.4 signature", bytes(renamed_column), signed)
 
 
 def _exchanged_pages(data: bytes, keys: FileKeys) -> bytes:
@@ -270,7 +270,9 @@ def _key_metadata() -> Iterator[FileCase]:
             "whole": StandardKeyMetadata(Secret(bytes(range(length))), _PREFIX, 12345),
             "key-alone": StandardKeyMetadata(Secret(bytes(range(length))), b""),
         }.items():
-            plaintext = b"|".join([key.encryption_key.reveal().hex().encode(), key.aad_prefix.hex().encode(), str(key.file_length).encode()])
+            plaintext = b"|".join(
+                [key.encryption_key.reveal().hex().encode(), key.aad_prefix.hex().encode(), str(key.file_length).encode()]
+            )
             yield FileCase(f"key-metadata-{what}-{length}", "key-metadata", KEY_METADATA, key.encode(), {}, plaintext=plaintext)
 
     whole = StandardKeyMetadata(Secret(bytes(range(16))), _PREFIX, 12345).encode()

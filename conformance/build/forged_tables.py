@@ -211,16 +211,30 @@ FORGERIES: Final = [
     Forgery("kek-missing", HIERARCHY, ("key",), lambda at: at.edit(lambda each: each["encryption-keys"].remove(_kek(each)))),
     Forgery("list-key-missing", HIERARCHY, ("key",), lambda at: at.edit(lambda each: each["encryption-keys"].remove(_list_key(each)))),
     Forgery("kek-flipped-bit", HIERARCHY, ("tampered",), lambda at: at.edit(lambda each: _flipped(_kek(each))), key_lengths=KEY_LENGTHS),
-    Forgery("list-key-flipped-bit", HIERARCHY, ("tampered",), lambda at: at.edit(lambda each: _flipped(_list_key(each))), key_lengths=KEY_LENGTHS),
     Forgery(
-        "kek-timestamp-changed", HIERARCHY, ("tampered",), lambda at: at.edit(lambda each: _kek(each)["properties"].update(KEY_TIMESTAMP="1"))
+        "list-key-flipped-bit",
+        HIERARCHY,
+        ("tampered",),
+        lambda at: at.edit(lambda each: _flipped(_list_key(each))),
+        key_lengths=KEY_LENGTHS,
     ),
     Forgery(
-        "key-id-removed", HIERARCHY, ("key-id",), lambda at: at.edit(lambda each: each["properties"].pop("encryption.key-id"))
+        "kek-timestamp-changed",
+        HIERARCHY,
+        ("tampered",),
+        lambda at: at.edit(lambda each: _kek(each)["properties"].update(KEY_TIMESTAMP="1")),
     ),
+    Forgery("key-id-removed", HIERARCHY, ("key-id",), lambda at: at.edit(lambda each: each["properties"].pop("encryption.key-id"))),
     Forgery("column-names-swapped", HIERARCHY, ("tampered",), lambda at: at.edit(_swap_names), needs=BEYOND),
     *(
-        Forgery(f"{kind}-flipped-bit", DELETES, ("tampered",), lambda at: flip(at.deletes(), 60), kind, KEY_LENGTHS if kind == "deletion-vectors" else (16,))
+        Forgery(
+            f"{kind}-flipped-bit",
+            DELETES,
+            ("tampered",),
+            lambda at: flip(at.deletes(), 60),
+            kind,
+            KEY_LENGTHS if kind == "deletion-vectors" else (16,),
+        )
         for kind in ("deletion-vectors", "position-deletes", "equality-deletes")
     ),
     *(

@@ -55,7 +55,12 @@ def test_the_kit_has_cases_of_each_kind_and_level_and_stays_small() -> None:
     cases = json.loads((KIT / "manifest.json").read_text())["cases"]
 
     assert len({case["id"] for case in cases}) == len(cases) >= 120
-    assert {level for (level, kind) in Counter((case["level"], case["kind"]) for case in cases)} == {"table", "parquet", "ags1", "key-metadata"}
+    assert {level for (level, kind) in Counter((case["level"], case["kind"]) for case in cases)} == {
+        "table",
+        "parquet",
+        "ags1",
+        "key-metadata",
+    }
     assert sum(path.stat().st_size for path in (KIT / "cases").rglob("*") if path.is_file()) < MOST_BYTES
 
 
