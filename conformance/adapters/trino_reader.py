@@ -34,7 +34,10 @@ class TrinoReader:
             connection.execute(_INSERT, {"name": name, "location": f"file://{case['metadata']}"})
         version = f" FOR VERSION AS OF '{case['ref']}'" if "ref" in case else ""
         version = f" FOR VERSION AS OF {case['snapshot_id']}" if "snapshot_id" in case else version
-        write_rows(self._trino.rows(f"SELECT * FROM {name}{version}", read_rows(case["rows"]).schema), case["out"])
+        rows = self._trino.rows(f"SELECT * FROM {name}{version}", read_rows(case["rows"]).schema)
+        # The types are those that are expected, the names are Trino's own.
+        names = [str(name) for name, *_ in self._trino.values(f"SHOW COLUMNS FROM {name}")]
+        write_rows(rows.rename_columns(names), case["out"])
         return "rows"
 
 

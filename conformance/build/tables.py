@@ -114,7 +114,7 @@ def kit_files(table: EncryptedTable) -> TableFiles:
     from tests.support import table_files
 
     length = int(table.properties["encryption.data-key-length"])
-    table_files.new_key = lambda: StandardKeyMetadata.generate(length, FIXED.randbytes)  # type: ignore[attr-defined, misc]
+    table_files.new_key = lambda: StandardKeyMetadata.generate(length, FIXED.randbytes)  # type: ignore[attr-defined, misc, assignment]
     return _KitFiles(table)
 
 
