@@ -244,7 +244,7 @@ def _cell(verdict: Verdict) -> str:
         .replace(verdict.case["folder"], "…")
         .replace(f"{ROOT}/cases/{verdict.case['id']}", "…")
     )
-    short = " ".join(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{12,}", "…", text).split())[:140]
+    short = " ".join(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{12,}", "…", re.sub(r"\.\.\. \d+ more", "", text)).split())[:140]
     return f"`{short.replace('|', '/').replace('`', '')}`" if short else ""
 
 

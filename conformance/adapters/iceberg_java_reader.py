@@ -26,12 +26,16 @@ def read(java: JavaOracle, case: Case) -> str:
     return "rows"
 
 
+LENGTHS = ("Reached the end of stream with", "Incorrect length provided")
+"""What a length that is not that of the key metadata comes to."""
+
+
 def refused(error: Exception) -> str:
     """The class of an error, by what the message says."""
     words = {
         "missing": ("NotFoundException", "FileNotFound", "does not exist"),
         "plaintext": ("plaintext file", "Plaintext"),
-        "tampered": ("GCM tag", "AEADBadTag", "Tag mismatch", "GCM stream", "Cannot open stream", "InvalidCiphertext", "file length"),
+        "tampered": ("GCM tag", "AEADBadTag", "Tag mismatch", "GCM stream", "Cannot open stream", "InvalidCiphertext", *LENGTHS),
     }
     return next((name for name, known in words.items() if any(word in str(error) for word in known)), "other")
 
