@@ -282,7 +282,7 @@ fuzz: setup
 
 # Trino's jars come by Maven the first time, half a gigabyte of them.
 test-trino: setup
-	$(PYTEST) -m trino tests/trino
+	$(PYTEST) -m trino tests/trino tests/conformance
 
 # The page is a run: what is not there is left out, and said. Tables lie where their metadata says, in /tmp/iceberg-encryption-conformance.
 conformance: setup

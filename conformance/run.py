@@ -78,7 +78,15 @@ def load_cases(kit: Path = KIT) -> list[dict[str, Any]]:
 
 
 def install(root: Path = ROOT) -> Path:
-    """Copy the kit to where its tables say that they are, and make the files that are the first bytes of others."""
+    """Copy the kit to where its tables say that they are, and make the files that are the first bytes of others.
+
+    A copy that is there already stays as it is, for readers that are at it. SystemExit for a folder that is no copy of the kit.
+    """
+    digest, mark = _digest(), root / "installed"
+    if mark.is_file() and mark.read_text() == digest:
+        return root
+    if root.exists() and not mark.is_file() and any(root.iterdir()):
+        raise SystemExit(f"{root} is not empty, and no copy of the kit: it stays as it is. Move it away, or choose another --root")
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(KIT, root, ignore=shutil.ignore_patterns("build", "adapters", "upstream", "__pycache__", "*.py"))
     for case in load_cases(root):
@@ -86,7 +94,17 @@ def install(root: Path = ROOT) -> Path:
             whole = (root / case["made_of"]["file"]).read_bytes()
             Path(case["folder"]).mkdir(exist_ok=True)
             Path(case["file"]).write_bytes(whole[: case["made_of"]["first"]])
+    mark.write_text(digest)
     return root
+
+
+def _digest() -> str:
+    """Of all that is copied."""
+    digest = hashlib.sha256()
+    for path in sorted([KIT / "manifest.json", KIT / "keys.json", *(KIT / "cases").rglob("*")]):
+        if path.is_file():
+            digest.update(f"{path.relative_to(KIT)} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def judged(case: dict[str, Any], answer: dict[str, Any], out: Path) -> Verdict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conformance.run import ACCEPTED, KIT, REFUSED, RIGHT, TOLERATED, UNSUPPORTED, Reader, Report, install, judged, load_cases, run
+from conformance.run import ACCEPTED, DIED, KIT, REFUSED, RIGHT, TOLERATED, UNSUPPORTED, Reader, Report, install, judged, load_cases, run
 from conformance.run import ADAPTERS as PROGRAMS
 from tests.support.plaintext_scan import unwatch
 
@@ -77,6 +78,54 @@ def test_the_runner_and_the_adapters_of_files_need_no_tablecrypt() -> None:
     )
 
     subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=True)
+
+
+def test_the_kit_is_not_copied_over_a_folder_that_is_something_else(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+
+    with pytest.raises(SystemExit, match="no copy of the kit"):
+        install(tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_the_page_tells_of_a_run_of_these_cases() -> None:
+    page = (REPOSITORY / "docs" / "conformance.md").read_text()
+    cases = json.loads((KIT / "manifest.json").read_text())["cases"]
+
+    assert f"has {len(cases)} cases" in page
+    for reader in ("tablecrypt", "pyarrow", "DuckDB", "parquet-java", "Iceberg Java", "Trino"):
+        assert f"\n## {reader} " in page
+
+
+BEYOND = ["forged-snapshot-names-an-older-list-16", "forged-column-names-swapped-16"]
+"""What nothing in the specification authenticates."""
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.usefixtures("java_runtime")
+def test_iceberg_java_reads_every_table_and_accepts_what_nothing_authenticates() -> None:
+    report = report_of("iceberg_java_reader.py", load_cases(install()))
+
+    assert [each for each in report.verdicts if each.case["kind"] == "read" and each.outcome != RIGHT] == []
+    assert [each.case["id"] for each in report.verdicts if each.outcome in (ACCEPTED, DIED)] == BEYOND
+
+
+@pytest.mark.trino
+def test_trino_reads_every_table_without_deletion_vectors_and_avro_and_accepts_what_nothing_authenticates() -> None:
+    from tests.support.trino import trino_problem
+
+    problem = trino_problem()
+    if problem and os.environ.get("CI"):
+        pytest.fail(problem)
+    if problem:
+        pytest.skip(problem)
+    report = report_of("trino_reader.py", load_cases(install()))
+
+    not_read = [each.case["id"] for each in report.verdicts if each.case["kind"] == "read" and each.outcome != RIGHT]
+    assert not_read == [f"{kind}-{length}" for kind in ("deletion-vectors", "avro-data") for length in (16, 24, 32)]
+    assert [each.case["id"] for each in report.verdicts if each.outcome in (ACCEPTED, DIED)] == BEYOND
 
 
 @pytest.mark.slow
