@@ -184,6 +184,13 @@ FORGERIES: Final = [
     Forgery("data-file-plaintext", PARQUET, ("plaintext", "tampered"), lambda at: _plain_parquet(at.data()[0]), key_lengths=KEY_LENGTHS),
     Forgery("data-file-cipher-renamed", PARQUET, ("tampered",), lambda at: _downgrade(at.data()[0]), key_lengths=KEY_LENGTHS),
     Forgery("data-file-cipher-renamed-uncompressed", PARQUET, ("tampered",), lambda at: _downgrade(at.data()[0]), "uncompressed"),
+    Forgery(
+        "data-file-cipher-renamed-required-columns",
+        PARQUET,
+        ("tampered",),
+        lambda at: _downgrade(at.data()[0]),
+        "uncompressed-required-columns",
+    ),
     Forgery("data-file-of-a-neighbour", PARQUET, ("tampered",), lambda at: replace_by(at.data()[0], at.data(at.neighbour)[0])),
     Forgery("data-file-cut", PARQUET, ("tampered", "format"), lambda at: cut(at.data()[0], -1)),
     Forgery("data-file-lengthened", PARQUET, ("tampered", "format"), lambda at: lengthen(at.data()[0])),

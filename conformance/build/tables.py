@@ -55,6 +55,8 @@ TYPES: Final = Schema(
     NestedField(9, "flag", BooleanType()),
     NestedField(10, "raw", BinaryType()),
 )
+REQUIRED: Final = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "ratio", DoubleType(), required=True))
+"""Uncompressed, their pages have no structure that a decoder could stumble over."""
 NESTED: Final = Schema(
     NestedField(1, "id", LongType()),
     NestedField(2, "list", ListType(3, StringType())),
@@ -227,6 +229,13 @@ RECIPES: Final = [
     ),
     Recipe("pages", "Parquet Modular Encryption, 4.4 AAD: page ordinals", properties={"write.parquet.page-row-limit": "3"}),
     Recipe("uncompressed", "Parquet Modular Encryption", properties={"write.parquet.compression-codec": "uncompressed"}, key_lengths=(16,)),
+    Recipe(
+        "uncompressed-required-columns",
+        "Parquet Modular Encryption",
+        schema=REQUIRED,
+        properties={"write.parquet.compression-codec": "uncompressed"},
+        key_lengths=(16,),
+    ),
     Recipe("identity-partitions", PARTITIONS, spec=BY_TEAM),
     Recipe("bucket-partitions", PARTITIONS, spec=PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "id_bucket"))),
     Recipe(
