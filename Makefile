@@ -50,7 +50,7 @@ REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.e
 	$(PYTHON) is %d.%d. Try: make $(MAKECMDGOALS) PYTHON=python3.12" % sys.version_info[:2])'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-tools test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-trino test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
+.PHONY: help setup demo demo-spark test test-tools test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-trino conformance conformance-vectors test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -59,6 +59,8 @@ help:
 	@echo "make test       lint, and the tests that a person waits for  (about ten minutes; those with Java need Java 17 or newer)"
 	@echo "make test-all   make test, and the tests that it leaves: slow ones, all with Java, those in a browser"
 	@echo "make test-trino what Trino reads of these tables, and what it refuses  (needs Java 25 or newer, and Maven)"
+	@echo "make conformance  what readers that are here make of the conformance kit: docs/conformance.md  (Trino and Iceberg Java take minutes)"
+	@echo "make conformance-vectors  build the kit's tables and files again, the same bytes each time"
 	@echo "make test-fast  the tests that need neither Java nor patience"
 	@echo "make test-changed  the tests that what differs from BASE=main can affect, as far as STEPS=2 imports away"
 	@echo "make test-slowest  what the tests of the last runs took: by test, module, folder and tier"
@@ -280,7 +282,14 @@ fuzz: setup
 
 # Trino's jars come by Maven the first time, half a gigabyte of them.
 test-trino: setup
-	$(PYTEST) -m trino tests/trino
+	$(PYTEST) -m trino tests/trino tests/conformance
+
+# The page is a run: what is not there is left out, and said. Tables lie where their metadata says, in /tmp/iceberg-encryption-conformance.
+conformance: setup
+	PYTHONPATH=.:catalog $(BIN)/python conformance/run.py --page docs/conformance.md
+
+conformance-vectors: setup
+	PYTHONPATH=.:catalog $(BIN)/python -m conformance.build
 
 daft: setup
 	@test -x $(DAFT_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(DAFT_VENV)

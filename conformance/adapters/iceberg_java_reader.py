@@ -1,13 +1,10 @@
-"""Iceberg Java reads tables, through Spark with a Hive catalog. Runs beside this repository, whose tests start it: needs Java and its jars."""
+"""Iceberg Java reads tables, through Spark with a Hive catalog. Runs in this repository, whose tests start it: needs Java and its jars."""
 
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
 from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "catalog")]
 
 from conformance.adapters.kit_kms import kms_of_the_kit
 from conformance.adapters.protocol import Case, Unsupported, serve
@@ -29,12 +26,16 @@ def read(java: JavaOracle, case: Case) -> str:
     return "rows"
 
 
+LENGTHS = ("Reached the end of stream with", "Incorrect length provided")
+"""What a length that is not that of the key metadata comes to."""
+
+
 def refused(error: Exception) -> str:
     """The class of an error, by what the message says."""
     words = {
-        "tampered": ("GCM tag", "AEADBadTag", "Tag mismatch", "AGS1", "InvalidCiphertext", "stream", "Signature"),
-        "plaintext": ("plaintext", "Plaintext", "unencrypted"),
         "missing": ("NotFoundException", "FileNotFound", "does not exist"),
+        "plaintext": ("plaintext file", "Plaintext"),
+        "tampered": ("GCM tag", "AEADBadTag", "Tag mismatch", "GCM stream", "Cannot open stream", "InvalidCiphertext", *LENGTHS),
     }
     return next((name for name, known in words.items() if any(word in str(error) for word in known)), "other")
 

@@ -1,11 +1,8 @@
-"""parquet-java reads Parquet files whose keys are given. Runs beside this repository, whose tests have the Java program: needs a JDK."""
+"""parquet-java reads Parquet files whose keys are given. Runs in this repository, whose tests have the Java program: needs a JDK."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "catalog")]
 
 import pyarrow as pa
 import pyspark
@@ -31,6 +28,8 @@ def read(java: ParquetJava, case: Case) -> str:
 def refused(error: Exception) -> str:
     """The class of an error, by what the message says."""
     words = ("GCM tag", "AEADBadTag", "Tag mismatch", "Signature mismatch", "AAD", "Applying decryptor on plaintext")
+    if "is not a Parquet file" in str(error):
+        return "format"
     return "tampered" if any(word in str(error) for word in words) else "other"
 
 

@@ -52,4 +52,4 @@ def _answer(case: Case, read: Callable[[Case], str], errors: Errors, refused: Ca
     except Unsupported as reason:
         return {"result": "unsupported", "message": str(reason)}
     except errors as error:
-        return {"result": "refused", "class": refused(error), "message": f"{type(error).__name__}: {error}"[:500]}
+        return {"result": "refused", "class": refused(error), "message": f"{type(error).__name__}: {error}"}

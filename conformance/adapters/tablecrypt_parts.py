@@ -55,7 +55,7 @@ class JsonKms:
     def _id(self, name: str) -> str:
         if name not in self._ids:
             raise KeyNotFoundError(f"the kit has no master key {name!r}")
-        return self._ids[name]
+        return str(self._ids[name])
 
 
 class KitFileIO(PyArrowFileIO):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import io
 import sqlite3
-import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import pyarrow as pa
 
@@ -63,7 +60,7 @@ def _table(case: Case) -> pa.Table:
         catalog = EncryptedSqlCatalog("kit", uri=f"sqlite:///{database}", **properties(kit))
         try:
             catalog.create_namespace("db")
-            first = case.get("seen_before", case["metadata"])
+            first = str(case.get("seen_before", case["metadata"]))
             table = catalog.register_table("db.t", _location(first, kit))
             if "seen_before" in case:
                 table.scan().to_arrow()

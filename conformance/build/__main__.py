@@ -1,4 +1,4 @@
-"""`python -m conformance.build [FOLDER]`: write every case below FOLDER/cases, and FOLDER/manifest.json. FOLDER is conformance/ by default."""
+"""`python -m conformance.build [FOLDER]`: write every case below FOLDER/cases, and FOLDER/manifest.json. FOLDER is this one by default."""
 
 from __future__ import annotations
 
@@ -56,7 +56,11 @@ def _forged(kit: Path, forgery: Forgery, length: int) -> dict[str, Any]:
     forgery.forge(Scene(kit, table, neighbour))
     shutil.rmtree(kit / "cases" / f"{name}-neighbour")
     _remove_unread(kit, table)
-    return _table_case(name, "refuse", forgery.clause, _metadata(table.metadata_location)) | {"refusal": list(forgery.refusal)}
+    return _table_case(name, "refuse", forgery.clause, _metadata(table.metadata_location)) | {
+        "refusal": list(forgery.refusal),
+        "rows": f"cases/{recipe.name}-{length}/expected.arrow",
+        **({"needs": list(forgery.needs)} if forgery.needs else {}),
+    }
 
 
 def _rolled_back(kit: Path) -> dict[str, Any]:
@@ -85,9 +89,7 @@ def _file(kit: Path, case: FileCase) -> dict[str, Any]:
         described_case["refusal"] = list(case.refusal)
     if case.rows is not None:
         described_case["columns"] = case.rows.column_names
-    # Of what is forged, only where a reader may leave alone what was forged: it gives the right rows then.
-    if case.rows is not None and (case.needs or not case.refusal):
-        described_case |= _expected(kit, case.name, case.rows)
+        described_case |= _expected_once(kit, case.rows)
     if case.plaintext is None:
         return described_case
     return described_case | {"plaintext": {"length": len(case.plaintext), "sha256": hashlib.sha256(case.plaintext).hexdigest()}}
@@ -108,6 +110,13 @@ def _table_case(name: str, kind: str, clause: str, metadata: str) -> dict[str, A
 
 def _metadata(location: str) -> str:
     return location[location.index("cases/") :]
+
+
+def _expected_once(kit: Path, rows: pa.Table) -> dict[str, Any]:
+    """Many files hold the same rows, which are kept once."""
+    name = f"rows-of-{'-'.join(rows.column_names)}"
+    (kit / "cases" / name).mkdir(exist_ok=True)
+    return _expected(kit, name, rows)
 
 
 def _expected(kit: Path, name: str, rows: pa.Table) -> dict[str, Any]:

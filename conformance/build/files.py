@@ -67,7 +67,7 @@ class Layout:
     store_aad_prefix: bool = False
     aad_prefix: bytes = _PREFIX
     options: dict[str, Any] = field(default_factory=dict)
-    rows: pa.Table = _ROWS
+    rows: pa.Table = field(default_factory=lambda: _ROWS)
 
 
 _PAGES: Final[dict[str, Any]] = {"data_page_size": 1, "write_batch_size": 7, "use_dictionary": False, "row_group_size": 30}
@@ -182,15 +182,15 @@ def _forged_parquet() -> Iterator[FileCase]:
     yield _refused("another-aad-prefix", "4.4.1 AAD prefix", data, other)
     yield _refused("without-aad-prefix", "4.4.1 AAD prefix", data, FileKeys(keys.footer_key), refusal=("tampered", "key"))
     yield _refused("another-key", "4.2 GCM", data, FileKeys(bytes(range(16)), aad_prefix=keys.aad_prefix))
-    yield _refused("cut", "5.3", data[:-1], keys)
+    yield _refused("cut", "5.3", data[:-1], keys, refusal=("tampered", "format"))
     signed, footer = _file("forged-signature", Layout("", "", plaintext_footer=True), 16)
-    changed = bytearray(footer)
-    changed[-9] ^= 1
-    yield _refused("plaintext-footer-signature-flipped", "5.4 signature", bytes(changed), signed)
-    changed = bytearray(footer)
+    broken = bytearray(footer)
+    broken[-9] ^= 1
+    yield _refused("plaintext-footer-signature-flipped", "5.4 signature", bytes(broken), signed)
+    renamed_column = bytearray(footer)
     at = footer.rindex(b"ratio")
-    changed[at : at + 5] = b"Ratio"
-    yield _refused("plaintext-footer-changed", "5.4 signature", bytes(changed), signed)
+    renamed_column[at : at + 5] = b"Ratio"
+    yield _refused("plaintext-footer-changed", "5.4 signature", bytes(renamed_column), signed)
 
 
 def _exchanged_pages(data: bytes, keys: FileKeys) -> bytes:

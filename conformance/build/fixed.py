@@ -50,7 +50,7 @@ def _replace_sources() -> None:
     os.environ["PYICEBERG_MAX_WORKERS"] = "1"
     os.urandom = FIXED.randbytes
     random._urandom = FIXED.randbytes  # type: ignore[attr-defined]
-    secrets.token_bytes = FIXED.randbytes
+    secrets.token_bytes = FIXED.randbytes  # type: ignore[assignment]
     time.time = lambda: FIXED.now_ms() / 1000
     time.time_ns = lambda: FIXED.now_ms() * 1_000_000
 
@@ -58,8 +58,8 @@ def _replace_sources() -> None:
     import pyiceberg.table.update
 
     clock = SimpleNamespace(now=FIXED.now)
-    pyiceberg.table.update.datetime = clock  # type: ignore[attr-defined]
-    pyiceberg.table.metadata.datetime = SimpleNamespace(datetime=clock)  # type: ignore[attr-defined]
+    pyiceberg.table.update.datetime = clock  # type: ignore[assignment, attr-defined]
+    pyiceberg.table.metadata.datetime = SimpleNamespace(datetime=clock)  # type: ignore[assignment, attr-defined]
 
 
 def _replace_arrow_encryption() -> None:

@@ -18,6 +18,8 @@ from tests.support.tables import current_snapshot
 from tests.support.uniform_files import downgraded
 
 PARQUET: Final = "Parquet Modular Encryption, 4.4 AAD and 5 file format; Iceberg: key_metadata of each file"
+BEYOND: Final = ("metadata-checks",)
+"""Of what the specification asks nobody: metadata.json is not authenticated, but what it says can be compared with what is."""
 _HEADER: Final = 8
 _SPEC_OF: Final = {recipe.name: recipe for recipe in RECIPES}
 
@@ -69,6 +71,7 @@ class Forgery:
     forge: Callable[[Scene], object]
     recipe: str = "appends"
     key_lengths: tuple[int, ...] = (16,)
+    needs: tuple[str, ...] = ()
 
 
 def flip(path: Path, offset: int) -> None:
@@ -181,6 +184,13 @@ FORGERIES: Final = [
     Forgery("data-file-plaintext", PARQUET, ("plaintext", "tampered"), lambda at: _plain_parquet(at.data()[0]), key_lengths=KEY_LENGTHS),
     Forgery("data-file-cipher-renamed", PARQUET, ("tampered",), lambda at: _downgrade(at.data()[0]), key_lengths=KEY_LENGTHS),
     Forgery("data-file-cipher-renamed-uncompressed", PARQUET, ("tampered",), lambda at: _downgrade(at.data()[0]), "uncompressed"),
+    Forgery(
+        "data-file-cipher-renamed-required-columns",
+        PARQUET,
+        ("tampered",),
+        lambda at: _downgrade(at.data()[0]),
+        "uncompressed-required-columns",
+    ),
     Forgery("data-file-of-a-neighbour", PARQUET, ("tampered",), lambda at: replace_by(at.data()[0], at.data(at.neighbour)[0])),
     Forgery("data-file-cut", PARQUET, ("tampered", "format"), lambda at: cut(at.data()[0], -1)),
     Forgery("data-file-lengthened", PARQUET, ("tampered", "format"), lambda at: lengthen(at.data()[0])),
@@ -189,7 +199,7 @@ FORGERIES: Final = [
     Forgery("data-file-missing", PARQUET, ("missing",), lambda at: at.data()[0].unlink()),
     Forgery("manifest-flipped-bit", AGS1, ("tampered",), lambda at: flip(at.manifests()[0], 60), key_lengths=KEY_LENGTHS),
     Forgery("manifests-exchanged", AGS1, ("tampered",), lambda at: exchange(*at.manifests()), key_lengths=KEY_LENGTHS),
-    Forgery("manifest-plaintext", AGS1, ("plaintext",), lambda at: _plain_of(at, at.manifests()[0])),
+    Forgery("manifest-plaintext", AGS1, ("plaintext", "tampered"), lambda at: _plain_of(at, at.manifests()[0])),
     Forgery("manifest-of-a-neighbour", AGS1, ("tampered",), lambda at: replace_by(at.manifests()[0], at.manifests(at.neighbour)[0])),
     Forgery("manifest-cut-at-a-block", AGS1, ("tampered", "format"), lambda at: cut(at.manifests()[0], _HEADER)),
     Forgery("manifest-cut", AGS1, ("tampered", "format"), lambda at: cut(at.manifests()[0], -1)),
@@ -204,7 +214,7 @@ FORGERIES: Final = [
     Forgery("list-other-block-length", AGS1, ("tampered", "format"), lambda at: _block_length(at.manifest_list())),
     Forgery("snapshot-without-key", SNAPSHOTS, ("plaintext",), lambda at: at.edit(lambda each: _newest(each).pop("key-id"))),
     Forgery("snapshot-with-anothers-key", SNAPSHOTS, ("tampered",), lambda at: at.edit(_other_snapshots_key)),
-    Forgery("snapshot-names-an-older-list", SNAPSHOTS, ("tampered",), lambda at: at.edit(_older_list_named)),
+    Forgery("snapshot-names-an-older-list", SNAPSHOTS, ("tampered",), lambda at: at.edit(_older_list_named), needs=BEYOND),
     Forgery("kek-missing", HIERARCHY, ("key",), lambda at: at.edit(lambda each: each["encryption-keys"].remove(_kek(each)))),
     Forgery("list-key-missing", HIERARCHY, ("key",), lambda at: at.edit(lambda each: each["encryption-keys"].remove(_list_key(each)))),
     Forgery("kek-flipped-bit", HIERARCHY, ("tampered",), lambda at: at.edit(lambda each: _flipped(_kek(each))), key_lengths=KEY_LENGTHS),
@@ -222,7 +232,7 @@ FORGERIES: Final = [
         lambda at: at.edit(lambda each: _kek(each)["properties"].update(KEY_TIMESTAMP="1")),
     ),
     Forgery("key-id-removed", HIERARCHY, ("key-id",), lambda at: at.edit(lambda each: each["properties"].pop("encryption.key-id"))),
-    Forgery("column-names-swapped", HIERARCHY, ("tampered",), lambda at: at.edit(_swap_names)),
+    Forgery("column-names-swapped", HIERARCHY, ("tampered",), lambda at: at.edit(_swap_names), needs=BEYOND),
     *(
         Forgery(
             f"{kind}-flipped-bit",
@@ -238,7 +248,7 @@ FORGERIES: Final = [
         Forgery(f"{kind}-missing", DELETES, ("missing",), lambda at: at.deletes().unlink(), kind)
         for kind in ("deletion-vectors", "position-deletes", "equality-deletes")
     ),
-    Forgery("deletion-vectors-plaintext", DELETES, ("plaintext",), lambda at: _plain_of(at, at.deletes()), "deletion-vectors"),
+    Forgery("deletion-vectors-plaintext", DELETES, ("plaintext", "tampered"), lambda at: _plain_of(at, at.deletes()), "deletion-vectors"),
     Forgery("deletion-vectors-cut-at-a-block", DELETES, ("tampered", "format"), lambda at: cut(at.deletes(), _HEADER), "deletion-vectors"),
     *(
         Forgery(f"{kind}-plaintext", DELETES, ("plaintext", "tampered"), lambda at: _plain_parquet(at.deletes()), kind)
@@ -249,7 +259,7 @@ FORGERIES: Final = [
         for kind in ("position-deletes", "equality-deletes")
     ),
     Forgery("avro-data-flipped-bit", AGS1, ("tampered",), lambda at: flip(_avro(at), 60), "avro-data"),
-    Forgery("avro-data-plaintext", AGS1, ("plaintext",), lambda at: _plain_of(at, _avro(at)), "avro-data"),
+    Forgery("avro-data-plaintext", AGS1, ("plaintext", "tampered"), lambda at: _plain_of(at, _avro(at)), "avro-data"),
     Forgery("avro-data-cut-at-a-block", AGS1, ("tampered", "format"), lambda at: cut(_avro(at), _HEADER), "avro-data"),
 ]
 

@@ -13,14 +13,29 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, TruncateTransform
-from pyiceberg.types import BinaryType, DateType, DecimalType, DoubleType, IntegerType, ListType, LongType, MapType, NestedField, StringType
-from pyiceberg.types import BooleanType, FloatType, StructType, TimestampType, TimestamptzType
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
 
 from conformance.adapters.tablecrypt_parts import ROOT, properties
 from conformance.build.fixed import FIXED
 from tablecrypt import maintenance
-from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.deletion_vectors import RowDelta
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.table_files import TableFiles
 from tests.support.tables import BY_TEAM, MERGE_ON_READ, TEAM_SCHEMA, encrypted_table
@@ -40,6 +55,8 @@ TYPES: Final = Schema(
     NestedField(9, "flag", BooleanType()),
     NestedField(10, "raw", BinaryType()),
 )
+REQUIRED: Final = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "ratio", DoubleType(), required=True))
+"""Uncompressed, their pages have no structure that a decoder could stumble over."""
 NESTED: Final = Schema(
     NestedField(1, "id", LongType()),
     NestedField(2, "list", ListType(3, StringType())),
@@ -87,7 +104,7 @@ class _KitFiles(TableFiles):
     """Writes single files of a table of the kit, under the names by which its metadata calls them."""
 
     def __init__(self, table: EncryptedTable) -> None:
-        super().__init__(Path("."), table.schema(), inner=table.io.inner if hasattr(table.io, "inner") else table.io)  # type: ignore[arg-type]
+        super().__init__(Path("."), table.schema(), inner=table.io.inner)
         self._location = table.location()
 
     def _path(self, extension: str) -> str:
@@ -99,7 +116,7 @@ def kit_files(table: EncryptedTable) -> TableFiles:
     from tests.support import table_files
 
     length = int(table.properties["encryption.data-key-length"])
-    table_files.new_key = lambda: StandardKeyMetadata.generate(length, FIXED.randbytes)  # type: ignore[assignment]
+    table_files.new_key = lambda: StandardKeyMetadata.generate(length, FIXED.randbytes)  # type: ignore[attr-defined, misc, assignment]
     return _KitFiles(table)
 
 
@@ -212,6 +229,13 @@ RECIPES: Final = [
     ),
     Recipe("pages", "Parquet Modular Encryption, 4.4 AAD: page ordinals", properties={"write.parquet.page-row-limit": "3"}),
     Recipe("uncompressed", "Parquet Modular Encryption", properties={"write.parquet.compression-codec": "uncompressed"}, key_lengths=(16,)),
+    Recipe(
+        "uncompressed-required-columns",
+        "Parquet Modular Encryption",
+        schema=REQUIRED,
+        properties={"write.parquet.compression-codec": "uncompressed"},
+        key_lengths=(16,),
+    ),
     Recipe("identity-partitions", PARTITIONS, spec=BY_TEAM),
     Recipe("bucket-partitions", PARTITIONS, spec=PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "id_bucket"))),
     Recipe(
@@ -230,7 +254,7 @@ RECIPES: Final = [
     Recipe("older-snapshot", SNAPSHOTS, read=lambda table: {"snapshot_id": table.snapshots()[0].snapshot_id}, key_lengths=(16,)),
     Recipe("expired", SNAPSHOTS, _expire),
     Recipe("rotated", HIERARCHY, _rotate),
-    Recipe("rewrapped", HIERARCHY, lambda table: maintenance.rewrap(table)),
+    Recipe("rewrapped", HIERARCHY, maintenance.rewrap),
     Recipe("reencrypted", HIERARCHY, lambda table: maintenance.reencrypt(table, runner=_OneByOne())),
     Recipe("deletion-vectors", DELETES, lambda table: table.delete("id = 3 or id = 101"), properties=MERGE_ON_READ),
     Recipe("position-deletes", DELETES, _position_deletes),
@@ -258,7 +282,7 @@ def build_table(kit: Path, catalog: Catalog, case: str, recipe: Recipe, key_leng
     recipe.change(table)
     for journal in (kit / "cases" / case / "metadata").glob("tablecrypt-*"):
         shutil.rmtree(journal)
-    return table.refresh()
+    return encrypted_table(table.refresh())
 
 
 def read_state(table: EncryptedTable, state: dict[str, Any]) -> pa.Table:

@@ -1,0 +1,147 @@
+"""The conformance kit: tablecrypt reads and refuses every case as the manifest says, and the kit is what its builder makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.run import ACCEPTED, DIED, KIT, REFUSED, RIGHT, TOLERATED, UNSUPPORTED, Reader, Report, install, judged, load_cases, run
+from conformance.run import ADAPTERS as PROGRAMS
+from tests.support.plaintext_scan import unwatch
+
+REPOSITORY = Path(__file__).parents[2]
+MOST_BYTES = 5_300_000
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    # The rows that are expected are plaintext.
+    folder = tmp_path_factory.mktemp("kit")
+    unwatch(folder)
+    return load_cases(install(folder / "kit"))
+
+
+def report_of(program: str, cases: list[dict[str, Any]]) -> Report:
+    reader = Reader(PROGRAMS / program)
+    try:
+        return run(reader, cases)
+    finally:
+        reader.stop()
+
+
+def test_tablecrypt_reads_and_refuses_every_case_as_the_manifest_says(cases: list[dict[str, Any]]) -> None:
+    report = report_of("tablecrypt_reader.py", cases)
+
+    assert len(report.verdicts) == len(cases)
+    assert [each for each in report.verdicts if each.outcome not in (RIGHT, REFUSED)] == []
+
+
+def test_pyarrow_accepts_a_renamed_cipher_of_required_columns_and_no_other_forgery(cases: list[dict[str, Any]]) -> None:
+    report = report_of("pyarrow_reader.py", cases)
+
+    accepted = [each.case["id"] for each in report.verdicts if each.outcome == ACCEPTED]
+    assert accepted == [f"parquet-cipher-renamed-required-columns-{length}" for length in (16, 24, 32)]
+    assert {each.outcome for each in report.verdicts if each.case["kind"] == "read"} == {RIGHT, UNSUPPORTED}
+    assert {TOLERATED} == {each.outcome for each in report.verdicts if each.case.get("needs") and not each.case["column_keys"]}
+
+
+def test_the_kit_has_cases_of_each_kind_and_level_and_stays_small() -> None:
+    cases = json.loads((KIT / "manifest.json").read_text())["cases"]
+
+    assert len({case["id"] for case in cases}) == len(cases) >= 120
+    assert {level for (level, kind) in Counter((case["level"], case["kind"]) for case in cases)} == {
+        "table",
+        "parquet",
+        "ags1",
+        "key-metadata",
+    }
+    assert sum(path.stat().st_size for path in (KIT / "cases").rglob("*") if path.is_file()) < MOST_BYTES
+
+
+def test_a_reader_that_gives_rows_of_a_forged_table_is_told_so(tmp_path: Path) -> None:
+    case = {"kind": "refuse", "refusal": ["tampered"]}
+
+    assert judged(case, {"result": "rows"}, tmp_path / "out").outcome == ACCEPTED
+
+
+def test_the_runner_and_the_adapters_of_files_need_no_tablecrypt() -> None:
+    program = (
+        "import sys; sys.modules['tablecrypt'] = sys.modules['tablecrypt_catalog'] = sys.modules['pyiceberg'] = None\n"
+        "import conformance.run, conformance.adapters.protocol, conformance.adapters.pyarrow_reader, conformance.adapters.duckdb_reader"
+    )
+
+    subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=True)
+
+
+def test_the_kit_is_not_copied_over_a_folder_that_is_something_else(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+
+    with pytest.raises(SystemExit, match="no copy of the kit"):
+        install(tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_the_page_tells_of_a_run_of_these_cases() -> None:
+    page = (REPOSITORY / "docs" / "conformance.md").read_text()
+    cases = json.loads((KIT / "manifest.json").read_text())["cases"]
+
+    assert f"has {len(cases)} cases" in page
+    for reader in ("tablecrypt", "pyarrow", "DuckDB", "parquet-java", "Iceberg Java", "Trino"):
+        assert f"\n## {reader} " in page
+
+
+ACCEPTED_BY_OTHERS = [
+    # Both take the cipher from the file, which nothing authenticates.
+    "forged-data-file-cipher-renamed-required-columns-16",
+    # Of these the specification asks nobody.
+    "forged-snapshot-names-an-older-list-16",
+    "forged-column-names-swapped-16",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.usefixtures("java_runtime")
+def test_iceberg_java_reads_every_table_and_accepts_three_forgeries() -> None:
+    report = report_of("iceberg_java_reader.py", load_cases(install()))
+
+    assert [each for each in report.verdicts if each.case["kind"] == "read" and each.outcome != RIGHT] == []
+    assert [each.case["id"] for each in report.verdicts if each.outcome in (ACCEPTED, DIED)] == ACCEPTED_BY_OTHERS
+
+
+@pytest.mark.trino
+def test_trino_reads_every_table_without_deletion_vectors_and_avro_and_accepts_three_forgeries() -> None:
+    from tests.support.trino import trino_problem
+
+    problem = trino_problem()
+    if problem and os.environ.get("CI"):
+        pytest.fail(problem)
+    if problem:
+        pytest.skip(problem)
+    report = report_of("trino_reader.py", load_cases(install()))
+
+    not_read = [each.case["id"] for each in report.verdicts if each.case["kind"] == "read" and each.outcome != RIGHT]
+    assert not_read == [f"{kind}-{length}" for kind in ("deletion-vectors", "avro-data") for length in (16, 24, 32)]
+    assert [each.case["id"] for each in report.verdicts if each.outcome in (ACCEPTED, DIED)] == ACCEPTED_BY_OTHERS
+
+
+@pytest.mark.slow
+def test_the_builder_makes_the_committed_bytes(tmp_path: Path) -> None:
+    unwatch(tmp_path)
+
+    subprocess.run([sys.executable, "-m", "conformance.build", str(tmp_path)], cwd=REPOSITORY, check=True)
+
+    assert contents(tmp_path) == contents(KIT)
+
+
+def contents(kit: Path) -> dict[str, bytes]:
+    files = [*(kit / "cases").rglob("*"), kit / "manifest.json", kit / "keys.json"]
+    return {str(path.relative_to(kit)): path.read_bytes() for path in files if path.is_file()}
