@@ -47,12 +47,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tablecrypt.maintenance import compact, prune_keys, reencrypt, rewrap, rotate_kek
+from tablecrypt.maintenance import compact, prune_keys, reencrypt, rewrap, rotate_kek, share
+from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY
 from tests.support.table_changes import CHANGES, Change, rows
-from tests.support.tables import MASTER_KEY, TEAM_SCHEMA, data_files, new_table
-from tests.support.trino import Trino, TrinoError, new_name
+from tests.support.tables import BY_TEAM, MASTER_KEY, TEAM_SCHEMA, data_files, keks, new_table
+from tests.support.trino import BUCKET, Trino, TrinoError, new_name
 
 pytestmark = pytest.mark.trino
 
@@ -239,6 +240,18 @@ def test_trino_reads_branches_and_tags(judge: Trino, version: str, count: int) -
     table.append(rows(20, 2), branch="side")
 
     assert judge.values(f"SELECT count(*) FROM {'.'.join(table.name())} {version}") == [[count]]
+
+
+def test_trino_reads_a_share_whose_metadata_names_the_partners_key_alone(judge: Trino, aws: AwsServer) -> None:
+    table = new_table(judge.catalog, new_name(), TEAM_SCHEMA, appends=[rows(0, 12), rows(20, 6)], partitioned_by=BY_TEAM)
+    partner = aws.kms_key_id("alias/people")
+
+    shared = share(table, partner, f"s3://{BUCKET}/shares/{table.name()[1]}", "team = 'b'")
+
+    theirs = judge.catalog.register_table(new_name(), shared.metadata_location)
+    assert {kek.encrypted_by_id for kek in keks(theirs)} == {partner}
+    assert_reads(judge, theirs)
+    assert judge.values(f"SELECT DISTINCT team FROM {'.'.join(theirs.name())}") == [["b"]]
 
 
 @pytest.mark.parametrize("statement", ["INSERT INTO {} VALUES (1, 'a', 'b')", "DELETE FROM {} WHERE id = 1", "UPDATE {} SET note = 'x'"])

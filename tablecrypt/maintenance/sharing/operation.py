@@ -38,7 +38,7 @@ from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._tables import check_own_manifests, checked_filter, reload, require_encrypted
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter
-from tablecrypt.maintenance.sharing.plan import Rewriting, SharePlan, plan_share
+from tablecrypt.maintenance.sharing.plan import RewriteChoice, SharePlan, plan_share
 from tablecrypt.maintenance.sharing.records import ShareRecord, live_shares, remember_share
 from tablecrypt.maintenance.sharing.result import Shared, storage_policy
 from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
@@ -107,7 +107,7 @@ def share(
         sharing.check_place_is_free()
     record = sharing.known() if update else None
     rows = sharing.rows(row_filter, record)
-    plan = plan_share(fresh, rows, snapshot, LocalRunner(), Rewriting(rewrite, tuple(without_columns)))
+    plan = plan_share(fresh, rows, snapshot, LocalRunner(), RewriteChoice(rewrite, tuple(without_columns)))
     check_own_manifests(fresh, (each.manifest_path for each in plan.snapshot.manifests(fresh.io)), manifests_below)
     if dry_run:
         return sharing.result(plan, record, dry_run=True)

@@ -105,7 +105,7 @@ class SharePlan:
 
 
 @dataclass(frozen=True)
-class Rewriting:
+class RewriteChoice:
     """What may be written again.
 
     Attributes:
@@ -127,7 +127,7 @@ class Rewriting:
             )
 
 
-_AS_THEY_ARE: Final = Rewriting()
+_AS_THEY_ARE: Final = RewriteChoice()
 
 
 def plan_share(
@@ -135,7 +135,7 @@ def plan_share(
     row_filter: BooleanExpression,
     snapshot_id: int | None,
     runner: Runner,
-    rewriting: Rewriting = _AS_THEY_ARE,
+    rewriting: RewriteChoice = _AS_THEY_ARE,
 ) -> SharePlan:
     """Plan which files of a table a share names.
 

@@ -29,7 +29,7 @@ KEEP: Final = {
     *("create_tag", "doctor", "drop_branch", "drop_tag", "fast_forward", "prune_keys", "publish_changes", "reencrypt", "register_table"),
     *("relocate", "rescue", "rewrap", "rewrap_column_keks", "rewrite_data_files", "rewrite_manifests", "rewrite_position_delete_files"),
     *("rollback_to_snapshot", "rollback_to_timestamp", "rotate_column_keks", "rotate_kek", "set_current_snapshot", "snapshot"),
-    *("undelete_column", "verify"),
+    *("share", "shares", "undelete_column", "unshare", "verify"),
 }
 
 
