@@ -16,6 +16,7 @@ from tests.support.browser import browser_problem
 from tests.support.class_archive import short_life_options
 from tests.support.example_counts import register_profiles
 from tests.support.java_version import java_problem
+from tests.support.selection import need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,11 +98,7 @@ def aws(plaintext_registry: Registry) -> Iterator[AwsServer]:
 @pytest.fixture(scope="session")
 def java_runtime() -> None:
     """A fit Java. Without one the tests that need it are skipped, on a build machine they fail."""
-    problem = java_problem()
-    if problem and os.environ.get("CI"):
-        pytest.fail(problem)
-    if problem:
-        pytest.skip(problem)
+    need(java_problem())
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +106,7 @@ def browser() -> Iterator[Browser]:
     """Chromium for the tests of one module, which its event loop must not outlive. Without it they are skipped, in CI they fail."""
     from tests.support.browser import started_browser
 
-    problem = browser_problem()
-    if problem and os.environ.get("CI"):
-        pytest.fail(problem)
-    if problem:
-        pytest.skip(problem)
+    need(browser_problem())
     with started_browser() as browser:
         yield browser
 

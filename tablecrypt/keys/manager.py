@@ -300,6 +300,15 @@ class EncryptionManager:
         return _base64(self._random(KEY_ID_LENGTH))
 
 
+def key_metadata_under(chain: KeyChain, kek: Secret) -> StandardKeyMetadata:
+    """Return a manifest list's key metadata, given the chain's KEK, which was opened before. The KMS is not asked.
+
+    Raises:
+        AuthenticationError: the entry does not open under this KEK.
+    """
+    return StandardKeyMetadata.decode(_encoded_key_metadata(chain, kek))
+
+
 def _encoded_key_metadata(chain: KeyChain, kek: Secret) -> bytes:
     """Return the StandardKeyMetadata that a chain's KEK encrypts, encoded."""
     try:

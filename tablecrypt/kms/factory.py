@@ -40,6 +40,7 @@ _SERVICES: Final[Mapping[str, _Service]] = {
     "local": _Service("tablecrypt.kms.local_file", "LocalFileKeyManagementClient"),
     "memory": _Service("tablecrypt.kms.memory", "MemoryKeyManagementClient"),
 }
+_MOST_CLIENTS: Final = 256
 _JAVA_CLASSES: Final[Mapping[str, str]] = {
     "org.apache.iceberg.aws.AwsKeyManagementClient": "aws",
     "org.apache.iceberg.gcp.GcpKeyManagementClient": "gcp",
@@ -98,9 +99,6 @@ class _SharedClient(ResilientKeyManagementClient):
 
     def __reduce__(self) -> tuple[Callable[[Mapping[str, str]], ResilientKeyManagementClient], tuple[Mapping[str, str]]]:  # type: ignore[override]
         return shared_kms, (self.properties,)
-
-
-_MOST_CLIENTS: Final = 256
 
 
 @dataclass

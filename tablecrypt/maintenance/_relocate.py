@@ -24,8 +24,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.files.deletion import DeletionScope, refuse_link
-from tablecrypt.files.raw_output import RawContent
+from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
@@ -39,7 +38,7 @@ from tablecrypt.maintenance._relocate_metadata import (
     kept_snapshots,
     only_snapshots,
 )
-from tablecrypt.maintenance._storage import canonical, stored_files, table_uuid_in, tables_at
+from tablecrypt.maintenance._storage import canonical, stored_files, table_uuid_in, tables_at, write_metadata
 from tablecrypt.maintenance._tables import check_new_name, check_own_manifests, reload
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
@@ -274,9 +273,7 @@ class _Copying:
         copied = copied_metadata(self.metadata, self.paths, self.identity, self.key_id, lists, keys)
         # Where another run was faster, its metadata stays: the copy may be in use by now.
         if not self.is_complete():
-            refuse_link(self.metadata_location)
-            with self.target.raw_output(self.metadata_location, RawContent.METADATA_JSON).create(overwrite=True) as stream:
-                stream.write(copied.model_dump_json().encode())
+            write_metadata(self.target, self.metadata_location, copied, overwrite=True)
         return copier.count
 
     def register(self, name: str | None) -> str | None:

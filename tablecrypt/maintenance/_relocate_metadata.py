@@ -53,7 +53,7 @@ from tablecrypt.manifests.records import (
     REFERENCED_DATA_FILE,
     EncryptedDataFile,
 )
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, changed_metadata
 from tablecrypt.table.planning import FILE_PATH_FIELD_ID
 from tablecrypt.table.table_files import TableFileIO
 
@@ -263,8 +263,7 @@ def copied_metadata(
         "statistics": [],
         "partition_statistics": [],
     }
-    # Parsed again as a reader will: `model_copy` checks nothing.
-    return EncryptedTableMetadata.model_validate_json(metadata.model_copy(update=changed).model_dump_json())
+    return changed_metadata(metadata, changed)
 
 
 def copied_header(

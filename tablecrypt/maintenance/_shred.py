@@ -49,9 +49,9 @@ from tablecrypt.printable import counted
 from tablecrypt.properties import KMS_CACHE_TTL_MS
 from tablecrypt.table.metadata_cache import PARSED
 from tablecrypt.table.replace_files import EncryptedManifestCleaning
-from tablecrypt.table.shares.deleting import SharedFiles, deleting_io
+from tablecrypt.table.shares.deleting import SharedFiles, metadata_deleting_io
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, name_of
+from tablecrypt.table.table_files import name_of
 from tablecrypt.table.updates import removed_snapshots
 
 logger = logging.getLogger(__name__)
@@ -193,7 +193,7 @@ def shred(
     wanted = Wanted.all_but_heads(fresh) if all_but_heads else Wanted(None if snapshots is None else _ids(snapshots))
     if not dry_run:
         # Refused before the commit: otherwise the keys would leave the metadata and stay in files that may not be touched.
-        _deleting(fresh, delete_below)
+        metadata_deleting_io(fresh, delete_below)
     if replace_heads:
         # Heads that a run which was killed has replaced already: their successors say so.
         wanted = wanted.also(replaced_heads(fresh))
@@ -216,11 +216,6 @@ def shred(
     PARSED.clear()
 
     return shredded
-
-
-def _deleting(table: EncryptedTable, delete_below: Sequence[str]) -> TableFileIO:
-    # It is metadata files and journals that go, and no file that a share may name.
-    return deleting_io(table, delete_below, break_shares=True)
 
 
 def _check_choice(name: str, snapshots: Sequence[int] | None, whole_table: str, all_but_heads: bool, replace_heads: bool) -> None:
@@ -260,7 +255,7 @@ def _carry_out(
         plan = _commit(table, plan, new_kek)
         fresh = require_encrypted(table)
         # A commit on its way may make such a file current, and the catalog may know its hash: it must not be written over.
-        again = scrub(fresh, plan.older.without(plan.unsettled), plan.retired, _deleting(fresh, delete_below), tracked)
+        again = scrub(fresh, plan.older.without(plan.unsettled), plan.retired, metadata_deleting_io(fresh, delete_below), tracked)
         scrubbed, plan = scrubbed.then(again), replace(plan, older=after_scrub(plan.older, again, fresh.metadata))
 
         if again.deleted:

@@ -44,13 +44,15 @@ from pyiceberg.io import (
 )
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.properties import get_first_property_value
 
 from tablecrypt.errors import ConfigurationError, FormatError, MissingExtraError
-from tablecrypt.files.deletion import ParsedLocation, store_of
-from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.files.deletion import ParsedLocation, refuse_link, store_of
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
 from tablecrypt.printable import bytes_shown
 from tablecrypt.table.metadata import read_metadata_file
+from tablecrypt.table.table_files import TableFileIO
 
 _LOCAL: Final = "file"
 _MODIFIED: Final = ("LastModified", "last_modified", "mtime", "updated")
@@ -106,6 +108,15 @@ def table_uuid_in(io: FileIO, location: str) -> uuid.UUID | None:
         return read_metadata_file(io.new_input(location)).parse().table_uuid
     except (FileNotFoundError, FormatError, ValueError):
         return None
+
+
+def write_metadata(io: TableFileIO, location: str, metadata: TableMetadata, *, overwrite: bool = False) -> int:
+    """Write the metadata.json of a table that is made beside its source, through no link, and return how many bytes it has."""
+    content = metadata.model_dump_json().encode()
+    refuse_link(location)
+    with io.raw_output(location, RawContent.METADATA_JSON).create(overwrite=overwrite) as stream:
+        stream.write(content)
+    return len(content)
 
 
 def canonical(location: str) -> tuple[str, str, str]:

@@ -26,6 +26,7 @@ from tablecrypt.table.planning import FileCondition
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 
+EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NO_SUCH_COLUMN: Final = re.compile(r"Could not find field with name (?P<name>.+), case_sensitive=True")
 
 
@@ -99,6 +100,11 @@ def checked_moment(name: str, moment: dt.datetime) -> dt.datetime:
     if moment.tzinfo is None:
         raise ConfigurationError(f"{name} has no time zone")
     return moment
+
+
+def moment_of(milliseconds: int) -> dt.datetime:
+    """Return the moment so many milliseconds after 1970 began. OverflowError beyond what a datetime holds."""
+    return EPOCH + dt.timedelta(milliseconds=milliseconds)
 
 
 def check_own_manifests(table: EncryptedTable, manifests: Iterable[str], manifests_below: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -437,6 +437,11 @@ def write_metadata_file(metadata: TableMetadata, io: FileIO, location: str) -> M
     with io.new_output(location).create() as stream:
         stream.write(Compressor.get_compressor(location).bytes_compressor()(content))
     return MetadataFile(location, content)
+
+
+def changed_metadata(metadata: EncryptedTableMetadata, changed: Mapping[str, Any]) -> EncryptedTableMetadata:
+    """Return metadata with other fields, parsed again as a reader will: `model_copy` checks nothing."""
+    return EncryptedTableMetadata.model_validate_json(metadata.model_copy(update=changed).model_dump_json())
 
 
 def is_encrypted_tables(metadata: TableMetadata) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from tests.support.java_version import java_executable
 
-CACHE: Final = Path.home() / ".cache" / "tablecrypt-tests"
+_CACHE: Final = Path.home() / ".cache" / "tablecrypt-tests"
 _ATTEMPTS: Final = 3
 """A connection that breaks is no failed test. What has come stays, in Ivy's cache."""
 
@@ -30,26 +30,34 @@ def hadoop_version() -> str:
 
 def fetched_jars(ivy_file: Path, name: str, variables: Mapping[str, str] | None = None) -> Path:
     """Return the cache's folder `name` with all jars that an Ivy file names, in which `${…}` stands for variables."""
-    folder = CACHE / name
+
+    def fetching(jars: Path) -> list[str]:
+        ivy = next(pyspark_jars().glob("ivy-[0-9]*.jar"))
+        pattern = f"{jars}/[artifact](-[classifier])-[revision].[ext]"
+        java = [java_executable() or "java", *(f"-D{variable}={value}" for variable, value in (variables or {}).items())]
+        return [*java, "-jar", str(ivy), "-warn", "-ivy", str(ivy_file), "-cache", f"{jars.parent}/cache", "-retrieve", pattern]
+
+    return kept_jars(name, fetching)
+
+
+def kept_jars(name: str, fetching: Callable[[Path], list[str]]) -> Path:
+    """Return the cache's folder `name`. The first time a command fetches what is in it, into a folder that it is given."""
+    folder = _CACHE / name
     if not folder.is_dir():
-        _fetch(ivy_file, folder, variables or {})
+        _fetch(folder, fetching)
     return folder
 
 
-def _fetch(ivy_file: Path, folder: Path, variables: Mapping[str, str]) -> None:
-    ivy = next(pyspark_jars().glob("ivy-[0-9]*.jar"))
+def _fetch(folder: Path, fetching: Callable[[Path], list[str]]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         jars = Path(scratch) / "jars"
-        pattern = f"{jars}/[artifact](-[classifier])-[revision].[ext]"
-        java = [java_executable() or "java", *(f"-D{variable}={value}" for variable, value in variables.items())]
-        command = [*java, "-jar", str(ivy), "-warn", "-ivy", str(ivy_file), "-cache", f"{scratch}/cache", "-retrieve", pattern]
         for _ in range(_ATTEMPTS):
-            run = subprocess.run(command, capture_output=True, text=True, check=False)
+            run = subprocess.run(fetching(jars), capture_output=True, text=True, check=False)
             if run.returncode == 0:
                 break
         else:
-            raise RuntimeError(f"the jars of {ivy_file.name} could not be fetched:\n{(run.stdout + run.stderr)[-4000:]}")
+            raise RuntimeError(f"the jars of {folder.name} could not be fetched:\n{(run.stdout + run.stderr)[-4000:]}")
         try:
             jars.rename(folder)
         except OSError:

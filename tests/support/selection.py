@@ -46,6 +46,15 @@ def _on_build_machine() -> bool:
     return bool(os.environ.get("CI"))
 
 
+def need(problem: str | None) -> None:
+    """Skip the test where the machine lacks something, as the sentence says, and fail on a build machine; go on for None."""
+    if problem is None:
+        return
+    if _on_build_machine():
+        pytest.fail(problem)
+    pytest.skip(problem)
+
+
 def _skipped_reports(config: pytest.Config) -> int:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return len(reporter.stats.get("skipped", [])) if reporter else 0

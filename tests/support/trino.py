@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from trino.dbapi import Connection
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
 from tests.support.java_version import parse_version
-from tests.support.maven_jars import CACHE
+from tests.support.maven_jars import kept_jars
 from tests.support.server_process import ServerProcess, free_port
 
 VERSION: Final = "483"
@@ -33,8 +32,6 @@ BUCKET: Final = "trino"
 _CATALOG: Final = "prod"
 _POM: Final = Path(__file__).with_name("trino_pom.xml")
 _SERVER: Final = Path(__file__).with_name("java_src") / "TrinoServer.java"
-_ATTEMPTS: Final = 3
-"""A connection that breaks is no failed test. What has come stays, in Maven's own cache."""
 
 
 class TrinoError(Exception):
@@ -154,24 +151,11 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _jars() -> Path:
-    folder = CACHE / f"trino-{VERSION}"
-    if not folder.is_dir():
-        _fetch(folder)
-    return folder
+    def fetching(jars: Path) -> list[str]:
+        options = ["--quiet", "--batch-mode", "--file", str(_POM), f"-Dtrino.version={VERSION}", f"-DoutputDirectory={jars}"]
+        return ["mvn", *options, "dependency:copy-dependencies"]
 
-
-def _fetch(folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        jars = Path(scratch) / "jars"
-        command = ["mvn", "--quiet", "--batch-mode", "--file", str(_POM), f"-Dtrino.version={VERSION}", f"-DoutputDirectory={jars}"]
-        for _ in range(_ATTEMPTS):
-            run = subprocess.run([*command, "dependency:copy-dependencies"], capture_output=True, text=True, check=False)
-            if run.returncode == 0:
-                break
-        else:
-            raise RuntimeError(f"Trino's jars could not be fetched:\n{(run.stdout + run.stderr)[-4000:]}")
-        jars.rename(folder)
+    return kept_jars(f"trino-{VERSION}", fetching)
 
 
 def _java() -> str:

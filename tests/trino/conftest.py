@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.support.aws import AwsServer
 from tests.support.postgres import PostgresServer
+from tests.support.selection import need
 
 if TYPE_CHECKING:
     from tests.support.trino import Trino
@@ -20,11 +20,7 @@ def judge(aws: AwsServer, postgres: PostgresServer, tmp_path_factory: pytest.Tem
     """A running Trino. Without Java 25 or Maven its tests are skipped, on a build machine they fail."""
     from tests.support.trino import Trino, trino_problem
 
-    problem = trino_problem()
-    if problem and os.environ.get("CI"):
-        pytest.fail(problem)
-    if problem:
-        pytest.skip(problem)
+    need(trino_problem())
     server = Trino(tmp_path_factory.mktemp("trino"), aws, postgres.new_database())
     yield server
     server.stop()

@@ -55,6 +55,8 @@ __all__ = ["COMMIT_ERRORS", "RestCatalogAdapter", "RestrictedCreationError"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_DELEGATION: Final = "X-Iceberg-Access-Delegation"
+_KMS_DELEGATION: Final = "kms-vended-credentials"
 COMMIT_ERRORS: dict[int, type[Exception]] = {
     409: CommitFailedException,
     500: CommitStateUnknownException,
@@ -66,10 +68,6 @@ COMMIT_ERRORS: dict[int, type[Exception]] = {
 def twice_if_unauthorized(request: F) -> F:
     """Send a request once more, with a fresh token, where the server says that the token has expired."""
     return retry(**_RETRY_ARGS)(request)  # type: ignore[call-overload, no-any-return]
-
-
-_DELEGATION: Final = "X-Iceberg-Access-Delegation"
-_KMS_DELEGATION: Final = "kms-vended-credentials"
 
 
 class RestrictedCreationError(ReadRestrictionError):

@@ -51,6 +51,7 @@ from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, 
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance._audit.shares import ObservedShares, observed_shares
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
+from tablecrypt.maintenance._tables import moment_of
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.maintenance.reachable import Reachable, ReachableFile, reachable_files
 from tablecrypt.printable import counted
@@ -61,7 +62,6 @@ from tablecrypt.table.table_files import TableFileIO, folders_of, name_of
 
 Place = tuple[str, str, str]
 
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FOLDERS: Final = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 _VERSION_HINT: Final = "version-hint.text"
 _SHOWN: Final = 3
@@ -237,7 +237,7 @@ def _times(metadata: TableMetadata, reachable: Reachable, folder: Folder) -> Ite
         if stored is not None and stored.modified is not None:
             yield file.location, stored.modified
         elif file.added_by in snapshots:
-            yield file.location, _EPOCH + dt.timedelta(milliseconds=snapshots[file.added_by])
+            yield file.location, moment_of(snapshots[file.added_by])
 
 
 def _kek_lengths(metadata: TableMetadata, manager: EncryptionManager | None) -> dict[str, int | None]:

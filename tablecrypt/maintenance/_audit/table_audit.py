@@ -61,7 +61,7 @@ from tablecrypt.maintenance._audit.findings import (
 )
 from tablecrypt.maintenance._audit.observed import Observed, observe, orphan_findings, wanted_signature
 from tablecrypt.maintenance._audit.shares import share_findings
-from tablecrypt.maintenance._tables import checked_moment
+from tablecrypt.maintenance._tables import EPOCH, checked_moment, moment_of
 from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
@@ -78,8 +78,6 @@ RECIPIENT_YEARS: Final = dt.timedelta(days=3 * 365)
 DEK_LIFE: Final = dt.timedelta(days=5 * 365)
 NEAR: Final = 0.9
 """Share of its life after which a KEK that still wraps is near its end."""
-
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @runtime_checkable
@@ -337,7 +335,7 @@ def _snapshots(metadata: TableMetadata) -> Iterator[AuditedSnapshot]:
         key_id = snapshot.key_id if isinstance(snapshot, EncryptedSnapshot) else None
         yield AuditedSnapshot(
             snapshot_id=snapshot.snapshot_id,
-            made=_EPOCH + dt.timedelta(milliseconds=snapshot.timestamp_ms),
+            made=moment_of(snapshot.timestamp_ms),
             is_encrypted=key_id is not None,
             kek=None if key_id is None else _kek_of(metadata, key_id),
             refs=tuple(sorted(refs[snapshot.snapshot_id])),
@@ -390,7 +388,7 @@ def _bytes(files: Iterable[ReachableFile]) -> int:
 def created_at(kek: EncryptedKey) -> dt.datetime | None:
     """Return when a KEK was made; None where its KEY_TIMESTAMP is no time."""
     try:
-        return _EPOCH + dt.timedelta(milliseconds=kek.created_at_ms)
+        return moment_of(kek.created_at_ms)
     except (FormatError, OverflowError):
         return None
 
@@ -531,7 +529,7 @@ def partition_value_findings(metadata: EncryptedTableMetadata) -> Iterator[Findi
 
 
 def _milliseconds(moment: dt.datetime) -> int:
-    return (moment - _EPOCH) // dt.timedelta(milliseconds=1)
+    return (moment - EPOCH) // dt.timedelta(milliseconds=1)
 
 
 def _some(items: list[str], shown: int = 3) -> str:

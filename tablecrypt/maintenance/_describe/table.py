@@ -28,6 +28,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.nested_columns import fields_in
 from tablecrypt.maintenance._audit.columns import audited_column_keks
 from tablecrypt.maintenance._audit.table_audit import created_at
+from tablecrypt.maintenance._tables import EPOCH, moment_of
 from tablecrypt.maintenance.reachable import FileKind, files_of_snapshot, kind_of
 from tablecrypt.printable import json_fields
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -36,7 +37,6 @@ from tablecrypt.table.table import is_encrypted
 from tablecrypt.table.table_files import name_of
 
 NOT_SHOWN: Final = "(not shown: it looks like a secret)"
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _COUNT: Final = re.compile("[0-9]{1,18}")
 _COUNTS: Final = {"rows_added": "added-records", "rows_deleted": "deleted-records", "rows": "total-records"}
 
@@ -241,7 +241,7 @@ def describe(table: Table, snapshots: int = 10) -> TableDescription:
         refs=tuple(DescribedRef(name, each.snapshot_ref_type.value, each.snapshot_id) for name, each in sorted(metadata.refs.items())),
         snapshot_count=len(metadata.snapshots),
         snapshots=tuple(_snapshots(metadata, newest)),
-        keks=tuple(sorted(_keks(metadata), key=lambda each: (each.created or _EPOCH, each.key_id))),
+        keks=tuple(sorted(_keks(metadata), key=lambda each: (each.created or EPOCH, each.key_id))),
         size=_size(table, unread),
         unread=unread,
     )
@@ -249,7 +249,7 @@ def describe(table: Table, snapshots: int = 10) -> TableDescription:
 
 def _moment(milliseconds: int) -> dt.datetime | None:
     try:
-        return _EPOCH + dt.timedelta(milliseconds=milliseconds)
+        return moment_of(milliseconds)
     except OverflowError:
         return None
 

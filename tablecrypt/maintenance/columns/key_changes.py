@@ -44,9 +44,9 @@ from tablecrypt.table.protection.authenticated import check_declared, undeclared
 from tablecrypt.table.protection.declaring import declared_anew
 from tablecrypt.table.protection.kept_entries import lost_column_keys, named_column_keys, refuse_beside_lost
 from tablecrypt.table.protection.policy import policy_of
-from tablecrypt.table.shares.deleting import SharedFiles, deleting_io
+from tablecrypt.table.shares.deleting import SharedFiles, metadata_deleting_io
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, name_of
+from tablecrypt.table.table_files import name_of
 
 _ROUNDS: Final = 5
 
@@ -290,11 +290,6 @@ def _rewrapping(table: EncryptedTable) -> _Replaced:
     return _Replaced(tuple(columns.rewrapped(ring, kek) for kek in ring.column_keks))
 
 
-def _deleting(table: EncryptedTable, delete_below: Sequence[str]) -> TableFileIO:
-    # It is metadata files that go, and no file that a share may name.
-    return deleting_io(table, delete_below, break_shares=True)
-
-
 @checked_arguments()
 def shred_column(
     table: Table,
@@ -337,7 +332,7 @@ def shred_column(
     SharedFiles.of(fresh, break_shares=break_shares).with_column(column).check(
         f"whom column {column} was shared with opens its values", break_shares=break_shares
     )
-    _deleting(fresh, delete_below)
+    metadata_deleting_io(fresh, delete_below)
     # Whether its declaration holds can be told only while its keys are there.
     is_declared = not undeclared_columns(metadata, fresh.io.manager.columns, (field_id,))
     scrubbed, counted = Scrubbed(), Counted("shred_column: metadata files", "files", progress)
@@ -350,7 +345,7 @@ def shred_column(
         fresh = require_encrypted(table)
         older = inspect_older(fresh, older)
         retired |= {*change.retired, *older.column_keks(field_id)} - kek_ids(fresh.metadata)
-        again = scrub(fresh, older, frozenset(retired), _deleting(fresh, delete_below), counted)
+        again = scrub(fresh, older, frozenset(retired), metadata_deleting_io(fresh, delete_below), counted)
         scrubbed, older = scrubbed.then(again), after_scrub(older, again, fresh.metadata)
 
         if again.deleted:

@@ -154,8 +154,11 @@ def _foretell(
 
 def _checked_shares(searching: Searching, planned: Sequence[RefWork], break_shares: bool) -> SharedFiles:
     """Return what the table shares. Refuse to erase what live shares go on to have: files that have to go, or that no manifest opens."""
-    named = {location for entries in searching.named.entries.values() for location in entries}
     shared = SharedFiles.of(searching.table, break_shares=break_shares)
+    if not shared.shares:
+        return shared
+
+    named = {location for entries in searching.named.entries.values() for location in entries}
     shared.but(named.difference(_unneeded(searching, planned))).check(
         "live shares name files that have to go, or that only they need and nothing searches", break_shares=break_shares
     )

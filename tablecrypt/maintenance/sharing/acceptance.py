@@ -17,17 +17,14 @@ from pyiceberg.io import load_file_io
 
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.crypto.aes_gcm import AesGcm
-from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.deletion import DeletionScope, refuse_link
-from tablecrypt.files.raw_output import RawContent
+from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.keys.key_ring import KeyRing
-from tablecrypt.keys.manager import EncryptionManager, KeySettings
+from tablecrypt.keys.manager import EncryptionManager, KeySettings, key_metadata_under
 from tablecrypt.kms.factory import load_kms
 from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._relocate_metadata import ManifestCopier
-from tablecrypt.maintenance._storage import tables_at
+from tablecrypt.maintenance._storage import tables_at, write_metadata
 from tablecrypt.maintenance.sharing.metadata import Place
 from tablecrypt.maintenance.sharing.sealing import PrivateKey, info_of
 from tablecrypt.manifests.manifest_list import read_manifest_list
@@ -87,7 +84,7 @@ def accept(metadata_location: str, to_key_id: str, key_file: str, location: str,
 
     chain = metadata.key_ring.chain(snapshot.key_id or "")
     kek = PrivateKey.read(Path(key_file).expanduser()).open(chain.kek.wrapped_bytes(), info_of(str(metadata.table_uuid), chain.kek))
-    list_key = StandardKeyMetadata.decode(AesGcm(kek).decrypt(chain.manifest_list_key.wrapped_bytes(), chain.kek.timestamp.encode()))
+    list_key = key_metadata_under(chain, kek)
 
     settings = KeySettings.of(metadata.properties)
     manager = EncryptionManager(load_kms(properties), to_key_id, data_key_length=settings.data_key_length)
@@ -111,8 +108,6 @@ def accept(metadata_location: str, to_key_id: str, key_file: str, location: str,
             "encryption_keys": list(wrapped.added),
         }
     )
-    refuse_link(place.metadata_location)
-    with io.raw_output(place.metadata_location, RawContent.METADATA_JSON).create() as stream:
-        stream.write(accepted.model_dump_json().encode())
+    write_metadata(io, place.metadata_location, accepted)
 
     return Accepted(str(metadata.table_uuid), to_key_id, place.metadata_location)

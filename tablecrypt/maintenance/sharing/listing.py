@@ -9,12 +9,10 @@ from typing import Any
 from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.maintenance._tables import reload
+from tablecrypt.maintenance._tables import moment_of, reload
 from tablecrypt.maintenance.sharing.records import ShareRecord, live_shares
 from tablecrypt.printable import counted, json_fields, shown
 from tablecrypt.table.table_files import name_of
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class LiveShare:
         return cls(
             record.share_uuid,
             record.key_id,
-            _EPOCH + dt.timedelta(milliseconds=record.created_ms),
+            moment_of(record.created_ms),
             record.location,
             record.metadata_location,
             record.snapshot_id,

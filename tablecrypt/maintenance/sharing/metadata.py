@@ -53,7 +53,7 @@ from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
 from tablecrypt.table.file_entries import STATISTICS
 from tablecrypt.table.lineage import with_lineage
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, changed_metadata
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import schema_of_spec, summary_counts
 from tablecrypt.table.table_files import TableFileIO
@@ -152,7 +152,7 @@ class ShareWriter:
             "refs": {},
             "current_snapshot_id": None,
         }
-        return _as_read(source.model_copy(update=changed))
+        return changed_metadata(source, changed)
 
     def write(self, kek: OpenKek) -> EncryptedTableMetadata:
         """Write all but metadata.json, and return what that is to say.
@@ -195,18 +195,15 @@ class ShareWriter:
             added_rows=writer.next_row_id - first_row_id,
             key_id=list_key.key_id,
         )
-        return _as_read(
-            metadata.model_copy(
-                update={
-                    "snapshots": [snapshot],
-                    "current_snapshot_id": snapshot_id,
-                    "refs": {MAIN_BRANCH: main},
-                    "snapshot_log": [SnapshotLogEntry(snapshot_id=snapshot_id, timestamp_ms=self._now_ms)],
-                    "encryption_keys": [kek.entry, list_key],
-                    "next_row_id": writer.next_row_id,
-                }
-            )
-        )
+        changed = {
+            "snapshots": [snapshot],
+            "current_snapshot_id": snapshot_id,
+            "refs": {MAIN_BRANCH: main},
+            "snapshot_log": [SnapshotLogEntry(snapshot_id=snapshot_id, timestamp_ms=self._now_ms)],
+            "encryption_keys": [kek.entry, list_key],
+            "next_row_id": writer.next_row_id,
+        }
+        return changed_metadata(metadata, changed)
 
     @property
     def _codec(self) -> str:
@@ -310,8 +307,3 @@ class ShareWriter:
 
 def _fits(sources: Iterable[int], schema: Schema) -> bool:
     return all(schema.find_column_name(source) is not None for source in sources)
-
-
-def _as_read(metadata: EncryptedTableMetadata) -> EncryptedTableMetadata:
-    # Parsed again as a reader will: `model_copy` checks nothing.
-    return EncryptedTableMetadata.model_validate_json(metadata.model_dump_json())

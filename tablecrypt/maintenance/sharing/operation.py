@@ -31,10 +31,10 @@ from pyiceberg.table import ALWAYS_TRUE, Table
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.deletion import DeletionScope, refuse_link
-from tablecrypt.files.raw_output import RawContent
+from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.keys.manager import EncryptionManager, OpenKek
 from tablecrypt.maintenance._relocate_files import PathMap
+from tablecrypt.maintenance._storage import write_metadata
 from tablecrypt.maintenance._tables import check_own_manifests, checked_filter, reload, require_encrypted
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter
@@ -221,16 +221,14 @@ class _Sharing:
         """Write one state; return what the result says of it."""
         writer = ShareWriter(plan, place, self.io, self.with_statistics)
         with deleting_on_error(self.io, writer.locations):
-            content = writer.write(kek).model_dump_json().encode()
+            metadata = writer.write(kek)
 
-        refuse_link(place.metadata_location)
-        with self.io.raw_output(place.metadata_location, RawContent.METADATA_JSON).create() as stream:
-            stream.write(content)
+        length = write_metadata(self.io, place.metadata_location, metadata)
         return {
             "metadata_location": place.metadata_location,
             "rows": plan.rows + writer.rewritten_rows,
             "rewritten_bytes": writer.rewritten_bytes,
-            "written_bytes": writer.written_bytes + len(content),
+            "written_bytes": writer.written_bytes + length,
         }
 
     def _record(self, plan: SharePlan, place: Place, row_filter: str) -> ShareRecord:

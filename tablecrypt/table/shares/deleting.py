@@ -58,6 +58,11 @@ def deleting_io(table: Table, delete_below: Iterable[str], *, break_shares: bool
     return keeping_shared(table, io, break_shares=break_shares)
 
 
+def metadata_deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
+    """Return the FileIO of `deleting_io` for metadata files and journals, of which a share may name none."""
+    return deleting_io(table, delete_below, break_shares=True)
+
+
 def keeping_shared(table: Table, io: TableFileIO, *, break_shares: bool) -> TableFileIO:
     """Return a table's FileIO that deletes no file which a live share names, unless it is to break them.
 
