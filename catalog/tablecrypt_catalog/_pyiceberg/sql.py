@@ -30,12 +30,22 @@ from tablecrypt.properties import KEY_ID
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ROWS", "SqlCatalogAdapter"]
+__all__ = ["ROWS", "SqlCatalogAdapter", "has_key", "key_of"]
 
 ROWS: Final = cast("DatabaseTable", IcebergTables.__table__)
 """The table iceberg_tables, without what SQLAlchemy does for objects of its rows."""
 _ROW_KEY: Final = {"catalog_name": "of_catalog", "table_namespace": "of_namespace", "table_name": "of_table"}
 """The primary key, and the parameters that stand for it. An update of the table takes its own columns' names for what is to be set."""
+
+
+def has_key(table: DatabaseTable) -> ColumnElement[bool]:
+    """Return the condition that finds a table's row in iceberg_tables, or in a table of the same key, by the parameters of `key_of`."""
+    return and_(*(table.c[column] == bindparam(parameter) for column, parameter in _ROW_KEY.items()))
+
+
+def key_of(catalog_name: str, names: tuple[str, str]) -> dict[str, str]:
+    """Return the parameters that find the rows of a table, given as namespace and name."""
+    return dict(zip(_ROW_KEY.values(), (catalog_name, *names), strict=True))
 
 
 class SqlCatalogAdapter(SqlCatalog):
@@ -70,13 +80,12 @@ class SqlCatalogAdapter(SqlCatalog):
 
         Statements with it are made once: to put one together takes SQLAlchemy longer than to run it.
         """
-        of_table = (ROWS.c[column] == bindparam(parameter) for column, parameter in _ROW_KEY.items())
         type_filter = self._iceberg_type_filter()
-        return and_(*of_table) if type_filter is None else and_(*of_table, type_filter)
+        return has_key(ROWS) if type_filter is None else and_(has_key(ROWS), type_filter)
 
     def row_key(self, identifier: str | Identifier) -> dict[str, str]:
         """Return the parameters of `is_row` that find a table."""
-        return dict(zip(_ROW_KEY.values(), (self.name, *self.names(identifier)), strict=True))
+        return key_of(self.name, self.names(identifier))
 
     def insert_row(self, session: Session, identifier: str | Identifier, metadata_location: str) -> None:
         """Insert a table's row.

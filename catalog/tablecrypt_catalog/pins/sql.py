@@ -31,7 +31,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    and_,
     bindparam,
     delete,
     insert,
@@ -46,6 +45,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.schema import CreateTable
 
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt_catalog._pyiceberg.sql import has_key, key_of
 from tablecrypt_catalog.pins.protected_columns import columns_as_text, columns_from_text
 from tablecrypt_catalog.pins.record import Head, TableVersion
 
@@ -148,9 +148,7 @@ PIN_COLUMNS: Final = (
     PINS.c.metadata_location.label("pinned_location"),
 )
 """What to select for `pin_of_row`, beside the columns of iceberg_tables."""
-_KEY: Final = {"catalog_name": "of_catalog", "table_namespace": "of_namespace", "table_name": "of_table"}
-_IS_PIN: Final = and_(*(PINS.c[column] == bindparam(parameter) for column, parameter in _KEY.items()))
-"""The condition that finds the pin of a table by the parameters of `_key`."""
+_IS_PIN: Final = has_key(PINS)
 _FINDING: Final = select(*PIN_COLUMNS).where(_IS_PIN)
 _MOVING: Final = update(PINS).where(_IS_PIN, PINS.c.metadata_location == bindparam("before"))
 _NAMING: Final = select(PINS.c.table_namespace, PINS.c.table_name).where(
@@ -174,13 +172,13 @@ def _number(stored: object) -> int:
 
 def find_pin(session: Session, catalog_name: str, names: tuple[str, str]) -> TableVersion | None:
     """Return the pin of a table; None for one that has none."""
-    row = session.execute(_FINDING, _key(catalog_name, names)).mappings().first()
+    row = session.execute(_FINDING, key_of(catalog_name, names)).mappings().first()
     return None if row is None else pin_of_row(row)
 
 
 def find_name(session: Session, catalog_name: str, names: tuple[str, str], table_uuid: str) -> str | None:
     """Return another name under which a table is pinned; None where there is none."""
-    found = session.execute(_NAMING, {**_key(catalog_name, names), "uuid": table_uuid}).first()
+    found = session.execute(_NAMING, {**key_of(catalog_name, names), "uuid": table_uuid}).first()
     return None if found is None else ".".join(found)
 
 
@@ -194,22 +192,18 @@ def write_pin(session: Session, catalog_name: str, names: tuple[str, str], befor
         key = {"catalog_name": catalog_name, "table_namespace": names[0], "table_name": names[1]}
         session.execute(insert(PINS).values(**key, **_values(pin)))
         return True
-    parameters = {**_key(catalog_name, names), "before": before.metadata_location, **_values(pin)}
+    parameters = {**key_of(catalog_name, names), "before": before.metadata_location, **_values(pin)}
     return bool(session.execute(_MOVING, parameters).rowcount)  # type: ignore[attr-defined]
 
 
 def delete_pin(session: Session, catalog_name: str, names: tuple[str, str]) -> None:
     """Delete the pin of a table, if there is one."""
-    session.execute(delete(PINS).where(_IS_PIN), _key(catalog_name, names))
+    session.execute(delete(PINS).where(_IS_PIN), key_of(catalog_name, names))
 
 
 def rename_pin(session: Session, catalog_name: str, old: tuple[str, str], new: tuple[str, str]) -> None:
     """Move the pin of a table to its new name."""
-    session.execute(update(PINS).where(_IS_PIN).values(table_namespace=new[0], table_name=new[1]), _key(catalog_name, old))
-
-
-def _key(catalog_name: str, names: tuple[str, str]) -> dict[str, str]:
-    return dict(zip(_KEY.values(), (catalog_name, *names), strict=True))
+    session.execute(update(PINS).where(_IS_PIN).values(table_namespace=new[0], table_name=new[1]), key_of(catalog_name, old))
 
 
 def _values(pin: TableVersion) -> dict[str, Any]:
