@@ -195,7 +195,7 @@ def _kind(option: Option) -> dict[str, Any]:
         return {"type": click.Choice([int(each) if each.isdecimal() else each for each in option.value.strip("[]").split("|")])}
 
     kind = _KINDS.get(option.kind or option.value, click.STRING)
-    return {"type": kind, "metavar": option.value, "callback": _moment if option.value == "MOMENT" else None}
+    return {"type": kind, "metavar": option.value, "callback": _CALLBACKS.get(option.value)}
 
 
 def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> dt.datetime | None:
@@ -213,6 +213,23 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
         raise click.BadParameter(message, context, parameter) from None
 
     return named if named.tzinfo is not None else named.replace(tzinfo=dt.UTC)
+
+
+def _pairs(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str] | None:
+    """Return what NAME=VALUE, given several times, says by name."""
+    pairs: dict[str, str] = {}
+    for each in value:
+        # A column's name may hold an equals sign, as a master key's id may: the first one ends the name.
+        name, is_pair, named = each.partition("=")
+        if not (name and is_pair and named):
+            raise click.BadParameter(f"{each!r} is not {parameter.make_metavar(context)}", context, parameter)
+        if name in pairs:
+            raise click.BadParameter(f"{name} is named twice", context, parameter)
+        pairs[name] = named
+    return pairs or None
+
+
+_CALLBACKS: Final[Mapping[str, Callable[..., object]]] = {"MOMENT": _moment, "COLUMN=KEY": _pairs}
 
 
 def _spark_runner(use_spark: bool) -> Runner | None:

@@ -6,6 +6,7 @@
                    encrypted-key-metadata = nonce (12) | column key encrypted (16, 24 or 32) | tag (16)
                    key: the column KEK; AAD: "tablecrypt column key" | KEY_TIMESTAMP | 0 | field id | 0 | key-id, all as UTF-8
     mask key       as a column key, and marked: properties = {…, "tablecrypt.mask-key": "1"}; AAD: "tablecrypt mask key" | … as above
+    given DEKs     likewise: properties = {…, "tablecrypt.given-deks": "1"}; AAD: "tablecrypt given DEKs" | … as above (given_deks.py)
 
 One column KEK serves all columns under one master key, so that the KMS is asked once per master key, process and hour, however many files
 are written or read: its client remembers what it unwrapped, and refusals.py remembers what the KMS refused.
@@ -48,10 +49,12 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.column_keys import ProtectedColumn
 from tablecrypt.keys.column_lookup import KeyedColumn, column_key_entry, kek_of
+from tablecrypt.keys.given_deks import GivenDeks
 from tablecrypt.keys.key_ring import (
     COLUMN_KEK,
     COLUMN_KEK_VERSION,
     COLUMN_KEY,
+    GIVEN_DEKS,
     KEY_TIMESTAMP,
     MASK_KEY,
     WRITE_ONLY,
@@ -62,10 +65,11 @@ from tablecrypt.keys.key_ring import (
 from tablecrypt.keys.refusals import refusals
 from tablecrypt.keys.write_only_keys import own_keys, wrap_write_only
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.new_blobs import rewrap_key, unwrap_kek, wrap_key
+from tablecrypt.kms.new_blobs import rewrap_key, unwrap_kek, wrap_for_another, wrap_key
 
 _AAD: Final = b"tablecrypt column key"
 _AAD_OF_MASK_KEY: Final = b"tablecrypt mask key"
+_AAD_OF_GIVEN_DEKS: Final = b"tablecrypt given DEKs"
 _KEY_ID_LENGTH: Final = 16
 _NO_MARK: Final[Mapping[str, str]] = {}
 _MASK_MARK: Final[Mapping[str, str]] = {MASK_KEY: "1"}
@@ -355,6 +359,26 @@ class ColumnKeyMaker:
         self._check_apart(master_key_id)
         return self._kek_entry(wrap_key(self.kms, Secret(self.random(self.data_key_length)), master_key_id), master_key_id)
 
+    def given(self, master_key_id: str, deks: Mapping[tuple[int, str], GivenDeks]) -> tuple[EncryptedKey, ...]:
+        """Return entries by which whoever may use another's master key opens columns in some files: a new column KEK, and lists of DEKs.
+
+        The right to unwrap under that master key is not needed. The KEK is marked as one that its maker alone would write under: what is
+        written there later is none of his business, and he has seen the KEK.
+
+        Args:
+            master_key_id: the other's.
+            deks: by field id and by the id of the column key that the files name.
+
+        Raises:
+            ConfigurationError: the master key is the table's own.
+            KmsError: the KMS refused to wrap the KEK, or answered wrongly.
+        """
+        self._check_apart(master_key_id)
+        secret = Secret(self.random(self.data_key_length))
+        kek = self._kek_entry(wrap_for_another(self.kms, secret, master_key_id), master_key_id, {WRITE_ONLY: "1"})
+        given = {GIVEN_DEKS: "1"}
+        return (kek, *(self._entry(key_id, field_id, kek, secret, found.encode(), given) for (field_id, key_id), found in deks.items()))
+
     def under(self, ring: KeyRing, entry: EncryptedKey, kek: EncryptedKey) -> EncryptedKey:
         """Return a column key's entry under another column KEK. Its id stays, since files name it. Raises as `column_key`."""
         key = self.open(ring, entry)
@@ -433,7 +457,7 @@ class ColumnKeyMaker:
         )
 
     def _entry(self, key_id: str, field_id: int, kek: EncryptedKey, secret: Secret, key: Secret, mark: Mapping[str, str]) -> EncryptedKey:
-        aad = _aad(kek, field_id, key_id, MASK_KEY in mark)
+        aad = _aad(kek, field_id, key_id, mark)
         return EncryptedKey(
             key_id=key_id,
             encrypted_key_metadata=_base64(AesGcm(secret).encrypt(self.random(NONCE_LENGTH), key.reveal(), aad)),
@@ -447,17 +471,18 @@ class ColumnKeyMaker:
 
 
 def _aad_of(kek: EncryptedKey, entry: EncryptedKey) -> bytes:
-    return _aad(kek, entry.field_id, entry.key_id, entry.is_mask_key)
+    return _aad(kek, entry.field_id, entry.key_id, _mark(entry))
 
 
-def _aad(kek: EncryptedKey, field_id: int, key_id: str, of_mask: bool) -> bytes:
-    label = _AAD_OF_MASK_KEY if of_mask else _AAD
+def _aad(kek: EncryptedKey, field_id: int, key_id: str, mark: Mapping[str, str]) -> bytes:
+    # Each kind has its own, so that who edits an entry's marks does not have one key used in the place of another.
+    label = _AAD_OF_GIVEN_DEKS if GIVEN_DEKS in mark else _AAD_OF_MASK_KEY if MASK_KEY in mark else _AAD
     # Timestamp and field id are digits and the id comes last, so that no two entries have one AAD.
     return b"\0".join((label + kek.timestamp.encode(), str(field_id).encode(), key_id.encode()))
 
 
 def _mark(entry: EncryptedKey) -> dict[str, str]:
-    marked = {WRITE_ONLY: entry.is_write_only, MASK_KEY: entry.is_mask_key}
+    marked = {WRITE_ONLY: entry.is_write_only, MASK_KEY: entry.is_mask_key, GIVEN_DEKS: entry.has_given_deks}
     return {mark: "1" for mark, is_set in marked.items() if is_set}
 
 

@@ -38,14 +38,15 @@ class KeyedColumn:
         return replace(self, ring=ring)
 
     def column_keys(self, *, write_only: bool) -> Iterator[tuple[EncryptedKey, EncryptedKey]]:
-        """Yield the entries of its column keys, each with its KEK.
+        """Yield the entries of its column keys, each with its KEK; none that only lists DEKs of files.
 
         Args:
             write_only: those that their makers alone may write under, or all others. A maker keeps such a key in memory, without the right
                 to read the column: others must not write under it.
         """
         for entry in self.ring.column_keys:
-            if entry.field_id == self.field_id and not entry.is_mask_key and entry.is_write_only == write_only:
+            wraps = not (entry.is_mask_key or entry.has_given_deks)
+            if entry.field_id == self.field_id and wraps and entry.is_write_only == write_only:
                 kek = kek_of(self.ring, entry)
                 if kek.encrypted_by_id == self.master_key_id:
                     yield entry, kek

@@ -4,7 +4,7 @@ An entry of `encryption-keys` is a key that is stored wrapped by another key:
 
     {"key-id": "…", "encrypted-key-metadata": "<base64>", "encrypted-by-id": "…", "properties": {…}}
 
-Five kinds of entry share this shape and are told apart by their properties:
+Six kinds of entry share this shape and are told apart by their properties:
 
     KEK                  encrypted-by-id = the master key's id in the KMS; encrypted-key-metadata = what the KMS returned for wrap;
                          properties = {"KEY_TIMESTAMP": "<milliseconds since the epoch>"}
@@ -15,6 +15,7 @@ Five kinds of entry share this shape and are told apart by their properties:
     column key           encrypted-by-id = a column KEK's key-id; properties = {"tablecrypt.column-key": "<field id>"}; see
                          column_key_ring.py
     mask key             as a column key, and a property more: {"tablecrypt.mask-key": "1"}
+    given DEKs           as a column key, and a property more: {"tablecrypt.given-deks": "1"}; see given_deks.py
     declaration          encrypted-by-id = a column key's key-id; properties = {"tablecrypt.column-declaration": "<field id>"}; see
                          column_declarations.py
 
@@ -59,6 +60,7 @@ COLUMN_DECLARATION: Final = "tablecrypt.column-declaration"
 COLUMN_KEK_VERSION: Final = "1"
 WRITE_ONLY: Final = "tablecrypt.write-only"
 MASK_KEY: Final = "tablecrypt.mask-key"
+GIVEN_DEKS: Final = "tablecrypt.given-deks"
 _TIMESTAMP: Final = re.compile("[0-9]{1,19}")
 _FIELD_ID: Final = re.compile("[1-9][0-9]{0,9}")
 _MAX_LONG: Final = 2**63 - 1
@@ -89,7 +91,7 @@ class EncryptedKey(IcebergBaseModel):
 
     @property
     def is_column_key(self) -> bool:
-        """Whether this entry is a key of a protected column: of its values in files, or of its `hash` mask."""
+        """Whether this entry is a key of a protected column: of its values in all files or in some, or of its `hash` mask."""
         # Each entry is of one kind, whatever properties an editor of the metadata puts together.
         return self.properties is not None and COLUMN_KEY in self.properties and not self.is_wrapped_by_kms
 
@@ -114,6 +116,11 @@ class EncryptedKey(IcebergBaseModel):
         return self.is_column_key and MASK_KEY in (self.properties or {})
 
     @property
+    def has_given_deks(self) -> bool:
+        """Whether this entry holds the DEKs of some files in the place of a column key, and wraps none."""
+        return self.is_column_key and GIVEN_DEKS in (self.properties or {})
+
+    @property
     def is_write_only(self) -> bool:
         """Whether a writer made this entry who could not open it again, and whom every later user of it would show what is below it."""
         return self.properties is not None and WRITE_ONLY in self.properties
@@ -130,6 +137,8 @@ class EncryptedKey(IcebergBaseModel):
             return "column KEK" if self.is_column_kek else "KEK"
         if self.is_mask_key:
             return "mask key"
+        if self.has_given_deks:
+            return "list of column DEKs"
         if self.is_column_declaration:
             return "declaration"
 

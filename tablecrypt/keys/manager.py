@@ -29,11 +29,11 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError, KmsAccessDeniedError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.key_ring import KEY_TIMESTAMP, EncryptedKey, KeyChain, KeyRing, may_wrap
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.new_blobs import rewrap_key, unwrap_kek, wrap_key, wrap_unopened
+from tablecrypt.kms.new_blobs import rewrap_key, unwrap_kek, wrap_for_another, wrap_key
 
 DEFAULT_DATA_KEY_LENGTH: Final = names.DATA_KEY_LENGTH.whole_number({})
 DEFAULT_KEK_LIFESPAN_MS: Final = names.KEK_LIFESPAN_MS.whole_number({})
@@ -189,12 +189,7 @@ class EncryptionManager:
             KmsError: the KMS refused to wrap it, or answered wrongly.
         """
         key = Secret(self._random(self.data_key_length))
-        try:
-            wrapped = wrap_key(self.kms, key, self.table_key_id)
-        except KmsAccessDeniedError:
-            # Where wrapping is what was refused, this is refused as well.
-            wrapped = wrap_unopened(self.kms, key, self.table_key_id)
-        return OpenKek(self._kek_entry(wrapped), key)
+        return OpenKek(self._kek_entry(wrap_for_another(self.kms, key, self.table_key_id)), key)
 
     def new_sealed_kek(self, seal: Callable[[EncryptedKey, Secret], bytes]) -> OpenKek:
         """Make a KEK that no KMS wraps: somebody seals it, given its entry and itself."""

@@ -12,8 +12,9 @@ from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFil
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, key_id_in, unwrap_dek, wrap_dek
-from tablecrypt.keys.column_lookup import KeyedColumn
-from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.column_lookup import KeyedColumn, column_key_entry, kek_of
+from tablecrypt.keys.given_deks import GivenDeks, HiddenColumn
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 
 _MASK_KEY_OF: Final = b"tablecrypt column mask 1"
 
@@ -32,6 +33,7 @@ class TableColumnKeys:
         self._policy = policy
         self._ring = ring
         self._masks: dict[int, tuple[str, Secret]] = {}
+        self._given_deks: dict[str, GivenDeks] = {}
 
     def generate(self, field_ids: Iterable[int], aad_prefix: bytes) -> dict[int, ColumnKey]:
         """Return a fresh key for each of these columns in the file with this AAD prefix."""
@@ -42,8 +44,10 @@ class TableColumnKeys:
         named, key_id = self._policy.master_keys(field_id), key_id_in(key_metadata)
         # First: a file that is too young would open, since whoever made it may use the former master key.
         self._check_age(field_id, key_id, schema.location, sequence_number)
-        key = self._maker.column_key(self._ring, key_id, field_id, named)
-        return unwrap_dek(key, field_id, key_metadata, aad_prefix, schema, self._ring.fields_of)
+        entry = column_key_entry(self._ring, key_id, field_id, named)
+        if entry.has_given_deks:
+            return self._given(entry).dek(HiddenColumn(field_id, key_metadata, aad_prefix, schema))
+        return unwrap_dek(self._maker.open(self._ring, entry), field_id, key_metadata, aad_prefix, schema, self._ring.fields_of)
 
     def check_readable(self, field_ids: Iterable[int]) -> None:
         """Return if this user may open the column keys of all these columns. Of one without keys a new one tells, which is not kept."""
@@ -58,6 +62,13 @@ class TableColumnKeys:
         """Return the key of a column's `hash` mask: HMAC-SHA-256 of a fixed text under the mask key that the table keeps."""
         _, key = self._mask(field_id)
         return Secret(hmac.new(key.reveal(), _MASK_KEY_OF, hashlib.sha256).digest())
+
+    def _given(self, entry: EncryptedKey) -> GivenDeks:
+        if (known := self._given_deks.get(entry.key_id)) is None:
+            return self._given_deks.setdefault(entry.key_id, GivenDeks.decode(self._maker.open(self._ring, entry)))
+        # Read once for all files; the right to the KEK is asked for with each, as that to a column key is.
+        self._maker.open_kek(self._ring, kek_of(self._ring, entry), entry.field_id)
+        return known
 
     def _check_age(self, field_id: int, key_id: str, location: str, sequence_number: int | None) -> None:
         """Refuse a file under a former master key that is younger than that: see former_keys.py. Asks no KMS."""

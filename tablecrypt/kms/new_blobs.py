@@ -9,8 +9,8 @@ out when the table cannot be read any more. The comparison takes constant time. 
 the clients of this package remember what an unwrap returned and nothing else.
 
 A user who stores a new blob therefore needs the right to unwrap as well as the right to wrap. A user who may only wrap is refused before
-anything is committed, since no check could show that the commit can be read. One caller does without: keys/write_only_keys.py, for writers
-of protected columns who are not to read them.
+anything is committed, since no check could show that the commit can be read. Two do without: keys/write_only_keys.py, for writers of
+protected columns who are not to read them, and who shares rows under the master key of somebody else.
 
 Raises what the client raises; KmsError for an answer that is wrong; KmsAccessDeniedError, saying which permission is missing, where the
 service wraps and does not unwrap.
@@ -49,6 +49,19 @@ def wrap_unopened(client: KeyManagementClient, key: Secret, wrapping_key_id: str
     if len(wrapped) <= len(key) or key.reveal() in wrapped:
         _refuse(wrapping_key_id, "is the key in the clear, or too short to be one that was encrypted", None)
     return wrapped
+
+
+def wrap_for_another(client: KeyManagementClient, key: Secret, wrapping_key_id: str) -> bytes:
+    """Return `key` as the service wrapped it for somebody else who may use this master key; checked where this user may unwrap as well.
+
+    Raises:
+        KmsError: the service refused to wrap it, or answered wrongly.
+    """
+    try:
+        return wrap_key(client, key, wrapping_key_id)
+    except KmsAccessDeniedError:
+        # Where wrapping is what was refused, this is refused as well.
+        return wrap_unopened(client, key, wrapping_key_id)
 
 
 def wrap_unchecked(client: KeyManagementClient, key: Secret, wrapping_key_id: str) -> bytes:

@@ -14,8 +14,8 @@ OPERATIONS: Final = (
 
     Data files of TABLE are shared as they are, and no byte of them is copied: new metadata at a location of its own names them, under the
     partner's master key. Only files are shared of which every row matches, as partitions or bounds prove. The partner registers that
-    metadata in a catalog of his. He can read no other file of the table. Protected columns are not shared. The table remembers the share.
-    The storage policy that he needs is printed, and never applied.
+    metadata in a catalog of his. He can read no other file of the table. Protected columns are not shared but those that are named. The
+    table remembers the share. The storage policy that he needs is printed, and never applied.
     """,
         options={
             "to_key_id": Option(
@@ -27,6 +27,13 @@ OPERATIONS: Final = (
             "location": Option("Where the share's metadata goes: a folder of its own.", "LOCATION", is_required=True),
             "row_filter": Option("Which rows are shared; by default all, or with --update the share's.", "FILTER", flags=("--where",)),
             "snapshot": Option("The snapshot that is shared; by default the current one.", "ID"),
+            "columns": Option(
+                "A protected column that is shared, and the partner's second master key for it; repeatable. With --update by default the "
+                "share's.",
+                "COLUMN=KEY",
+                flags=("--column",),
+                is_repeatable=True,
+            ),
             "no_statistics": Option("Give no bounds and counts of columns, by which the partner's scans would leave out files."),
             "rewrite": Option("Write the matching rows of files that also hold others once into the share's folder, under their own keys."),
             "without_columns": Option(
@@ -46,6 +53,11 @@ OPERATIONS: Final = (
                 "tablecrypt --catalog prod share db.orders --to alias/partner --where \"region = 'north'\" --location s3://partner/orders",
             ),
             (
+                "With a protected column, under a second key of the partner's",
+                "tablecrypt --catalog prod share db.orders --to alias/partner --column total=alias/partner-totals --location "
+                "s3://partner/totals",
+            ),
+            (
                 "What came and went since",
                 "tablecrypt --catalog prod share db.orders --to alias/partner --location s3://partner/orders --update",
             ),
@@ -54,8 +66,9 @@ OPERATIONS: Final = (
             needs="unwrap table, wrap table, read metadata, write metadata, list metadata, read data, write data",
         ),
         needs=(
-            "Also to wrap with the partner's master key, unless it is a public key. What is written is the share, and the record of it in "
-            "the table's metadata. Footers are read where columns are protected; deletion vectors are read and written again."
+            "Also to wrap with the partner's master keys, unless it is a public key, and to unwrap with those of the columns named. "
+            "What is written is the share, and the record of it in the table's metadata. Footers are read where columns are protected; "
+            "deletion vectors are read and written again."
         ),
         has_progress=False,
     ),

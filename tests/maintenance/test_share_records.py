@@ -17,7 +17,7 @@ from tablecrypt.errors import ConfigurationError, ShareRecordError
 from tablecrypt.files.wrapped_files import WrappedFileKey
 from tablecrypt.maintenance import describe, prune_keys, relocate, rescue, rewrap, rotate_kek, shred
 from tablecrypt.maintenance.sharing.records import forget_share, live_shares, remember_share
-from tablecrypt.table.shares.records import named_records
+from tablecrypt.table.shares.records import SharedColumn, named_records
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import ACCOUNT, REGION, AwsServer
@@ -35,7 +35,7 @@ def records_below(table: EncryptedTable) -> set[str]:
 
 
 def test_what_is_remembered_is_what_is_read(table: EncryptedTable) -> None:
-    record = shared(table, columns=("ssn",), row_filter="note is not null")
+    record = shared(table, columns=(SharedColumn(2, "ssn", "alias/partner-ssn"),), row_filter="note is not null")
     assert live_shares(table) == [record]
     assert not set(record.files) - {task.file.file_path for task in table.scan().plan_files()}
 

@@ -48,25 +48,33 @@ def shared(table: EncryptedTable, row_filter: str = "", **changed: Any) -> Share
 
 @dataclass(frozen=True)
 class Partner:
-    """An organisation with a catalog and a master key of its own, which may use no other key.
+    """An organisation with a catalog and master keys of its own, which may use no other key.
 
     Attributes:
         key_id: its master key.
+        column_key_id: its master key for protected columns, which not everybody there may use.
         location: where shares for it go.
     """
 
     catalog: EncryptedSqlCatalog
     key_id: str
+    column_key_id: str
     location: str
+    home: Path
+    aws: AwsServer
 
     @classmethod
     def of(cls, folder: Path, aws: AwsServer) -> Self:
         """A partner whose catalog is in `folder`, beside that of the source."""
-        key_id = aws.new_key()
+        key_id, column_key_id = aws.new_key(), aws.new_key()
         home = folder / "partner"
         home.mkdir()
-        catalog = encrypted_sql_catalog(home, aws, {"encryption.allowed-key-ids": key_id})
-        return cls(catalog, key_id, f"file://{home}/shares/{uuid.uuid4()}")
+        catalog = encrypted_sql_catalog(home, aws, {"encryption.allowed-key-ids": f"{key_id},{column_key_id}"})
+        return cls(catalog, key_id, column_key_id, f"file://{home}/shares/{uuid.uuid4()}", home, aws)
+
+    def user(self, *others: str) -> EncryptedSqlCatalog:
+        """The partner's catalog, as somebody there has it who may use the share's key and these others alone."""
+        return encrypted_sql_catalog(self.home, self.aws, {"encryption.allowed-key-ids": ",".join((self.key_id, *others))})
 
     def register(self, shared: Shared, name: str = "db.share") -> EncryptedTable:
         """The share, as the partner's catalog loads it."""

@@ -329,7 +329,7 @@ def shred_column(
     if dry_run:
         return _foretold(fresh, field_id, column, delete_below)
 
-    SharedFiles.of(fresh, break_shares=break_shares).with_column(column).check(
+    SharedFiles.of(fresh, break_shares=break_shares).with_column(field_id).check(
         f"whom column {column} was shared with opens its values", break_shares=break_shares
     )
     metadata_deleting_io(fresh, delete_below)

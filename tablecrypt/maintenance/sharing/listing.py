@@ -27,7 +27,7 @@ class LiveShare:
         metadata_location: the metadata that the partner gets.
         snapshot_id: of the table, from which the files are.
         row_filter: what the shared rows match; empty for all.
-        columns: protected columns that were shared.
+        columns: protected columns that were shared, by name with the partner's master key of each.
         files: how many data and delete files of the table it names.
     """
 
@@ -38,7 +38,7 @@ class LiveShare:
     metadata_location: str
     snapshot_id: int
     row_filter: str
-    columns: tuple[str, ...]
+    columns: dict[str, str]
     files: int
 
     @classmethod
@@ -52,7 +52,7 @@ class LiveShare:
             record.metadata_location,
             record.snapshot_id,
             record.row_filter,
-            record.columns,
+            {each.name: each.key_id for each in record.columns},
             len(record.files),
         )
 
@@ -60,7 +60,8 @@ class LiveShare:
         """Return it for people."""
         rows = f" where {self.row_filter}" if self.row_filter else ""
         files, since = counted(self.files, "file", "files"), self.since.isoformat(timespec="seconds")
-        return f"{self.share_uuid}: {files}{rows}, to {self.key_id} since {since}, at {self.location}"
+        columns = "".join(f", with column {name} under {key_id}" for name, key_id in self.columns.items())
+        return f"{self.share_uuid}: {files}{rows}{columns}, to {self.key_id} since {since}, at {self.location}"
 
 
 @dataclass(frozen=True)

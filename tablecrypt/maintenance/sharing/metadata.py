@@ -1,9 +1,9 @@
 """What is written of a share: manifests, their list and metadata.json. Each names files of the source as they are, under the partner's key.
 
     metadata.json   table-uuid, location           the share's
-                    schema, partition specs, ids   the source's; without protected columns, and without what is history
+                    schema, partition specs, ids   the source's; without protected columns that are not shared, and without history
                     properties                     what readers need; encryption.key-id = the partner's master key; gc.enabled = false
-                    snapshots, encryption-keys     one; a KEK under the partner's master key, and the key of one manifest list
+                    snapshots, encryption-keys     one; a KEK under the partner's master key, the key of one list, what opens shared columns
     list, manifests                                new, under DEKs of their own
     entry           file, key metadata, partition  as the source has them
                     sequence numbers, row ids      filled in, as readers of the source see them
@@ -24,7 +24,7 @@ import itertools
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,7 +42,9 @@ from pyroaring import BitMap64
 from tablecrypt import properties as names
 from tablecrypt.files.encrypting_file_io import EncryptingOutputFile
 from tablecrypt.iceberg_properties import GC_ENABLED
-from tablecrypt.keys.column_keys import COLUMN_PREFIX
+from tablecrypt.keys.column_entries import copy_of
+from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy, ProtectedColumn
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.keys.manager import OpenKek
 from tablecrypt.maintenance.sharing.plan import SharePlan
 from tablecrypt.manifests.manifest_file import ManifestWriterV3
@@ -54,9 +56,10 @@ from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vec
 from tablecrypt.table.file_entries import STATISTICS
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, changed_metadata
+from tablecrypt.table.protection.write_barrier import barrier_properties, has_write_barrier
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import schema_of_spec, summary_counts
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import TableFileIO, key_metadata_of
 from tablecrypt.table.write import write_data_files
 
 _ENTRIES: Final = 5000
@@ -154,16 +157,20 @@ class ShareWriter:
         }
         return changed_metadata(source, changed)
 
-    def write(self, kek: OpenKek) -> EncryptedTableMetadata:
+    def write(self, kek: OpenKek, given: Sequence[EncryptedKey] = ()) -> EncryptedTableMetadata:
         """Write all but metadata.json, and return what that is to say.
 
         Args:
             kek: the share's, whose entry the partner's master key opens.
+            given: entries that open the shared columns in shared files.
         """
         metadata = self.empty
         snapshot_id, sequence_number = metadata.new_snapshot_id(), metadata.last_sequence_number
         data = [self._entry(entry, snapshot_id) for entry in self._plan.entries]
-        data += [ManifestEntry(ManifestEntryStatus.ADDED, snapshot_id, None, None, file) for file in self._rewritten()]
+        rewritten = list(self._rewritten())
+        data += [ManifestEntry(ManifestEntryStatus.ADDED, snapshot_id, None, None, file) for file in rewritten]
+        of_columns = [*given, *self._entries_for(rewritten)]
+        metadata = changed_metadata(metadata, {"properties": {**metadata.properties, **dict(map(copy_of, of_columns))}})
         deletes = [
             ManifestEntry(ManifestEntryStatus.ADDED, snapshot_id, sequence_number, sequence_number, vector) for vector in self._vectors()
         ]
@@ -176,9 +183,9 @@ class ShareWriter:
         main = SnapshotRef.model_validate({"snapshot-id": snapshot_id, "type": "branch"})
         output = self._begun(location)
         state = ListedTableState.of(metadata, {MAIN_BRANCH: main})
-        with ManifestListWriterV3(
-            output, snapshot_id, None, sequence_number, first_row_id, self._codec, further_fields((), (), state)
-        ) as writer:
+        column_keys = [(entry.field_id, entry.key_id) for entry in of_columns if entry.is_column_key]
+        stated = further_fields((each.field_id for each in self._plan.columns), column_keys, state)
+        with ManifestListWriterV3(output, snapshot_id, None, sequence_number, first_row_id, self._codec, stated) as writer:
             writer.add_manifests(manifests)
         self.written_bytes += len(output)
 
@@ -200,7 +207,7 @@ class ShareWriter:
             "current_snapshot_id": snapshot_id,
             "refs": {MAIN_BRANCH: main},
             "snapshot_log": [SnapshotLogEntry(snapshot_id=snapshot_id, timestamp_ms=self._now_ms)],
-            "encryption_keys": [kek.entry, list_key],
+            "encryption_keys": [kek.entry, *of_columns, list_key],
             "next_row_id": writer.next_row_id,
         }
         return changed_metadata(metadata, changed)
@@ -216,7 +223,17 @@ class ShareWriter:
         kept = {name: value for name, value in source.items() if name in _KEPT or name.startswith(_KEPT_PREFIX)}
         # Readers take a hidden column for what it is only where the properties protect it: as one that the table has dropped.
         withheld = {f"{COLUMN_PREFIX}{field_id}.key-id": _WITHHELD for field_id in sorted(self._plan.protected)}
-        return {**kept, **withheld, names.KEY_ID.name: self._io.manager.table_key_id, GC_ENABLED.name: "false"}
+        return {**kept, **withheld, **self._protection(), names.KEY_ID.name: self._io.manager.table_key_id, GC_ENABLED.name: "false"}
+
+    def _protection(self) -> dict[str, str]:
+        """The properties by which the shared columns are protected: their masks show nothing, whatever files hold."""
+        plan, source = self._plan, self._plan.metadata.properties
+        policy = ColumnPolicy.of(ProtectedColumn(each.field_id, each.key_id) for each in plan.columns)
+        if not policy:
+            return {}
+        is_guarded = has_write_barrier(source)
+        barrier = barrier_properties(policy, plan.schema) if is_guarded else {names.COLUMN_GUARD.name: "false"}
+        return {**policy.to_properties(), **barrier}
 
     def _specs(self) -> list[PartitionSpec]:
         """The partition specs that shared files are of, and the table's own where its columns are shared."""
@@ -260,6 +277,11 @@ class ShareWriter:
                 self.rewritten_rows += file.record_count
                 self.rewritten_bytes += file.file_size_in_bytes
                 yield file
+
+    def _entries_for(self, files: Iterable[DataFile]) -> tuple[EncryptedKey, ...]:
+        """Return the entries that the protected columns of files which were written again need."""
+        prefixes = (key_metadata_of(file).aad_prefix for file in files)
+        return self._io.manager.columns.pending.new_entries(KeyRing(), prefixes)
 
     def _vectors(self) -> list[EncryptedDataFile]:
         """Write the deletion vectors of the shared files, and return their entries' files."""

@@ -1,7 +1,7 @@
 """Sharing: another organisation gets exactly these rows of a table, by keys that are wrapped for it, and no byte of data is copied.
 
     1  plan       the files of which every row matches: plan.py. All that refuses comes before all that writes
-    2  keys       a KEK of the share's own, wrapped under the partner's master key
+    2  keys       a KEK of the share's own, wrapped under the partner's master key; for protected columns one of each: columns.py
     3  remember   the table remembers to whom, which files, under which key: records.py
     4  metadata   manifests and their list under fresh DEKs: metadata.py
     5  last       metadata.json: before it is there, there is no share
@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,11 +33,13 @@ from pyiceberg.table import ALWAYS_TRUE, Table
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager, OpenKek
 from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._storage import write_metadata
 from tablecrypt.maintenance._tables import check_own_manifests, checked_filter, reload, require_encrypted
 from tablecrypt.maintenance.runner import LocalRunner
+from tablecrypt.maintenance.sharing.columns import given_deks
 from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter
 from tablecrypt.maintenance.sharing.plan import RewriteChoice, SharePlan, plan_share
 from tablecrypt.maintenance.sharing.records import ShareRecord, live_shares, remember_share
@@ -44,6 +47,7 @@ from tablecrypt.maintenance.sharing.result import Shared, storage_policy
 from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
 from tablecrypt.maintenance.sharing.states import States
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.shares.records import SharedColumn
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_on_error, folders_of, name_of
 
@@ -59,6 +63,7 @@ def share(
     row_filter: str | BooleanExpression | None = None,
     snapshot: int | None = None,
     *,
+    columns: Mapping[str, str] | None = None,
     no_statistics: bool = False,
     rewrite: bool = False,
     without_columns: Sequence[str] = (),
@@ -70,8 +75,8 @@ def share(
 
     A file is shared if its partition or bounds prove that every one of its rows matches. The share is an ordinary encrypted table at its
     own location, with one snapshot and no history: the partner registers its metadata in a catalog of his. He opens these files and no
-    others of the table, nor its manifests. Protected columns are not shared. What a DEK once opened it opens for good: `reencrypt` is what
-    ends that. The table remembers what it shares.
+    others of the table, nor its manifests. Of protected columns those that are named are shared. What a DEK once opened it opens for
+    good: `reencrypt` is what ends that. The table remembers what it shares.
 
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
@@ -80,6 +85,8 @@ def share(
         location: where the share's metadata goes: a folder of its own, in any store that the table's FileIO reaches.
         row_filter: which rows, such as "region = 'eu'"; by default all. For an update by default those of the share.
         snapshot: id of the snapshot that is shared; by default the current one.
+        columns: protected columns that are shared, by name, each with a second master key of the partner's: {"salary": "alias/his-pay"}.
+            This user may read the column, and wrap under that key. By default none; for an update those of the share.
         no_statistics: whether the partner gets no bounds and counts of the columns, by which his scans leave out files.
         rewrite: whether matching rows of files that cannot be shared as they are, above all since they hold other rows too, are written
             once into the share's folder, under keys of their own.
@@ -92,8 +99,10 @@ def share(
     Raises:
         ConfigurationError: the table is not encrypted; the filter does not fit it or no file matches; a file with matching rows holds
             other rows too, has position or equality deletes, or holds a protected column in the clear; the location is inside the table's
-            or holds a table; the partner's key is the table's own; or a manifest lies outside the folders of which this client knows that
+            or holds a table; the partner's key is the table's own, or that of one of his columns; a column that is named is not protected,
+            or the share is sealed to a public key; or a manifest lies outside the folders of which this client knows that
             they are the table's.
+        ColumnKeyDeniedError: this user may not read a column that is named; nothing was shared.
         KeyNotFoundError, KmsError: the KMS has no such key, or does not wrap under it; or it refused the table's key.
         CommitFailedException: others committed to the table first, several times in a row: nothing was shared.
     """
@@ -107,13 +116,23 @@ def share(
         sharing.check_place_is_free()
     record = sharing.known() if update else None
     rows = sharing.rows(row_filter, record)
-    plan = plan_share(fresh, rows, snapshot, LocalRunner(), RewriteChoice(rewrite, tuple(without_columns)))
+    chosen = columns if columns is not None else record.columns if record is not None else ()
+    plan = plan_share(fresh, rows, snapshot, LocalRunner(), RewriteChoice(rewrite, tuple(without_columns)), chosen)
+    sharing.check_keys_of(plan.columns)
     check_own_manifests(fresh, (each.manifest_path for each in plan.snapshot.manifests(fresh.io)), manifests_below)
     if dry_run:
         return sharing.result(plan, record, dry_run=True)
 
     text = record.row_filter if row_filter is None and record is not None else str(row_filter or "")
     return sharing.make(plan, text) if record is None else sharing.bring_up_to_date(plan, text, record)
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The keys of one state of a share: its KEK, and the entries that open its protected columns."""
+
+    kek: OpenKek
+    of_columns: tuple[EncryptedKey, ...]
 
 
 @dataclass(frozen=True)
@@ -137,6 +156,21 @@ class _Sharing:
                 f"{self.to_key_id!r} is the master key of {name_of(self.table)} itself: who may use it reads the whole table. Name the "
                 "partner's own"
             )
+
+    def check_keys_of(self, columns: Iterable[SharedColumn]) -> None:
+        """Refuse keys under which a column of the share would be open to others than those who may use it."""
+        for column in columns:
+            if self.public_key is not None or column.key_id.startswith(PUBLIC_KEY):
+                raise ConfigurationError(
+                    f"column {column.name!r}: a protected column is shared under a master key of the partner's, and not sealed to a public "
+                    "key. Share with a master key that you may wrap under, or leave the column out"
+                )
+            if column.key_id in (self.to_key_id, self.table.io.manager.table_key_id):
+                whose = "share" if column.key_id == self.to_key_id else "source table"
+                raise ConfigurationError(
+                    f"column {column.name!r} is to be under {column.key_id!r}, the master key of the {whose} itself: whoever reads that "
+                    "would read the column too. Name another key of the partner's"
+                )
 
     @cached_property
     def share_uuid(self) -> uuid.UUID:
@@ -186,28 +220,34 @@ class _Sharing:
         """Make the share."""
         place = Place(self.location, self.share_uuid, uuid.uuid4())
         # Asked first, so that a key which cannot be used leaves nothing behind.
-        kek = self._new_kek()
+        keys = self._new_keys(plan)
         remember_share(self.table, self._record(plan, place, row_filter))
-        return replace(self.result(plan, None), **self._write(plan, place, kek))
+        return replace(self.result(plan, None), **self._write(plan, place, keys))
 
     def bring_up_to_date(self, plan: SharePlan, row_filter: str, record: ShareRecord) -> Shared:
         """Write the share's next state, if the table has changed since."""
-        if plan.snapshot.snapshot_id == record.snapshot_id and self.states.has(record.metadata_location):
+        asked, known = (plan.snapshot.snapshot_id, row_filter, plan.columns), (record.snapshot_id, record.row_filter, record.columns)
+        if asked == known and self.states.has(record.metadata_location):
             self._forget_former(plan, record)
             return self.result(plan, record)
 
         place = Place(self.location, self.share_uuid, uuid.uuid4(), self.states.next_number)
-        kek = self._new_kek()
+        keys = self._new_keys(plan)
         new = self._record(plan, place, row_filter)
         # The state that is there names files that the new one may not.
         remember_share(self.table, replace(new, files=tuple(dict.fromkeys((*new.files, *record.files)))))
-        written = self._write(plan, place, kek)
+        written = self._write(plan, place, keys)
         self.states.remove_all_but_the_last()
         self._forget_former(plan, replace(new, files=(*new.files, *record.files)))
         return replace(self.result(plan, record), **written)
 
+    def _new_keys(self, plan: SharePlan) -> _Keys:
+        """Make the keys of one state, for the partner alone to open."""
+        columns = given_deks(self.table, plan.columns, plan.tasks, plan.stored)
+        given = (self.io.manager.columns.given(column.key_id, deks) for column, deks in columns.items() if deks)
+        return _Keys(self._new_kek(), tuple(chain.from_iterable(given)))
+
     def _new_kek(self) -> OpenKek:
-        """Make the KEK of one state, for the partner alone to open."""
         if (public_key := self.public_key) is None:
             return self.io.manager.new_kek_for_another()
         return self.io.manager.new_sealed_kek(lambda entry, key: public_key.seal(key, info_of(str(self.share_uuid), entry)))
@@ -217,11 +257,11 @@ class _Sharing:
         if set(record.files) != set(plan.locations):
             remember_share(self.table, replace(record, files=tuple(plan.locations)))
 
-    def _write(self, plan: SharePlan, place: Place, kek: OpenKek) -> dict[str, Any]:
+    def _write(self, plan: SharePlan, place: Place, keys: _Keys) -> dict[str, Any]:
         """Write one state; return what the result says of it."""
         writer = ShareWriter(plan, place, self.io, self.with_statistics)
         with deleting_on_error(self.io, writer.locations):
-            metadata = writer.write(kek)
+            metadata = writer.write(keys.kek, keys.of_columns)
 
         length = write_metadata(self.io, place.metadata_location, metadata)
         return {
@@ -240,7 +280,7 @@ class _Sharing:
             snapshot_id=plan.snapshot.snapshot_id,
             created_ms=time.time_ns() // 1_000_000,
             row_filter=row_filter,
-            columns=(),
+            columns=plan.columns,
             files=tuple(plan.locations),
         )
 
@@ -262,6 +302,7 @@ class _Sharing:
             went=len(before - now),
             rewritten=len(plan.rewritten),
             columns=tuple(each.name for each in plan.schema.fields),
+            protected={each.name: each.key_id for each in plan.columns},
             withheld=plan.withheld,
             masked=plan.masked,
             dropped=plan.dropped,

@@ -10,14 +10,15 @@
 
 What is refused is written again where that was asked for: its matching rows, without what may not leave, into the share's folder.
 
-A file's DEK opens all of it but its hidden columns. So what a partner can read is what the files hold: columns that were dropped since,
-rows that a deletion vector marks, and the masks that files keep of protected columns. A plan counts them, for the result to say so.
+A file's DEK opens all of it but its hidden columns, of which columns.py gives the DEKs of those that are named. So what a partner can read
+is what the files hold: columns that were dropped since, rows that a deletion vector marks, and the masks that files keep of protected
+columns. A plan counts them, for the result to say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -31,6 +32,7 @@ from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.nested_columns import covering
 from tablecrypt.maintenance.columns.footers import inspect_footers
 from tablecrypt.maintenance.runner import Runner
+from tablecrypt.maintenance.sharing.columns import check_right, named_columns
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.printable import counted
 from tablecrypt.table._pyiceberg.whole_files import WholeFiles
@@ -39,6 +41,7 @@ from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.protection.policy import has_column_keys
+from tablecrypt.table.shares.records import SharedColumn
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import is_deletion_vector, name_of
 
@@ -51,11 +54,13 @@ class SharePlan:
         table: as it was loaded.
         metadata: the table's, with the schema of the snapshot as the current one.
         snapshot: of the table, from which the files are.
-        schema: the share's: without protected columns.
+        schema: the share's: without protected columns that are not shared.
         tasks: the shared files with their deletion vectors.
         rewritten: files whose matching rows are written again.
         row_filter: what these rows match.
-        protected: ids of the protected columns, which are not shared.
+        columns: the protected columns that are shared.
+        stored: what the footers of shared files say of protected columns, by location.
+        protected: ids of the protected columns that are not shared.
         withheld: names of these and of other columns that are left out.
         masked: names of those of which files keep masked values.
         dropped: names of columns that the table has had, and files may hold still.
@@ -68,6 +73,8 @@ class SharePlan:
     tasks: tuple[EncryptedFileScanTask, ...]
     rewritten: tuple[EncryptedFileScanTask, ...] = ()
     row_filter: BooleanExpression = ALWAYS_TRUE
+    columns: tuple[SharedColumn, ...] = ()
+    stored: Mapping[str, StoredHiddenColumns] = field(default_factory=dict)
     protected: frozenset[int] = frozenset()
     withheld: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()
@@ -136,6 +143,7 @@ def plan_share(
     snapshot_id: int | None,
     runner: Runner,
     rewriting: RewriteChoice = _AS_THEY_ARE,
+    columns: Mapping[str, str] | Iterable[SharedColumn] = (),
 ) -> SharePlan:
     """Plan which files of a table a share names.
 
@@ -145,8 +153,11 @@ def plan_share(
         snapshot_id: from which snapshot; None for the current one.
         runner: reads footers, where columns are protected.
         rewriting: what becomes of files that cannot be shared as they are.
+        columns: the protected columns that are shared: by name, with the partner's master key; or as a share has them, of which those that
+            the table has dropped go.
 
     Raises:
+        ColumnKeyDeniedError: this user may not read one of these columns.
         ConfigurationError: there is no such snapshot or column, no file matches, or a file that holds matching rows cannot be shared as it
             is and is not to be written again.
     """
@@ -158,6 +169,8 @@ def plan_share(
         raise ConfigurationError(f"{name_of(table)}: no file of snapshot {snapshot.snapshot_id} holds rows that match: nothing to share")
 
     protected = _protected(table.metadata)
+    shared_columns = _shared_columns(table, schema, protected, columns)
+    check_right(table, shared_columns)
     stored = inspect_footers(table, [task.file for task in tasks], runner) if has_column_keys(table.metadata) else {}
     whole, partitions = WholeFiles(schema, strict), ShownPartitions.of(table.metadata)
     reasons: Mapping[str, Callable[[EncryptedFileScanTask], bool]] = {
@@ -184,7 +197,10 @@ def plan_share(
             raise _refusal(table, found, len(tasks), what)
         refused |= {task.file.file_path: task for task in found}
 
-    left_out = {*protected, *_ids_of(table, schema, rewriting.without)}
+    withheld = protected - {each.field_id for each in shared_columns}
+    left_out = {*withheld, *_ids_of(table, schema, rewriting.without)}
+    if wanted := [each.name for each in shared_columns if each.field_id in left_out]:
+        raise ConfigurationError(f"column {wanted[0]!r} is to be shared and to be left out: name it once")
     shared = tuple(task for task in tasks if task.file.file_path not in refused)
     return SharePlan(
         table,
@@ -194,9 +210,11 @@ def plan_share(
         shared,
         rewritten=tuple(refused.values()),
         row_filter=strict,
-        protected=protected,
+        columns=shared_columns,
+        stored=stored,
+        protected=withheld,
         withheld=_names(schema, left_out),
-        masked=_names(schema, {each for task in shared if task.file.file_path in stored for each in stored[task.file.file_path].masked}),
+        masked=_names(schema, _masked(stored, shared) & left_out),
         dropped=_dropped(metadata) if shared else (),
     )
 
@@ -221,6 +239,20 @@ def _refusal(table: EncryptedTable, tasks: Sequence[EncryptedFileScanTask], of: 
         f"{name_of(table)}: {counted(len(tasks), 'file', 'files')} of {of:,} with matching rows (the first is {tasks[0].file.file_path}) "
         f"{what}. Or have their matching rows written once into the share's folder: rewrite (--rewrite). Nothing was shared"
     )
+
+
+def _shared_columns(
+    table: EncryptedTable, schema: Schema, protected: frozenset[int], columns: Mapping[str, str] | Iterable[SharedColumn]
+) -> tuple[SharedColumn, ...]:
+    if isinstance(columns, Mapping):
+        return named_columns(table, schema, protected, columns)
+    names = {each: schema.find_column_name(each.field_id) for each in columns}
+    return tuple(replace(each, name=name) for each, name in names.items() if name is not None)
+
+
+def _masked(stored: Mapping[str, StoredHiddenColumns], tasks: Iterable[EncryptedFileScanTask]) -> set[int]:
+    """The ids of the columns of which files hold masked values."""
+    return {each for task in tasks if task.file.file_path in stored for each in stored[task.file.file_path].masked}
 
 
 def _shows(stored: StoredHiddenColumns, protected: frozenset[int]) -> bool:

@@ -34,6 +34,7 @@ class Shared(OperationResult):
         rewritten_bytes: stored bytes of what was written of them.
         written_bytes: how many bytes of metadata were written.
         columns: names of the columns that the partner can read: none of these can be withheld while files are not written again.
+        protected: those of them that are protected, each with the master key that he needs beside that of the share.
         withheld: names of the columns that he cannot read, protected ones and those that were left out.
         masked: names of those of which he can read the masked values that files hold.
         dropped: names of columns that were dropped from the table, and that he can read in files which hold them still.
@@ -55,6 +56,7 @@ class Shared(OperationResult):
     rewritten_bytes: int = field(default=0, metadata=shown("data written", "bytes"))
     written_bytes: int = field(default=0, metadata=shown("metadata written", "bytes"))
     columns: tuple[str, ...] = field(default=(), metadata=shown("columns that the partner can read", is_whole=True))
+    protected: dict[str, str] = field(default_factory=dict, metadata=shown("of these, under a second key of his", is_whole=True))
     withheld: tuple[str, ...] = field(default=(), metadata=shown("columns that stay closed to him", is_whole=True))
     masked: tuple[str, ...] = field(default=(), metadata=shown("of these, masked values are readable", is_whole=True))
     dropped: tuple[str, ...] = field(default=(), metadata=shown("dropped columns that files may hold still, readable", is_whole=True))

@@ -105,9 +105,10 @@ class SharedFiles:
         others = {_any_spelling(location) for location in locations}
         return self._only(lambda location: location not in others)
 
-    def with_column(self, column: str) -> SharedFiles:
+    def with_column(self, field_id: int) -> SharedFiles:
         """Return the shares that have a protected column."""
-        return SharedFiles(self.table, {record: files for record, files in self.shares.items() if column in record.columns})
+        found = {record: files for record, files in self.shares.items() if any(each.field_id == field_id for each in record.columns)}
+        return SharedFiles(self.table, found)
 
     def _only(self, is_wanted: Callable[[ParsedLocation | str], bool]) -> SharedFiles:
         found = {record: sum(is_wanted(_any_spelling(each)) for each in record.files) for record in self.shares}

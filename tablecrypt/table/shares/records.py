@@ -11,7 +11,7 @@
       snapshot-id         of this table, from which the files are
       created-ms          milliseconds since the epoch
       row-filter          what the shared rows match
-      columns             protected columns that were shared
+      columns             protected columns that were shared, as objects: field-id, name, key-id of the partner's master key
       files               data and delete files of this table that the share names
 
 Each record is a new file under a DEK of its own, and the property holds what opens it. So who writes storage cannot put another record in
@@ -31,7 +31,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -54,7 +54,28 @@ _RECORD: Final = "record"
 _TABLE_UUID: Final = "table-uuid"
 _TEXTS: Final = ("share_uuid", "key_id", "location", "metadata_location", "row_filter")
 _NUMBERS: Final = ("snapshot_id", "created_ms")
-_LISTS: Final = ("columns", "files")
+_COLUMNS: Final = "columns"
+_FILES: Final = "files"
+
+
+@dataclass(frozen=True)
+class SharedColumn:
+    """A protected column that a share has.
+
+    Attributes:
+        field_id: the column's.
+        name: its name when it was shared.
+        key_id: the partner's master key that opens it.
+    """
+
+    field_id: int
+    name: str
+    key_id: str
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Self:
+        """Return what a record says of a column. KeyError or TypeError where it says none."""
+        return cls(_typed(fields["field-id"], int), _typed(fields["name"], str), _typed(fields["key-id"], str))
 
 
 @dataclass(frozen=True)
@@ -69,7 +90,7 @@ class ShareRecord:
         snapshot_id: the snapshot of the source from which the files are.
         created_ms: when, in milliseconds since the epoch.
         row_filter: what the shared rows match, as it was given.
-        columns: names of the protected columns that were shared.
+        columns: the protected columns that were shared.
         files: locations of the source's data and delete files that the share names.
     """
 
@@ -80,7 +101,7 @@ class ShareRecord:
     snapshot_id: int
     created_ms: int
     row_filter: str
-    columns: tuple[str, ...]
+    columns: tuple[SharedColumn, ...]
     files: tuple[str, ...] = field(repr=False)
 
 
@@ -245,6 +266,7 @@ def _record_manager(io: TableFileIO, kms: KeyManagementClient | None = None) -> 
 
 def _encoded(metadata: TableMetadata, record: ShareRecord) -> bytes:
     fields = {_json_name(name): value for name, value in vars(record).items()}
+    fields[_COLUMNS] = [{_json_name(name): value for name, value in vars(column).items()} for column in record.columns]
     return json.dumps({_TABLE_UUID: str(metadata.table_uuid), **fields}).encode()
 
 
@@ -253,7 +275,8 @@ def _decoded(location: str, content: bytes) -> tuple[ShareRecord, str]:
         fields = ParsedJson(content).document
         given: dict[str, Any] = {name: _typed(fields[_json_name(name)], str) for name in _TEXTS}
         given |= {name: _typed(fields[_json_name(name)], int) for name in _NUMBERS}
-        given |= {name: tuple(_typed(each, str) for each in fields[_json_name(name)]) for name in _LISTS}
+        given[_COLUMNS] = tuple(SharedColumn.of(each) for each in fields[_COLUMNS])
+        given[_FILES] = tuple(_typed(each, str) for each in fields[_FILES])
         return ShareRecord(**given), str(fields[_TABLE_UUID])
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{location}: not the record of a share: {type(error).__name__}") from None
