@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime as dt
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import compact, share, unshare, verify
+from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
 from tests.support.shares import Partner
-from tests.support.tables import BY_TEAM, MERGE_ON_READ, TEAM_SCHEMA, encrypted_sql_catalog, files_below, ids, new_table, path_of, team_rows
+from tests.support.tables import (
+    BY_TEAM,
+    MERGE_ON_READ,
+    TEAM_SCHEMA,
+    encrypted_sql_catalog,
+    encrypted_table,
+    files_below,
+    folder_of,
+    ids,
+    new_table,
+    path_of,
+    team_rows,
+)
 
 NORTH = "team = 'north'"
 
@@ -80,6 +95,45 @@ def test_many_updates_leave_two_states(table: EncryptedTable, partner: Partner) 
 
     assert sizes == [6] * 8
     assert len(live_shares(table.refresh())) == 1
+
+
+YEAR: Final = 1000
+COMPACTED_EVERY: Final = 50
+
+
+@pytest.mark.campaign
+def test_a_year_of_updates_keeps_what_is_stored_of_a_share_bounded(
+    catalog: EncryptedSqlCatalog, partner: Partner, aws: AwsServer, record_property: Callable[[str, object], None]
+) -> None:
+    """Each day a few appends and an update after each; the table is compacted and expires now and then, as tables are that live so long."""
+    properties = {"encryption.column-keys": f"{aws.new_key()}: note"}
+    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=properties)
+    share(table, partner.key_id, partner.location, NORTH, columns={"note": partner.column_key_id})
+    stored: list[tuple[int, int, int]] = []
+    for number in range(1, YEAR + 1):
+        table.append(team_rows(100 * number, 2))
+        if number % COMPACTED_EVERY == 0:
+            compact(table, rewrite_all=True)
+            expire_snapshots(table, older_than=dt.datetime.now(dt.UTC), retain_last=2)
+        result = share(table, partner.key_id, partner.location, update=True)
+        if number % COMPACTED_EVERY in (0, COMPACTED_EVERY - 1):
+            files = files_below(path_of(partner.location))
+            stored.append((len(files), sum(path.stat().st_size for path in files), len(list(record_files(table)))))
+
+    record_property("files, bytes and records", stored)
+    assert {(files, records) for files, _, records in stored} == {(6, 1)}
+    assert len(live_shares(table.refresh())) == 1
+    for before_compaction in (stored[0::2], stored[1::2]):
+        sizes = [size for _, size, _ in before_compaction[1:]]
+        assert max(sizes) < 1.1 * min(sizes)
+    theirs = partner.register(result)
+    assert ids(theirs) == ids(table, row_filter=NORTH)
+    assert theirs.scan().to_arrow().num_rows == 10 + YEAR
+    assert len(encrypted_table(theirs).metadata.encryption_keys) == 4
+
+
+def record_files(table: EncryptedTable) -> Iterator[Path]:
+    return (path for path in files_below(folder_of(table)) if "_tablecrypt-shares" in str(path))
 
 
 def test_rows_that_were_written_again_go_with_their_state_and_with_the_share(catalog: EncryptedSqlCatalog, partner: Partner) -> None:

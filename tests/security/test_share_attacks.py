@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
 
 from tablecrypt import parquet
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -23,7 +25,9 @@ from tablecrypt.maintenance.columns.footers import FooterWork, inspect_hidden_co
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.shares import Partner
@@ -207,3 +211,137 @@ def test_a_partner_who_turns_garbage_collection_on_deletes_no_file_of_the_source
 def test_a_share_keeps_others_from_expiring_what_its_metadata_names(theirs: EncryptedTable) -> None:
     with pytest.raises(TablecryptError, match=r"gc\.enabled"):
         expire_snapshots(theirs)
+
+
+# ---- a share with one of two protected columns
+
+
+@pytest.fixture
+def two_columns(catalog: EncryptedSqlCatalog, aws: AwsServer) -> EncryptedTable:
+    """Two teams in partitions; notes and ids are protected under a key each."""
+    properties = {"encryption.column-keys": f"{aws.new_key()}: note; {aws.new_key()}: id"}
+    rows = [team_rows(0), team_rows(100)]
+    return new_table(catalog, "db.two", schema=TEAM_SCHEMA, appends=rows, partitioned_by=BY_TEAM, properties=properties)
+
+
+@pytest.fixture
+def with_note(two_columns: EncryptedTable, partner: Partner) -> Shared:
+    return share(two_columns, partner.key_id, partner.location, NORTH, columns={"note": partner.column_key_id})
+
+
+def edited(shared: Shared, partner: Partner, edit: Callable[[dict[str, Any]], object]) -> Table:
+    """The share, registered by metadata that somebody at the partner has edited."""
+    metadata = json.loads(path_of(shared.metadata_location).read_text(encoding="utf-8"))
+    edit(metadata)
+    location = path_of(partner.location) / "metadata" / "00009-0c9f3a52-9a4f-4a86-8f61-0d2c7f4be8a1.metadata.json"
+    location.write_text(json.dumps(metadata), encoding="utf-8")
+    return partner.catalog.register_table("db.edited", f"file://{location}")
+
+
+def asks_for_the_withheld_column(metadata: dict[str, Any], key_id: str) -> None:
+    """Put the column that was withheld into the schema, under the partner's own key."""
+    metadata["schemas"][0]["fields"].append({"id": 1, "name": "id", "type": "long", "required": False})
+    metadata["properties"]["encryption.column.1.key-id"] = key_id
+
+
+def entries_of(metadata: dict[str, Any], mark: str) -> list[dict[str, Any]]:
+    return [entry for entry in metadata["encryption-keys"] if mark in entry.get("properties", {})]
+
+
+def own_copies(metadata: dict[str, Any]) -> None:
+    """Leave the copies of entries out, which would put back what was edited."""
+    copies = [name for name in metadata["properties"] if name.startswith("encryption.column-entry.")]
+    for name in copies:
+        del metadata["properties"][name]
+
+
+def names_the_list_for_the_withheld_column(metadata: dict[str, Any], key_id: str) -> None:
+    """Say that the DEKs of the shared column are those of the withheld one, by each id that a file may name."""
+    asks_for_the_withheld_column(metadata, key_id)
+    own_copies(metadata)
+    for entry in entries_of(metadata, "tablecrypt.given-deks"):
+        entry["properties"]["tablecrypt.column-key"] = "1"
+
+
+def calls_the_list_a_column_key(metadata: dict[str, Any], key_id: str) -> None:
+    own_copies(metadata)
+    for entry in entries_of(metadata, "tablecrypt.given-deks"):
+        del entry["properties"]["tablecrypt.given-deks"]
+
+
+WITHHELD: Final = {
+    "by properties and schema": (asks_for_the_withheld_column, ("id",), AuthenticationError),
+    "by the list of another column": (names_the_list_for_the_withheld_column, ("id",), TablecryptError),
+    "by a list that is called a column key": (calls_the_list_a_column_key, ("note",), AuthenticationError),
+}
+
+
+@pytest.mark.parametrize("way", WITHHELD)
+def test_a_partner_who_edits_his_share_to_have_a_withheld_column_reads_no_value_of_it(
+    with_note: Shared, two_columns: EncryptedTable, partner: Partner, way: str
+) -> None:
+    edit, columns, error = WITHHELD[way]
+
+    with pytest.raises(error):
+        edited(with_note, partner, lambda metadata: edit(metadata, partner.column_key_id)).scan(selected_fields=columns).to_arrow()
+
+
+def test_metadata_that_names_the_sources_own_column_keys_opens_none_of_them(
+    with_note: Shared, two_columns: EncryptedTable, partner: Partner
+) -> None:
+    source = json.loads(path_of(two_columns.refresh().metadata_location).read_text(encoding="utf-8"))
+
+    def edit(metadata: dict[str, Any]) -> None:
+        asks_for_the_withheld_column(metadata, partner.column_key_id)
+        stolen = entries_of(source, "tablecrypt.column-kek") + entries_of(source, "tablecrypt.column-key")
+        for entry in stolen:
+            if "tablecrypt.column-kek" in entry["properties"]:
+                entry["encrypted-by-id"] = partner.column_key_id
+        known = {entry["key-id"] for entry in metadata["encryption-keys"]}
+        metadata["encryption-keys"] += [entry for entry in stolen if entry["key-id"] not in known]
+
+    with pytest.raises(TablecryptError):
+        edited(with_note, partner, edit).scan(selected_fields=("id",)).to_arrow()
+
+
+def test_the_clerk_of_the_partner_with_another_second_key_reads_masks(
+    two_columns: EncryptedTable, partner: Partner, aws: AwsServer
+) -> None:
+    clerks_key = aws.new_key()
+    catalog = partner.user(partner.column_key_id, clerks_key)
+    columns = {"note": partner.column_key_id, "id": clerks_key}
+    catalog.register_table("db.both", share(two_columns, partner.key_id, partner.location, NORTH, columns=columns).metadata_location)
+
+    shown = partner.user(clerks_key).load_table("db.both").scan().to_arrow()
+    assert set(shown["note"].to_pylist()) == {None}
+    assert sorted(shown["id"].to_pylist()) == ids(two_columns, row_filter=NORTH)
+
+
+def test_the_lists_of_a_share_hold_the_deks_of_shared_files_alone(with_note: Shared, two_columns: EncryptedTable, partner: Partner) -> None:
+    theirs = partner.register(with_note)
+    keys, mine = column_keys(theirs.metadata, theirs.io), {task.file.file_path for task in theirs.scan().plan_files()}
+    opened = set()
+    for task in two_columns.scan().plan_files():
+        key_metadata = key_metadata_of(task.file)
+        stored = inspect_hidden_columns(two_columns.io, FooterWork(task.file.file_path, frozenset()), (key_metadata,)).result
+        for field_id, wrapped in stored.keys:
+            # Whoever gives him DEKs of other files gives him no protected column of these.
+            with suppress(TablecryptError):
+                keys.unwrap(field_id, wrapped, key_metadata.aad_prefix, stored.schemas[field_id], task.data_sequence_number)
+                opened.add((task.file.file_path, field_id))
+
+    assert opened == {(location, 3) for location in mine}
+
+
+def test_a_file_of_the_source_in_the_place_of_a_shared_one_shows_no_column(
+    with_note: Shared, two_columns: EncryptedTable, partner: Partner
+) -> None:
+    """Even where somebody with the table's key gives him its DEK, since the list of column DEKs lacks that file."""
+    theirs = partner.register(with_note)
+    neighbour = next(iter(two_columns.scan("team = 'south'").plan_files())).file
+    with theirs.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(named_otherwise(neighbour, neighbour.file_path))
+
+    with pytest.raises(AuthenticationError, match="not among those that were given"):
+        theirs.refresh().scan(selected_fields=("note",)).to_arrow()
+    assert set(theirs.scan(selected_fields=("team",)).to_arrow()["team"].to_pylist()) == {"north", "south"}
