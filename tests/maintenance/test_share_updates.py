@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -102,9 +102,7 @@ COMPACTED_EVERY: Final = 50
 
 
 @pytest.mark.campaign
-def test_a_year_of_updates_keeps_what_is_stored_of_a_share_bounded(
-    catalog: EncryptedSqlCatalog, partner: Partner, aws: AwsServer, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_year_of_updates_keeps_what_is_stored_of_a_share_bounded(catalog: EncryptedSqlCatalog, partner: Partner, aws: AwsServer) -> None:
     """Each day a few appends and an update after each; the table is compacted and expires now and then, as tables are that live so long."""
     properties = {"encryption.column-keys": f"{aws.new_key()}: note"}
     table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=properties)
@@ -120,7 +118,6 @@ def test_a_year_of_updates_keeps_what_is_stored_of_a_share_bounded(
             files = files_below(path_of(partner.location))
             stored.append((len(files), sum(path.stat().st_size for path in files), len(list(record_files(table)))))
 
-    record_property("files, bytes and records", stored)
     assert {(files, records) for files, _, records in stored} == {(6, 1)}
     assert len(live_shares(table.refresh())) == 1
     for before_compaction in (stored[0::2], stored[1::2]):

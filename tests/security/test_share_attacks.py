@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from copy import copy
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from tablecrypt import parquet
@@ -24,11 +22,11 @@ from tablecrypt.maintenance import Shared, audit, compact, share
 from tablecrypt.maintenance.columns.footers import FooterWork, inspect_hidden_columns
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.security.matrix.partner import named_otherwise
 from tests.support.aws import AwsServer
 from tests.support.shares import Partner
 from tests.support.tables import (
@@ -109,14 +107,6 @@ def test_no_key_of_the_share_opens_a_neighbour_file_an_older_one_or_a_manifest_o
     given = reachable_files(theirs.metadata, theirs.io).files.values()
     assert all(opens(theirs, file, file.key) for file in given if file.key is not None)
     assert ids(partner.register(before, "db.before")) == ids(theirs), "what was shared before stays readable, until it is re-encrypted"
-
-
-def named_otherwise(file: DataFile, location: str) -> EncryptedDataFile:
-    """The entry of a file as a partner writes it anew to get at another file."""
-    other = copy(EncryptedDataFile.of(file))
-    other.spec_id = file.spec_id
-    other[DATA_FILE_POSITIONS["file_path"]] = location
-    return other
 
 
 def test_a_share_that_its_partner_edits_to_name_another_file_does_not_read(table: EncryptedTable, theirs: EncryptedTable) -> None:

@@ -70,7 +70,7 @@ def rendered(cells: Sequence[Cell], admissions: Sequence[Sentence] = ADMISSIONS)
             str(attacks[cell.attack.attacker, place(cell.attack.target)]),
         ),
     )
-    return "\n".join([by_client, by_reader, by_object, _admitted(cells, admissions)])
+    return "\n".join([by_client, by_reader, by_object, *([_admitted(cells, admissions)] if admissions else [])])
 
 
 def write(name: str, cells: Sequence[Cell], admissions: Sequence[Sentence] = ADMISSIONS) -> None:
