@@ -54,8 +54,8 @@ OPERATIONS: Final = (
             ),
             (
                 "With a protected column, under a second key of the partner's",
-                "tablecrypt --catalog prod share db.orders --to alias/partner --column total=alias/partner-totals --location "
-                "s3://partner/totals",
+                "tablecrypt --catalog prod share db.people --to alias/partner --column salary=alias/partner-salary --location "
+                "s3://partner/people",
             ),
             (
                 "What came and went since",
