@@ -44,6 +44,7 @@ from tablecrypt.maintenance.reachable import inspect
 from tablecrypt.maintenance.report.bundle import Evidence, write_evidence
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.maintenance.sharing.listing import LiveShare, Shares, shares
+from tablecrypt.maintenance.sharing.moving import MovedShare, accept_update
 from tablecrypt.maintenance.sharing.operation import share
 from tablecrypt.maintenance.sharing.result import Shared
 from tablecrypt.maintenance.sharing.unshare import Unshared, unshare
@@ -68,6 +69,7 @@ __all__ = [
     "Listing",
     "LiveShare",
     "Migrated",
+    "MovedShare",
     "OrphanFiles",
     "Progress",
     "ProgressListener",
@@ -94,6 +96,7 @@ __all__ = [
     "Unshared",
     "Verified",
     "ZOrder",
+    "accept_update",
     "audit",
     "changes_since",
     "compact",

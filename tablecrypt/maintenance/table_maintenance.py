@@ -49,6 +49,7 @@ class TableMaintenance(EncryptedMaintenance):
     The list is written out, as editors and type checkers read it; a test holds it to the declared operations.
     """
 
+    accept_update = Method(maintenance.accept_update)
     audit = Method(maintenance.audit)
     compact = Method(maintenance.compact)
     describe = Method(maintenance.describe)

@@ -116,4 +116,25 @@ OPERATIONS: Final = (
         has_progress=False,
         asks=True,
     ),
+    Operation(
+        "accept_update",
+        """Move a share that you have registered to its next state.
+
+    For whom rows are shared with: TABLE is the share, as your catalog has it, and METADATA the location of its new state, as the one who
+    shares has sent it. One commit puts that in the place of the state before. Another share's metadata is refused, and so are an older
+    state and one that somebody has edited. Not for a REST catalog, whose protocol has no such commit.
+    """,
+        arguments={"table": "TABLE", "metadata_location": "METADATA"},
+        options={"key_file": Option("The private key, for a share that is sealed to your public key.", "FILE")},
+        examples=(
+            (
+                "The rows that came since",
+                "tablecrypt --catalog prod accept-update db.shared "
+                "s3://partner/orders/metadata/00001-3f0c5a86-6e0f-4c1e-8d1c-2a9a4b3c1d5e.metadata.json",
+            ),
+        ),
+        rights=Rights(needs="unwrap table, read metadata, write metadata"),
+        needs="To read the share's metadata; for a sealed share also to wrap with the table's master key.",
+        has_progress=False,
+    ),
 )

@@ -5,6 +5,7 @@ The updates, in the wire form of Iceberg's REST catalog:
     add-encryption-key           {"action": "add-encryption-key", "encryption-key": { … EncryptedKey … }}
     remove-encryption-key        {"action": "remove-encryption-key", "key-id": "…"}
     remove-metadata-log-entries  of this package alone, never sent to a server: {"metadata-files": ["…"]}
+    next-share-state             likewise: the metadata of a share's next state, in the place of that of the one before
     add-snapshot                 as PyIceberg's, with a snapshot that keeps key-id
     upgrade-format-version       as PyIceberg's, but version 3 is reached at creation, or by a table that is encrypted in the same commit
 
@@ -103,6 +104,13 @@ class RemoveMetadataLogEntriesUpdate(IcebergBaseModel):
     metadata_files: list[str] = Field(alias="metadata-files")
 
 
+class NextShareStateUpdate(IcebergBaseModel):
+    """Puts the next state of a share, which its sharer made, in the place of the one before. No REST server knows this update."""
+
+    action: Literal["next-share-state"] = Field(default="next-share-state")
+    metadata: EncryptedTableMetadata
+
+
 class AddEncryptedSnapshotUpdate(AddSnapshotUpdate):
     """Adds a snapshot that keeps its key-id.
 
@@ -173,6 +181,17 @@ def _remove_metadata_log_entries(  # type: ignore[misc]
     kept = [entry for entry in base.metadata_log if entry.metadata_file not in update.metadata_files]
     context.add_update(update)  # type: ignore[arg-type]
     return base.model_copy(update={"metadata_log": kept})
+
+
+@apply_table_update.register(NextShareStateUpdate)
+def _next_share_state(  # type: ignore[misc]
+    update: NextShareStateUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
+) -> EncryptedTableMetadata:
+    base = _encrypted(base_metadata)
+    if update.metadata.table_uuid != base.table_uuid:
+        raise ConfigurationError(f"the state is of share {update.metadata.table_uuid}, and the table is share {base.table_uuid}")
+    context.add_update(update)  # type: ignore[arg-type]
+    return update.metadata.model_copy(update={"metadata_log": base.metadata_log})
 
 
 @apply_table_update.register(AddEncryptedSnapshotUpdate)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO, load_file_io
 
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments
@@ -26,10 +26,11 @@ from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._relocate_metadata import ManifestCopier
 from tablecrypt.maintenance._storage import tables_at, write_metadata
 from tablecrypt.maintenance.sharing.metadata import Place
-from tablecrypt.maintenance.sharing.sealing import PrivateKey, info_of
-from tablecrypt.manifests.manifest_list import read_manifest_list
+from tablecrypt.maintenance.sharing.sealing import SEALED, PrivateKey, info_of
+from tablecrypt.manifests.manifest_list import ManifestList, read_manifest_list
 from tablecrypt.printable import json_fields, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, read_metadata_file
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 
 
@@ -74,40 +75,104 @@ def accept(metadata_location: str, to_key_id: str, key_file: str, location: str,
     """
     place = Place(location.rstrip("/"), uuid.uuid4(), uuid.uuid4())
     inner = load_file_io({**properties}, metadata_location)
-    metadata = read_metadata_file(inner.new_input(metadata_location)).parse()
-    snapshot = metadata.current_snapshot()
-    if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(snapshot, EncryptedSnapshot):
-        raise ConfigurationError(f"{metadata_location} is not the metadata of a share")
+    state = SharedState.read(inner, metadata_location)
+    metadata = state.metadata
     PathMap(metadata.location.rstrip("/"), place.location)
     for found, table_uuid in tables_at(inner, place.location):
         raise ConfigurationError(f"{place.location} holds a table already ({found}, table-uuid {table_uuid}): choose another location")
 
-    chain = metadata.key_ring.chain(snapshot.key_id or "")
-    kek = PrivateKey.read(Path(key_file).expanduser()).open(chain.kek.wrapped_bytes(), info_of(str(metadata.table_uuid), chain.kek))
-    list_key = key_metadata_under(chain, kek)
-
     settings = KeySettings.of(metadata.properties)
     manager = EncryptionManager(load_kms(properties), to_key_id, data_key_length=settings.data_key_length)
     io = TableFileIO(inner, manager, DeletionScope((place.location,)), DeletionScope((place.location,)))
-    opened = read_manifest_list(io, snapshot.manifest_list, list_key)
-    header = opened.header
-    # metadata.json is not authenticated: of another share of the same sender, its list would open as well.
-    if header.snapshot_id != snapshot.snapshot_id or header.table_state is None or header.table_state.table_uuid != metadata.table_uuid:
-        raise ConfigurationError(f"{metadata_location} and its manifest list are not of one share")
-
-    state = header.table_state.in_copy(metadata.table_uuid, {names.KEY_ID.name: to_key_id}, ())
-    copier = ManifestCopier(io, io, PathMap(metadata.location.rstrip("/"), place.location), {}, "", metadata.properties)
-    list_location = place.manifest_list(snapshot.snapshot_id)
-    new_key = copier.write_list(list_location, replace(header, table_state=state), opened.manifests)
-    wrapped = manager.encrypt_manifest_list_key_metadata(new_key, KeyRing())
-    accepted = metadata.model_copy(
-        update={
-            "location": place.location,
-            "properties": {**metadata.properties, names.KEY_ID.name: to_key_id},
-            "snapshots": [snapshot.model_copy(update={"manifest_list": list_location, "key_id": wrapped.key_id})],
-            "encryption_keys": list(wrapped.added),
-        }
-    )
-    write_metadata(io, place.metadata_location, accepted)
+    opened = state.opened(io, Path(key_file).expanduser())
+    write_metadata(io, place.metadata_location, state.accepted(io, place, opened))
 
     return Accepted(str(metadata.table_uuid), to_key_id, place.metadata_location)
+
+
+@dataclass(frozen=True)
+class SharedState:
+    """One state of a share, as its sharer wrote it.
+
+    Attributes:
+        location: of its metadata.json.
+        metadata: what that says.
+        snapshot: its one snapshot.
+    """
+
+    location: str
+    metadata: EncryptedTableMetadata
+    snapshot: EncryptedSnapshot
+
+    @classmethod
+    def read(cls, inner: FileIO, location: str) -> SharedState:
+        """Read it. ConfigurationError where the metadata is not that of a share."""
+        metadata = read_metadata_file(inner.new_input(location)).parse()
+        snapshot = metadata.current_snapshot()
+        if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(snapshot, EncryptedSnapshot) or len(metadata.snapshots) > 1:
+            raise ConfigurationError(f"{location} is not the metadata of a share")
+        return cls(location, metadata, snapshot)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether its KEK is sealed to a public key."""
+        return self.metadata.properties.get(names.KEY_ID.name, "").startswith(SEALED)
+
+    def opened(self, io: TableFileIO, key_file: Path | None) -> ManifestList:
+        """Open its manifest list.
+
+        Args:
+            io: reads it; its manager knows the master key of a share that is not sealed.
+            key_file: of the private key, for one that is.
+
+        Raises:
+            ConfigurationError: a key file is missing, or metadata and list are not of one share.
+            AuthenticationError, KmsError: it does not open.
+        """
+        if self.is_sealed and key_file is None:
+            raise ConfigurationError(f"{self.location} is sealed to a public key: name the file of the private key")
+        chain = self.metadata.key_ring.chain(self.snapshot.key_id or "")
+        if key_file is None:
+            list_key = io.manager.decrypt_manifest_list_key_metadata(chain)
+        else:
+            kek = PrivateKey.read(key_file).open(chain.kek.wrapped_bytes(), info_of(str(self.metadata.table_uuid), chain.kek))
+            list_key = key_metadata_under(chain, kek)
+        opened = read_manifest_list(io, self.snapshot.manifest_list, list_key)
+        stated = opened.header.table_state
+        # metadata.json is not authenticated: of another share of the same sender, its list would open as well.
+        if opened.header.snapshot_id != self.snapshot.snapshot_id or stated is None or stated.table_uuid != self.metadata.table_uuid:
+            raise ConfigurationError(f"{self.location} and its manifest list are not of one share")
+        return opened
+
+    def for_table(self, table: EncryptedTable, opened: ManifestList) -> EncryptedTableMetadata:
+        """Return what a table that moves to this state is to say: in its own location, under its own master key."""
+        location, state = table.metadata.location, self.metadata
+        if self.is_sealed:
+            state = self.accepted(table.io, Place(location.rstrip("/"), state.table_uuid, uuid.uuid4()), opened)
+        # What he has set for his table himself goes on; what protects it is the state's.
+        his = {name: value for name, value in table.metadata.properties.items() if not name.startswith("encryption.")}
+        return state.model_copy(update={"location": location, "properties": {**his, **state.properties}})
+
+    def accepted(self, io: TableFileIO, place: Place, opened: ManifestList) -> EncryptedTableMetadata:
+        """Write a list of the same manifests under a master key of the partner's, and return the metadata that names it.
+
+        Args:
+            io: writes it; its manager knows the master key.
+            place: where it goes.
+            opened: the list, as the sharer wrote it.
+        """
+        metadata, header, key_id = self.metadata, opened.header, io.manager.table_key_id
+        assert header.table_state is not None, "a state was opened"
+        stated = header.table_state.in_copy(metadata.table_uuid, {names.KEY_ID.name: key_id}, ())
+        copier = ManifestCopier(io, io, PathMap(metadata.location.rstrip("/"), place.location), {}, "", metadata.properties)
+        location = place.manifest_list(self.snapshot.snapshot_id)
+        new_key = copier.write_list(location, replace(header, table_state=stated), opened.manifests)
+        wrapped = io.manager.encrypt_manifest_list_key_metadata(new_key, KeyRing())
+        return metadata.model_copy(
+            update={
+                "location": place.location,
+                "properties": {**metadata.properties, names.KEY_ID.name: key_id},
+                "snapshots": [self.snapshot.model_copy(update={"manifest_list": location, "key_id": wrapped.key_id})],
+                "encryption_keys": list(wrapped.added),
+            }
+        )

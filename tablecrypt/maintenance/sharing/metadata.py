@@ -69,6 +69,8 @@ _KEPT_PREFIX: Final = "read."
 _WITHHELD: Final = "withheld"
 """In the place of the master keys of the source's protected columns, which are none of the partner's business."""
 SHARE_OF: Final = "tablecrypt.share-of"
+SHARED_AT: Final = "tablecrypt.shared-at-ms"
+"""A property: when the state was written. The manifest list authenticates it, so that an older state is told from a newer one."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,8 @@ class ShareWriter:
         kept = {name: value for name, value in source.items() if name in _KEPT or name.startswith(_KEPT_PREFIX)}
         # Readers take a hidden column for what it is only where the properties protect it: as one that the table has dropped.
         withheld = {f"{COLUMN_PREFIX}{field_id}.key-id": _WITHHELD for field_id in sorted(self._plan.protected)}
-        return {**kept, **withheld, **self._protection(), names.KEY_ID.name: self._io.manager.table_key_id, GC_ENABLED.name: "false"}
+        own = {names.KEY_ID.name: self._io.manager.table_key_id, GC_ENABLED.name: "false", SHARED_AT: str(self._now_ms)}
+        return {**kept, **withheld, **self._protection(), **own}
 
     def _protection(self) -> dict[str, str]:
         """The properties by which the shared columns are protected: their masks show nothing, whatever files hold."""

@@ -430,6 +430,7 @@ READS: Final = {
     "of tablecrypt.maintenance": {"audit", "changes_since", "describe", "doctor", "doctor_without_catalog", "inspect", "list_tables"}
     | {"verify", "write_evidence"},
     "of shares, which change a property of their own alone": {"share", "shares", "unshare"},
+    "of a share that a partner has registered, in which he could as well register other metadata": {"accept_update"},
     "of a catalog": {"close", "identifier_to_database", "identifier_to_database_and_table", "identifier_to_tuple", "list_namespaces"}
     | {"list_tables", "list_views", "load_namespace_properties", "load_table", "load_view", "namespace_exists", "namespace_from"}
     | {"namespace_to_string", "properties", "supports_server_side_planning", "table_exists", "table_name_from", "view_exists", "name"},
