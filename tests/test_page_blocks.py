@@ -54,6 +54,8 @@ LEFT_OUT: Final = {
     ("docs/cli.md", "--shared-with 3f0c5a86"): "needs the uuid of a share: tests/maintenance/test_unshare.py takes one",
     ("docs/cli.md", "--key-file partner.key"): "names metadata that a share has made: tests/cli/test_sealed_shares.py accepts one",
     ("docs/how-to/share.md", "--key-file partner.key"): "the same",
+    ("docs/cli.md", "accept-update db.shared"): "names metadata that a share has made: tests/maintenance/test_share_moves.py moves to one",
+    ("docs/how-to/share.md", "accept-update db.shared"): "the same",
     ("docs/cli.md", "completion zsh"): "needs zsh: tests/cli/test_help.py makes it",
     ("docs/cli.md", "activate --yes"): "changes this environment: tests/cli/test_activation.py has one for it",
     ("docs/how-to/configure.md", "activate --yes"): "the same",

@@ -54,6 +54,7 @@ GIVEN: Final[Mapping[str, Any]] = {
     "location": "file:///nowhere",
     "to_key_id": "alias/people",
     "share": "file:///nowhere",
+    "metadata_location": "file:///nowhere/metadata/00001-0c9f3a52-9a4f-4a86-8f61-0d2c7f4be8a1.metadata.json",
     "path": "evidence.zip",
     "row_filter": "id = 1",
     "operation": maintenance.verify,

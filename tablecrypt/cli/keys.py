@@ -134,7 +134,8 @@ def accept(settings: Settings, metadata: str, key_file: Path, to_key_id: str, lo
     """Accept a share that was sealed to your public key.
 
     METADATA is the share's metadata.json, as the one who shares has sent it. New metadata at the location names the same files under your
-    own master key: register it in a catalog. The share's files stay where they are. Each update of the share is accepted again.
+    own master key: register it in a catalog. The share's files stay where they are. accept-update moves the table to each
+    update of the share.
     """
     from tablecrypt.maintenance.sharing.acceptance import accept as accept_share
 

@@ -110,9 +110,24 @@ class Scene:
         """Share the table with the partner."""
         maintenance.share(self.table(), "partner", f"file://{self.folder}/share")
 
+    def receive(self) -> None:
+        """Have the table be a share of another one, and a newer state of it there."""
+        catalog = self.catalog()
+        catalog.drop_table("db.t")
+        source = catalog.create_table("db.source", SCHEMA, properties={"encryption.key-id": "partner"})
+        source.append(ROWS)
+        first = maintenance.share(source, "table", f"file://{self.folder}/share")
+        catalog.register_table("db.t", first.metadata_location)
+        source.append(ROWS)
+        maintenance.share(source, "table", f"file://{self.folder}/share", update=True)
+
 
 def of_table(operate: Callable[[EncryptedTable, Path], object]) -> Callable[[Catalog, Path], object]:
     return lambda catalog, folder: operate(cast("EncryptedTable", catalog.load_table("db.t")), folder)
+
+
+def _newest(share: Path) -> str:
+    return f"file://{max((share / 'metadata').glob('*.metadata.json'))}"
 
 
 BEFORE: Final[Mapping[str, Callable[[Scene], None]]] = {
@@ -121,6 +136,7 @@ BEFORE: Final[Mapping[str, Callable[[Scene], None]]] = {
     "rescue": Scene.lose_keys,
     "remove_orphan_files": Scene.leave_orphan,
     "shares": Scene.share,
+    "accept_update": Scene.receive,
     "unshare": Scene.share,
 }
 WAYS: Final[Mapping[str, Callable[[Catalog, Path], Any]]] = {
@@ -130,6 +146,7 @@ WAYS: Final[Mapping[str, Callable[[Catalog, Path], Any]]] = {
     "relocate": of_table(lambda table, folder: maintenance.relocate(table, f"file://{folder}/copy")),
     "share": of_table(lambda table, folder: maintenance.share(table, "partner", f"file://{folder}/share")),
     "unshare": of_table(lambda table, folder: maintenance.unshare(table, f"file://{folder}/share")),
+    "accept_update": of_table(lambda table, folder: maintenance.accept_update(table, _newest(folder / "share"))),
     "compact": of_table(lambda table, folder: maintenance.compact(table, min_input_files=2)),
     "erase": of_table(lambda table, folder: maintenance.erase(table, "id = 1")),
     "shred": of_table(lambda table, folder: maintenance.shred(table, [table.snapshots()[0].snapshot_id])),

@@ -62,7 +62,18 @@ DRY_RUNS: Final[dict[str, Operation]] = {
     "expire_snapshots": lambda table: expire_snapshots(table, LATER, dry_run=True),
     "migrate": lambda table: m.migrate(table.catalog.load_table("db.plain"), MASTER_KEY, dry_run=True),
 }
+
+
+def moved(table: Table) -> object:
+    """The table is shared, and the share moves to its next state."""
+    place = f"{table.location()}-moved"
+    first = m.share(table, "alias/people", place, "id < 5", rewrite=True)
+    theirs = table.catalog.register_table("db.moved", first.metadata_location)
+    return m.accept_update(theirs, m.share(table, "alias/people", place, "id < 6", rewrite=True, update=True).metadata_location)
+
+
 KEEPS: Final[dict[str, Operation]] = {
+    "accept_update": moved,
     "audit": m.audit,
     "changes_since": compared,
     "compact": lambda table: m.compact(table, rewrite_all=True),
@@ -105,7 +116,7 @@ COMMANDS_THAT_KEEP: Final = {
     "relocate",
     "share",
     "shares",
-} | {*("rotate-kek", "rewrap", "prune-keys", "reencrypt", "rescue", "unshare")}
+} | {*("rotate-kek", "rewrap", "prune-keys", "reencrypt", "rescue", "unshare", "accept-update")}
 WHERE_FILES_ARE_DELETED: Final = {
     "tablecrypt/files/encrypting_file_io.py": "the one way to the store; it asks which files are the table's",
     "tablecrypt/files/raw_output.py": "a file of its own that it did not finish",

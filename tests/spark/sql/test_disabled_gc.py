@@ -25,7 +25,8 @@ DELETE: Final = {
     "migrate": "CALL prod.system.migrate(table => '{}_plain', key_id => 'alias/orders')",
 }
 KEEP: Final = {
-    *("add_files", "alter_table", "ancestors_of", "audit", "cherrypick_snapshot", "compact", "create_branch", "create_changelog_view"),
+    *("accept_update", "add_files", "alter_table", "ancestors_of", "audit", "cherrypick_snapshot", "compact", "create_branch"),
+    "create_changelog_view",
     *("create_tag", "doctor", "drop_branch", "drop_tag", "fast_forward", "prune_keys", "publish_changes", "reencrypt", "register_table"),
     *("relocate", "rescue", "rewrap", "rewrap_column_keks", "rewrite_data_files", "rewrite_manifests", "rewrite_position_delete_files"),
     *("rollback_to_snapshot", "rollback_to_timestamp", "rotate_column_keks", "rotate_kek", "set_current_snapshot", "snapshot"),
