@@ -125,7 +125,7 @@ OPERATIONS: Final = (
     state and one that somebody has edited. Not for a REST catalog, whose protocol has no such commit.
     """,
         arguments={"table": "TABLE", "metadata_location": "METADATA"},
-        options={"key_file": Option("The private key, for a share that is sealed to your public key.", "FILE")},
+        options={"key_file": Option("The private key, for a share that is sealed to your public key.", "FILE", kind="TEXT")},
         examples=(
             (
                 "The rows that came since",

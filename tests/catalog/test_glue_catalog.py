@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import DoubleType
 
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TamperedFileError
-from tablecrypt.maintenance import FindingKind, audit
+from tablecrypt.maintenance import FindingKind, accept_update, audit, share
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
@@ -90,6 +90,20 @@ def assert_pinned(aws: AwsServer, catalog: GlueCatalog, table: Table) -> None:
     assert found["tablecrypt.metadata-sha256"] == f"{hashlib.sha256(content).hexdigest()} {table.metadata_location}"
     assert found["encryption.key-id"] == MASTER_KEY
     assert found.get("encryption.data-key-length") == table.properties.get("encryption.data-key-length")
+
+
+def test_a_share_moves_to_its_next_state_and_its_pins_with_it(
+    aws: AwsServer, catalog: EncryptedGlueCatalog, database: str, table: Table
+) -> None:
+    key_id, place = aws.kms_key_id("alias/people"), f"{table.location()}-share"
+    theirs = catalog.register_table(f"{database}.theirs", share(table, key_id, place).metadata_location)
+    table.append(ROWS)
+
+    moved = accept_update(theirs, share(table, key_id, place, update=True).metadata_location)
+
+    assert (moved.moved, moved.rows) == (True, 2 * len(ROWS))
+    assert_same_rows(catalog.load_table(f"{database}.theirs").scan().to_arrow(), table.scan().to_arrow())
+    assert parameters(catalog, theirs)["tablecrypt.metadata-sha256"]
 
 
 def test_every_commit_renews_the_pins(aws: AwsServer, catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:

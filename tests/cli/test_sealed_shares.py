@@ -6,6 +6,8 @@ import json
 import stat
 from pathlib import Path
 
+import pytest
+
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.command import Command, run
 from tests.support.tables import ids, key_file_kms, new_table, rows
@@ -38,5 +40,26 @@ def test_a_share_goes_from_one_organisation_to_another_that_share_no_key_service
     location = json.loads(accepted.stdout)["metadata_location"]
     assert ids(other.register_table("db.share", location)) == ids(table)
     assert theirs.run("accept", metadata, *options).code == 2
+
+    table.append(rows(100))
+    again = ours.run(
+        "share", "db.t", "--to", f"public-key:{folder}/mine.key.pub", "--location", f"file://{folder}/share", "--update", "--json"
+    )
+    moved = theirs.run("accept-update", "db.share", json.loads(again.stdout)["metadata_location"], "--key-file", str(folder / "mine.key"))
+    assert moved.code == 0, moved.stderr
+    assert ids(other.load_table("db.share")) == ids(table.refresh())
+    older = theirs.run("accept-update", "db.share", metadata, "--key-file", str(folder / "mine.key"))
+    assert (older.code, "older state" in older.stderr) == (2, True)
     catalog.close()
     other.close()
+
+
+@pytest.mark.parametrize(("given", "said"), [("total", "is not COLUMN=KEY"), ("=k", "is not COLUMN=KEY"), ("note=", "is not COLUMN=KEY")])
+def test_a_column_without_a_key_is_refused_by_the_command(given: str, said: str, unwatched_warehouse: Path) -> None:
+    ours, catalog = catalog_in(unwatched_warehouse / "ours", "orders")
+    done = ours.run("share", "db.t", "--to", "lake", "--location", "file:///nowhere", "--column", given)
+    twice = ours.run("share", "db.t", "--to", "lake", "--location", "file:///nowhere", "--column", "note=a", "--column", "note=b")
+
+    assert (done.code, said in done.stderr) == (2, True)
+    assert (twice.code, "note is named twice" in twice.stderr) == (2, True)
+    catalog.close()

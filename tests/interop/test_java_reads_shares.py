@@ -53,3 +53,20 @@ def test_java_reads_a_share_with_the_partners_key_and_honours_that_its_files_are
             java.sql(refused)
     assert files_below(folder_of(table)) == before
     assert_same_rows(java.rows(name), table.scan(NORTH).to_arrow())
+
+
+def test_java_reads_the_other_columns_of_a_share_that_has_a_protected_one(warehouse: Path, java: JavaOracle, aws: AwsServer) -> None:
+    properties = {"encryption.column-keys": f"{aws.new_key()}: note"}
+    catalog = encrypted_sql_catalog(warehouse, aws)
+    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=properties)
+    place, name = f"{table.location().rpartition('/')[0]}/share-with-note", next(NAMES)
+    result = share(table, aws.kms_key_id("alias/people"), place, NORTH, columns={"note": aws.new_key()})
+
+    java.register(name, result.metadata_location)
+
+    wanted = sorted(table.scan(NORTH, selected_fields=("id",)).to_arrow()["id"].to_pylist())
+    shown = java.sql(f"SELECT id FROM h.{name}")
+    assert shown is not None
+    assert sorted(shown["id"].to_pylist()) == wanted
+    with pytest.raises(JavaError, match="could not read page"):
+        java.sql(f"SELECT note FROM h.{name}")

@@ -28,7 +28,7 @@ from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.command import Command
 from tests.support.protected_tables import Clients, clients, protected_table, write_as_java_does
-from tests.support.tables import encrypted_sql_catalog, table_with_history
+from tests.support.tables import encrypted_sql_catalog, ids, table_with_history
 
 OPERATIONS: Final[dict[str, Callable[..., Any]]] = {name: getattr(m, name) for name in m.__all__ if inspect.isfunction(getattr(m, name))}
 NOT_IN_SQL: Final = {
@@ -182,6 +182,24 @@ def test_a_share_ends_in_sql_as_in_python(tmp_path: Path, aws: AwsServer) -> Non
     assert json.loads(json.dumps(call(catalog, "unshare", table="db.t", share=made.location, dry_run=True))) == foretold
     assert call(catalog, "unshare", table="db.t", share=made.share_uuid)["complete"] is True
     assert m.shares(table).shares == ()
+
+
+def test_protected_columns_are_shared_in_sql_and_the_share_moves(tmp_path: Path, aws: AwsServer) -> None:
+    catalog = encrypted_sql_catalog(tmp_path, aws)
+    table = table_with_history(catalog, "db.t")
+    with table.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": f"{aws.new_key()}: note"})
+    m.reencrypt(table, out_of_line=True)
+    given = {"to_key_id": aws.kms_key_id("alias/people"), "location": f"file://{tmp_path}/share", "row_filter": "id < 20"}
+    key_id = aws.new_key()
+
+    made = call(catalog, "share", table="db.t", columns={"note": key_id}, rewrite=True, **given)
+    assert made["protected"] == {"note": key_id}
+    catalog.register_table("db.theirs", made["metadata_location"])
+    updated = call(catalog, "share", table="db.t", update=True, rewrite=True, **{**given, "row_filter": "id < 15"})
+
+    assert call(catalog, "accept_update", table="db.theirs", metadata_location=updated["metadata_location"])["moved"] is True
+    assert ids(catalog.load_table("db.theirs")) == ids(table.refresh(), row_filter="id < 15")
 
 
 def test_an_erasure_says_in_sql_what_it_says_in_python(tmp_path: Path, aws: AwsServer) -> None:
