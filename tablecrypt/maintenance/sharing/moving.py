@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate, TableUpdate
@@ -32,7 +33,7 @@ from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import name_of
+from tablecrypt.table.table_files import delete_written, name_of
 from tablecrypt.table.updates import NextShareStateUpdate
 
 _NEVER: Final = "0"
@@ -108,7 +109,13 @@ def accept_update(table: Table, metadata_location: str, key_file: str | None = N
     if dry_run or not result.moved:
         return result
 
-    _commit(fresh, state.for_table(fresh, opened))
+    moved_to = state.for_table(fresh, opened)
+    try:
+        _commit(fresh, moved_to)
+    except CommitFailedException:
+        # Of a sealed state the list is the table's own. After other errors the catalog may have made the commit, and name it.
+        delete_written(fresh.io, [moved_to.snapshots[0].manifest_list] if state.is_sealed else [])
+        raise
     table.refresh()
     return result
 
