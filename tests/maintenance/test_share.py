@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, MasterKeyRefusedError
 from tablecrypt.maintenance import audit, reencrypt, share, verify
@@ -262,6 +262,31 @@ def test_without_statistics_the_partner_gets_no_bounds(table: EncryptedTable, pa
 
     assert all(not task.file.lower_bounds and not task.file.value_counts for task in theirs.scan().plan_files())
     assert ids(theirs, row_filter="id = 2") == [2]
+
+
+NESTED: Final = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "person", StructType(NestedField(5, "email", StringType()), NestedField(6, "phones", ListType(7, StringType())))),
+    NestedField(3, "tags", ListType(8, ListType(9, StringType()))),
+    NestedField(4, "notes", MapType(10, StringType(), 11, StructType(NestedField(12, "text", StringType())))),
+)
+
+
+@pytest.mark.parametrize("protected", ["", "person.email", "tags", "notes", "person"])
+def test_lists_maps_and_structs_are_shared_but_for_what_of_them_is_protected(
+    catalog: EncryptedSqlCatalog, partner: Partner, aws: AwsServer, protected: str
+) -> None:
+    secret = aws.new_key()
+    properties = {"encryption.column-keys": f"{secret}: {protected}"} if protected else {}
+    table = new_table(catalog, schema=NESTED, appends=[rows(0, schema=NESTED)], properties=properties)
+    names = [each for each in ("id", "person.email", "person.phones", "tags", "notes") if not each.startswith(protected or "none")]
+
+    theirs = partner.register(share(table, partner.key_id, partner.location))
+
+    assert _in_order(theirs.scan()) == _in_order(table.scan(selected_fields=tuple(names)))
+    if protected:
+        with_it = share(table, partner.key_id, f"{partner.location}-with", columns={protected: partner.column_key_id})
+        assert _in_order(partner.register(with_it, "db.with").scan()) == _in_order(table.scan())
 
 
 # ---- protected columns

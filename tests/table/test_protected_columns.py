@@ -256,6 +256,18 @@ def test_renames_keep_the_protection_and_a_column_that_is_dropped_takes_it_along
     assert "tax_id" not in _all(people)[0]
 
 
+@pytest.mark.parametrize("selected", [("*",), ("id", "person"), ("id", "person.age", "note")])
+def test_the_struct_of_a_protected_field_that_was_dropped_is_read_without_it(
+    people: EncryptedTable, seen_by_analyst: EncryptedTable, selected: tuple[str, ...]
+) -> None:
+    before = [row["person"] and {"age": row["person"]["age"]} for row in _all(people)]
+    with people.update_schema() as update:
+        update.delete_column("person.email")
+
+    for table in (people, cast("EncryptedTable", seen_by_analyst.refresh())):
+        assert [row["person"] for row in _all(table, selected_fields=selected)] == before
+
+
 def test_time_travel_goes_back_over_the_day_on_which_the_column_was_protected(both: Clients) -> None:
     table = protected_table(both.payroll, **{"encryption.column-keys": "", "write.delete.mode": "merge-on-read"})
     table.append(_rows(1))

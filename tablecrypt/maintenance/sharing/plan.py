@@ -26,6 +26,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import ManifestEntry
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.types import ListType, MapType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnPolicy
@@ -290,7 +291,9 @@ def _names(schema: Schema, field_ids: Iterable[int]) -> tuple[str, ...]:
 
 def _pruned(schema: Schema, hidden: Collection[int]) -> Schema:
     """Return a schema without columns. Where a list or a map would be left without its values, it goes as a whole."""
-    kept = prune_columns(schema, {field_id for field_id in schema.field_ids if field_id not in hidden}, select_full_types=False)
+    # A list or a map is there with what is in it, and PyIceberg takes no choice of it by itself.
+    chosen = {each for each in schema.field_ids if each not in hidden and not isinstance(schema.find_type(each), (ListType, MapType))}
+    kept = prune_columns(schema, chosen, select_full_types=False)
     wrong = {each.field_id for each in kept.fields if not set(hidden).isdisjoint(Schema(each).field_ids)}
     fields = [each for each in kept.fields if each.field_id not in wrong]
     if not fields:

@@ -166,6 +166,9 @@ def visible_columns(
     everything = frozenset({*ColumnPolicy.from_properties(metadata.properties).columns, *policy.former})
     touched = {*projected.field_ids, *looked_at}
     beside = {each for each in _every(policy) - needed if not touched.isdisjoint(around.get(each, ()))}
+    if any(around.get(each) for each in touched):
+        # Of what was dropped the schema does not say in which struct it lay, and files from before have it there.
+        beside |= everything - around.keys()
     nulled = frozenset(each for each in denied if each not in policy.columns or not policy.columns[each].mask.is_stored)
     since = {each: policy.columns[each].since for each in needed if each in policy.columns}
 
