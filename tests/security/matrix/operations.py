@@ -365,6 +365,12 @@ def _maintains(name: str, calls: str, run: Callable[[EncryptedTable], object], l
     return Operation("maintenance", name, (calls,), lambda table, _: run(table), False, leaves=leaves)
 
 
+def _shared_and_ended(table: EncryptedTable) -> None:
+    m.share(table, "fin", f"{table.location()}-ended-share", rewrite=True)
+    for share in m.shares(table).shares:
+        m.unshare(table, share.share_uuid)
+
+
 _MAINTENANCE: Final = (
     _maintains("compact", "compact", lambda table: m.compact(table, rewrite_all=True, workers=1)),
     _maintains("compact by parts", "compact", lambda table: m.compact(table, rewrite_all=True, partial_progress=1, workers=1)),
@@ -378,6 +384,12 @@ _MAINTENANCE: Final = (
     _maintains("prune keys", "prune_keys", m.prune_keys),
     _maintains("rescue", "rescue", m.rescue),
     _maintains("relocate", "relocate", lambda table: m.relocate(table, f"{table.location()}-copy", register_as="db.copy", workers=1)),
+    _maintains("share", "share", lambda table: m.share(table, "fin", f"{table.location()}-share", rewrite=True)),
+    _maintains(
+        *("share with the column", "share"),
+        lambda table: m.share(table, "fin", f"{table.location()}-share-with-column", rewrite=True, columns={"ssn": "pii"}),
+    ),
+    _maintains("share, list and end it", "unshare", _shared_and_ended),
     _maintains("migrate", "migrate", lambda table: m.migrate(table, "orders", workers=1)),
     _maintains("erase", "erase", lambda table: m.erase(table, "id = 1", workers=1), _without(1)),
     _maintains("erase by the column", "erase", lambda table: m.erase(table, "ssn = 'SSN-CANARY-1'", workers=1), _without(1)),
@@ -428,8 +440,7 @@ READS: Final = {
     | {"table", "table_io", "table_metadata", "case_sensitive", "assign_new_column_id", "is_first_snapshot", "producer"}
     | {"fast_or_merge_append", "new_snapshot", "stage_rows"},
     "of tablecrypt.maintenance": {"audit", "changes_since", "describe", "doctor", "doctor_without_catalog", "inspect", "list_tables"}
-    | {"verify", "write_evidence"},
-    "of shares, which change a property of their own alone": {"share", "shares", "unshare"},
+    | {"verify", "write_evidence", "shares"},
     "of a share that a partner has registered, in which he could as well register other metadata": {"accept_update"},
     "of a catalog": {"close", "identifier_to_database", "identifier_to_database_and_table", "identifier_to_tuple", "list_namespaces"}
     | {"list_tables", "list_views", "load_namespace_properties", "load_table", "load_view", "namespace_exists", "namespace_from"}
