@@ -23,7 +23,7 @@ from trino.dbapi import Connection
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
 from tests.support.java_version import parse_version
-from tests.support.maven_jars import kept_jars
+from tests.support.kept_folders import kept_folder
 from tests.support.server_process import ServerProcess, free_port
 
 VERSION: Final = "483"
@@ -155,7 +155,7 @@ def _jars() -> Path:
         options = ["--quiet", "--batch-mode", "--file", str(_POM), f"-Dtrino.version={VERSION}", f"-DoutputDirectory={jars}"]
         return ["mvn", *options, "dependency:copy-dependencies"]
 
-    return kept_jars(f"trino-{VERSION}", fetching)
+    return kept_folder(f"trino-{VERSION}", fetching)
 
 
 def _java() -> str:

@@ -1,0 +1,45 @@
+"""The services, each started once, and their stores: `store` is a new bucket of each of them, for each of PyIceberg's FileIOs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.services.stores import FILE_IOS, ObjectStore
+from tests.support.aws import AwsServer
+from tests.support.selection import need
+from tests.support.tables import encrypted_sql_catalog
+
+if TYPE_CHECKING:
+    from tablecrypt_catalog import EncryptedSqlCatalog
+    from tests.services.azurite import Azurite
+
+STORES = [(service, file_io) for service in ("azurite",) for file_io in FILE_IOS]
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """Microsoft's emulator of Azure's storage. Without node and npm its tests are skipped, on a build machine they fail."""
+    from tests.services.azurite import Azurite, azurite_problem
+
+    need(azurite_problem())
+    server = Azurite(tmp_path_factory.mktemp("azurite"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=STORES, ids=" through ".join)
+def store(request: pytest.FixtureRequest) -> ObjectStore:
+    """A new bucket of a service, which catalogs reach through one of PyIceberg's FileIOs."""
+    service, file_io = request.param
+    store: ObjectStore = request.getfixturevalue(service).store(file_io)
+    return store
+
+
+@pytest.fixture
+def catalog(store: ObjectStore, tmp_path: Path, aws: AwsServer) -> EncryptedSqlCatalog:
+    """A catalog whose tables are in the store, with keys in moto's KMS and the namespace `db`."""
+    return encrypted_sql_catalog(tmp_path, aws, store.catalog_properties)
