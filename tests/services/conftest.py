@@ -10,14 +10,17 @@ import pytest
 
 from tests.services.stores import FILE_IOS, ObjectStore
 from tests.support.aws import AwsServer
+from tests.support.plaintext_scan import unwatch
 from tests.support.selection import need
 from tests.support.tables import encrypted_sql_catalog
 
 if TYPE_CHECKING:
     from tablecrypt_catalog import EncryptedSqlCatalog
     from tests.services.azurite import Azurite
+    from tests.services.fake_gcs import FakeGcs
+    from tests.services.versitygw import Versitygw
 
-STORES = [(service, file_io) for service in ("azurite",) for file_io in FILE_IOS]
+STORES = [(service, file_io) for service in ("azurite", "versitygw", "fake_gcs") for file_io in FILE_IOS]
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +30,30 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 
     need(azurite_problem())
     server = Azurite(tmp_path_factory.mktemp("azurite"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Versitygw]:
+    """An S3 server that is not moto. Without Go its tests are skipped, on a build machine they fail."""
+    from tests.services.versitygw import Versitygw, versitygw_problem
+
+    need(versitygw_problem())
+    folder = tmp_path_factory.mktemp("versitygw")
+    unwatch(folder)  # versions of what was migrated stay in its files, as they should; tests search what the server shows
+    server = Versitygw(folder)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
+    """An emulator of Google Cloud Storage. Without Go its tests are skipped, on a build machine they fail."""
+    from tests.services.fake_gcs import FakeGcs, fake_gcs_problem
+
+    need(fake_gcs_problem())
+    server = FakeGcs(tmp_path_factory.mktemp("fake-gcs"))
     yield server
     server.stop()
 

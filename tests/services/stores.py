@@ -31,9 +31,10 @@ class ObjectStore:
         return {"warehouse": f"{self.address}/warehouse", "py-io-impl": FILE_IOS[self.file_io], **self.properties}
 
     def contents(self) -> dict[str, bytes]:
-        """Every object, by its location."""
+        """Every object, by its location, but for the empty ones that stand for folders: Arrow's clients leave them."""
         scheme, _, bucket = self.address.partition("://")
-        return {f"{scheme}://{path}": self.files.cat_file(path) for path in sorted(self.files.find(bucket))}
+        paths = sorted(path for path in self.files.find(bucket) if not path.endswith("/"))
+        return {f"{scheme}://{path}": self.files.cat_file(path) for path in paths}
 
     def replace(self, location: str, content: bytes) -> None:
         """Write an object over, as whoever writes the store may."""
