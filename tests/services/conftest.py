@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tablecrypt_catalog import EncryptedSqlCatalog
     from tests.services.azurite import Azurite
     from tests.services.fake_gcs import FakeGcs
+    from tests.services.nessie import Nessie
+    from tests.services.vault import Vault
     from tests.services.versitygw import Versitygw
 
 STORES = [(service, file_io) for service in ("azurite", "versitygw", "fake_gcs") for file_io in FILE_IOS]
@@ -54,6 +56,28 @@ def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
 
     need(fake_gcs_problem())
     server = FakeGcs(tmp_path_factory.mktemp("fake-gcs"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def nessie(versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nessie]:
+    """A REST catalog that runs in production. Without Java 21 or Maven its tests are skipped, on a build machine they fail."""
+    from tests.services.nessie import Nessie, nessie_problem
+
+    need(nessie_problem())
+    server = Nessie(tmp_path_factory.mktemp("nessie"), versitygw)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def vault(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vault]:
+    """HashiCorp Vault. Without Go its tests are skipped, on a build machine they fail."""
+    from tests.services.vault import Vault, vault_problem
+
+    need(vault_problem())
+    server = Vault(tmp_path_factory.mktemp("vault"))
     yield server
     server.stop()
 
