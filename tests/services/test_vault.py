@@ -41,6 +41,15 @@ class TestVault(KeyManagementClientContract):
         return "nobody"
 
 
+@pytest.mark.parametrize("capabilities", ["update", "create", "create and update"])
+def test_vault_makes_a_key_for_an_unknown_id_where_a_token_may_create_one(vault: Vault, capabilities: str) -> None:
+    listed = ", ".join(f'"{each}"' for each in capabilities.split(" and "))
+    name = f"mistyped-{capabilities.replace(' ', '-')}"
+    client = VaultKeyManagementClient(vault.properties(vault.token_for(name, f'path "transit/*" {{ capabilities = [{listed}] }}')))
+    assert is_allowed(lambda: client.wrap_key(bytes(16), name)) == ("create" in capabilities)
+    client.close()
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_may_do_what_its_file_grants_and_no_more(vault: Vault, role: str) -> None:
     everything = VaultKeyManagementClient(vault.properties())
