@@ -35,7 +35,7 @@ STEPS ?= 2
 # Those whose tests Hypothesis feeds, state machines and tests inside of tests among them.
 PROPERTY_TESTS ?= $(shell grep -rlE '^(from|import) hypothesis' tests --include='test_*.py' | LC_ALL=C sort)
 NIGHTLY_SPARKS ?= 4.0.5 4.1.4 4.2.1 4.3.0
-NIGHTLY_PARTS ?= test-nightly-properties fuzz test-pyiceberg-next $(NIGHTLY_SPARKS:%=test-spark-%) test-all-interpreters test-all-lowest test-packages test-programs test-tools ray campaign mutation
+NIGHTLY_PARTS ?= test-nightly-properties fuzz test-pyiceberg-next $(NIGHTLY_SPARKS:%=test-spark-%) test-all-interpreters test-all-lowest test-packages test-programs test-tools services ray campaign mutation
 RUNTIME_EXTRAS := aws gcp azure vault lzo spark ray cli report adlfs duckdb gcsfs glue hive pandas polars s3fs sql-postgres testing
 ISSUE_FORMS := $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 FUZZ_TARGETS := $(filter-out fuzz/harness.py,$(wildcard fuzz/*.py))
@@ -50,7 +50,7 @@ REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.e
 	$(PYTHON) is %d.%d. Try: make $(MAKECMDGOALS) PYTHON=python3.12" % sys.version_info[:2])'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-tools test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-trino conformance conformance-vectors test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
+.PHONY: help setup demo demo-spark test test-tools test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-trino services conformance conformance-vectors test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -59,6 +59,7 @@ help:
 	@echo "make test       lint, and the tests that a person waits for  (about ten minutes; those with Java need Java 17 or newer)"
 	@echo "make test-all   make test, and the tests that it leaves: slow ones, all with Java, those in a browser"
 	@echo "make test-trino what Trino reads of these tables, and what it refuses  (needs Java 25 or newer, and Maven)"
+	@echo "make services   tables in stores, catalogs and key services that others wrote  (needs node, npm, Go, Maven and Java 21)"
 	@echo "make conformance  what readers that are here make of the conformance kit: docs/conformance.md  (Trino and Iceberg Java take minutes)"
 	@echo "make conformance-vectors  build the kit's tables and files again, the same bytes each time"
 	@echo "make test-fast  the tests that need neither Java nor patience"
@@ -283,6 +284,10 @@ fuzz: setup
 # Trino's jars come by Maven the first time, half a gigabyte of them.
 test-trino: setup
 	$(PYTEST) -m trino tests/trino tests/conformance
+
+# What is fetched the first time, by npm, Go and Maven, stays in the user's cache folder. What a tool is missing for is skipped, and said.
+services: setup
+	$(PYTEST) -m services tests/services
 
 # The page is a run: what is not there is left out, and said. Tables lie where their metadata says, in /tmp/iceberg-encryption-conformance.
 conformance: setup

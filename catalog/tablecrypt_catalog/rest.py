@@ -144,7 +144,12 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         return table
 
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
-        """Create a table, after whose answer the server is held to what was asked for. A table that is refused is dropped again."""
+        """Create a table, after whose answer the server is held to what was asked for. A table that is refused is dropped again.
+
+        An encrypted one is staged first: a server that makes tables of version 2 says so then, and is left with no file of one.
+        """
+        if names.KEY_ID.name in new.properties:
+            self.staged_table(new)
         try:
             answer = self.request_new_table(*new)
         except RestrictedCreationError as restricted:

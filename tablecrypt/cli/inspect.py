@@ -5,12 +5,12 @@ Of an AGS1 stream it shows the blocks, of a Parquet file the modules.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tablecrypt import _magics as magics
 from tablecrypt import parquet
+from tablecrypt._file_length import length_of
 from tablecrypt._magics import looks_like
 from tablecrypt.cli import file_keys
 from tablecrypt.cli._output import show
@@ -99,8 +99,7 @@ def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | Non
         FormatError: it is neither an AGS1 stream nor Parquet.
         TamperedFileError, KeyMismatchError, PlaintextRefusedError: it is not what it should be.
     """
-    raw.seek(0, os.SEEK_END)
-    length = raw.tell()
+    length = length_of(raw)
     raw.seek(0)
     head = raw.read(ags1.HEADER_LENGTH)
     described = {"file": location, "bytes": length, **_key(key_metadata)}

@@ -22,12 +22,12 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from io import SEEK_END
 from typing import Final
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
 from tablecrypt import _magics as magics
+from tablecrypt._file_length import length_of
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TablecryptError, TamperedFileError
@@ -79,7 +79,7 @@ class DecryptingInputFile(InputFile):
         """Open the plaintext, always seekable. Raises what Ags1InputStream's constructor raises, and what the store does."""
         raw = self._inner.open(seekable=True)
         try:
-            return Ags1InputStream(raw, self._key_metadata, self.location, _stored_length(raw))
+            return Ags1InputStream(raw, self._key_metadata, self.location, length_of(raw))
         except BaseException:
             raw.close()
             raise
@@ -278,9 +278,3 @@ def refusing_made_up(location: str, own_folders: DeletionScope) -> Iterator[None
         if reason is None:
             raise
         raise FormatError(f"{location}: cannot be read ({type(error).__name__}), and as a file of the table it {reason}") from error
-
-
-def _stored_length(raw: InputStream) -> int:
-    """The store's length, from the open file: asking the store again would cost one more request."""
-    raw.seek(0, SEEK_END)
-    return raw.tell()

@@ -15,13 +15,13 @@ Specification: Avro 1.11, "Object Container Files".
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
 
 import fastavro
 
+from tablecrypt._file_length import length_of
 from tablecrypt._magics import AVRO
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.manifests.avro_reader import decompress_block
@@ -59,7 +59,7 @@ class AvroBlocks:
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
-        self._length = source.seek(0, os.SEEK_END)
+        self._length = length_of(source)
         source.seek(0)
         header = self._read(_HEADER)
         if header["magic"] != AVRO:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from tablecrypt._file_length import length_of
 from tablecrypt.arguments import check_file
 from tablecrypt.errors import FormatError
 
@@ -33,7 +34,7 @@ class FileSource:
         self._stack = ExitStack()
         self.location = os.fspath(source) if isinstance(source, str | os.PathLike) else str(getattr(source, "name", UNNAMED))
         self._file = self._open(source)
-        self.length: int = self._file.seek(0, os.SEEK_END)
+        self.length = length_of(self._file)
 
     @property
     def name(self) -> str:

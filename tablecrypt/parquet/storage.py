@@ -30,6 +30,7 @@ from pyarrow import fs
 
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt._bytes import flat_view, write_all
+from tablecrypt._file_length import length_of
 from tablecrypt.arguments import check_file
 from tablecrypt.errors import TamperedFileError
 
@@ -56,7 +57,7 @@ class Source:
         self._file = file
         self._owned = owned
         self.location = location
-        self.length: int = _length_of(file)
+        self.length: int = length_of(file)
 
     def read_at(self, offset: int, length: int) -> memoryview:
         """`length` bytes from `offset` on; without a copy where the file is in memory."""
@@ -236,12 +237,6 @@ def _name_of(source: Any) -> str:
         return os.fspath(source)
     name = getattr(source, "location", None) or getattr(source, "name", None)
     return name if isinstance(name, str) else UNNAMED
-
-
-def _length_of(file: Any) -> int:
-    file.seek(0, io.SEEK_END)
-    length: int = file.tell()
-    return length
 
 
 def export_buffer(data: Buffer) -> memoryview:

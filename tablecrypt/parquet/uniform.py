@@ -36,6 +36,7 @@ import pyarrow.parquet.encryption as pe
 from pyarrow import fs
 
 from tablecrypt import _magics as magics
+from tablecrypt._file_length import length_of
 from tablecrypt._size_bounded_cache import SizeBoundedCache
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -465,7 +466,7 @@ def check_end(file: pa.NativeFile, key_metadata: StandardKeyMetadata, location: 
 
 
 def _check_length(file: pa.NativeFile, key_metadata: StandardKeyMetadata, location: str) -> int:
-    length: int = file.seek(0, os.SEEK_END)
+    length = length_of(file)
     file.seek(0)
     if key_metadata.file_length is not None and length != key_metadata.file_length:
         raise TamperedFileError(location, f"has {length} bytes, but its key metadata says {key_metadata.file_length}")

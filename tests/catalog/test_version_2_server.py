@@ -60,6 +60,18 @@ def test_nothing_is_left(catalog: EncryptedRestCatalog, behind: SqlCatalog, way:
     assert behind.list_tables("db") == []
 
 
+@pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
+def test_a_server_that_says_so_before_is_asked_for_no_table(
+    server: Version2Server, catalog: EncryptedRestCatalog, behind: SqlCatalog, way: Callable[[EncryptedRestCatalog], object]
+) -> None:
+    made: list[Table] = []
+    server.stages_version_3, server.meanwhile = False, made.append
+    with pytest.raises(PlaintextRefusedError, match=r"version 2, .*: use a server that makes version 3$"):
+        way(catalog)
+    assert made == []
+    assert behind.list_tables("db") == []
+
+
 def test_a_default_key_of_the_catalog_is_no_way_around(server: Version2Server, behind: SqlCatalog) -> None:
     catalog = server.client(**KMS, **{"encryption.default-key-id": MASTER_KEY})
     with pytest.raises(PlaintextRefusedError, match=r"db\.t was dropped again"):
@@ -70,7 +82,6 @@ def test_a_default_key_of_the_catalog_is_no_way_around(server: Version2Server, b
 def test_a_table_that_is_version_2_only_once_it_is_committed_is_dropped_again(
     server: Version2Server, catalog: EncryptedRestCatalog, behind: SqlCatalog
 ) -> None:
-    server.stages_version_3 = True
     with pytest.raises(PlaintextRefusedError, match=r"makes tables of version 2.*db\.t was dropped again"):
         append_in_one_commit(catalog)
     assert behind.list_tables("db") == []

@@ -41,5 +41,20 @@ def java_problem() -> str | None:
     return None
 
 
+def java_home(required: int) -> Path | None:
+    """Where a JDK of this version or newer is: said by JAVA_25_HOME or JAVA_HOME, or in the folder in which Debian installs them."""
+    named = [os.environ[name] for name in ("JAVA_25_HOME", "JAVA_HOME") if name in os.environ]
+    installed = sorted(Path("/usr/lib/jvm").glob("*"))
+    return next((home for home in [*map(Path, named), *installed] if _is_jdk(home, required)), None)
+
+
+def _is_jdk(home: Path, required: int) -> bool:
+    # The compiler is needed as well: servers are started from their source.
+    if not (home / "bin" / "javac").is_file():
+        return False
+    banner = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, check=False).stderr
+    return (parse_version(banner) or 0) >= required
+
+
 if __name__ == "__main__":
     sys.exit(java_problem())

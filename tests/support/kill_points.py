@@ -20,9 +20,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, cast
 
 from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.io.fsspec import FsspecFileIO, FsspecInputFile, FsspecOutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from sqlalchemy import Result, event
 from sqlalchemy.exc import OperationalError
@@ -208,16 +209,37 @@ class MortalFileIO(PyArrowFileIO):
         return super().new_input(location)
 
     def new_output(self, location: str) -> PyArrowFile:
-        file = super().new_output(location)
-        return file if _life[0] is _immortal else _MortalFile(file)  # type: ignore[return-value]
+        return _mortal(super().new_output(location))
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        name = f"delete {location}"
-        _life[0].take(name, lambda: PyArrowFileIO.delete(self, location), OSError(f"{name}: failed on purpose"))
+        _deleted(location, lambda: PyArrowFileIO.delete(self, location))
+
+
+class MortalFsspecFileIO(FsspecFileIO):
+    """FsspecFileIO whose every use is a step."""
+
+    def new_input(self, location: str) -> FsspecInputFile:
+        _life[0].step(f"open {location}")
+        return super().new_input(location)
+
+    def new_output(self, location: str) -> FsspecOutputFile:
+        return _mortal(super().new_output(location))
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        _deleted(location, lambda: FsspecFileIO.delete(self, location))
+
+
+def _deleted(location: str | InputFile | OutputFile, delete: Callable[[], None]) -> None:
+    name = f"delete {location}"
+    _life[0].take(name, delete, OSError(f"{name}: failed on purpose"))
+
+
+def _mortal(file: T) -> T:
+    return file if _life[0] is _immortal else cast("T", _MortalFile(cast("OutputFile", file)))
 
 
 class _MortalFile(OutputFile):
-    def __init__(self, inner: PyArrowFile) -> None:
+    def __init__(self, inner: OutputFile) -> None:
         super().__init__(inner.location)
         self._inner = inner
 

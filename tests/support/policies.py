@@ -32,9 +32,14 @@ def aws_policy(role: str, bucket: str, table_key: str, column_key: str) -> str:
     return text
 
 
+def vault_policy_text(role: str) -> str:
+    """The file of a role, as Vault takes it."""
+    return (POLICIES / "vault" / f"{role}.hcl").read_text(encoding="utf-8")
+
+
 def vault_policy(role: str) -> dict[str, list[str]]:
     """Which capabilities the file of a role grants on which path."""
-    text = (POLICIES / "vault" / f"{role}.hcl").read_text(encoding="utf-8")
+    text = vault_policy_text(role)
     rest = _PATH.sub("", text)
     assert all(line.startswith("#") or not line for line in map(str.strip, rest.splitlines())), rest
     return {path: json.loads(f"[{capabilities}]") for path, capabilities in _PATH.findall(text)}

@@ -47,7 +47,7 @@ class RestServer:
         }
         command = [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", _class_path(), MAIN_CLASS]
         self._server = ServerProcess(
-            "REST catalog server", command, folder / "server.log", partial(_answers, self.uri), os.environ | settings
+            "REST catalog server", command, folder / "server.log", partial(answers, self.uri), os.environ | settings
         )
 
     def stop(self) -> None:
@@ -76,7 +76,8 @@ def _class_path() -> str:
     return os.pathsep.join([f"{fetched_jars(_IVY_FILE, _JARS)}/*", *map(str, hadoop)])
 
 
-def _answers(uri: str) -> bool:
+def answers(uri: str) -> bool:
+    """Whether a REST catalog's server answers at an address."""
     try:
         return requests.get(f"{uri}/v1/config", timeout=5).ok
     except requests.RequestException:

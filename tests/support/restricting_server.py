@@ -13,8 +13,11 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import TypeAdapter
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
@@ -64,9 +67,17 @@ class RestrictingServer(HttpServer):
             case "POST", ["v1", "namespaces", namespace, "tables"]:
                 asked = json.loads(body)
                 schema = Schema.model_validate(asked["schema"])
+                if asked["stage-create"]:
+                    return 200, self.staged((namespace, asked["name"]), schema, {"format-version": "3", **asked["properties"]})
                 table = self.catalog.create_table((namespace, asked["name"]), schema, properties=asked["properties"])
                 return 200, self._loaded(table) | self._restrictions(self.restricts_creation)
         return 404, {"error": {"message": "no such thing", "type": "NoSuchTableException", "code": 404}}
+
+    def staged(self, identifier: tuple[str, str], schema: Schema, properties: dict[str, str]) -> dict[str, Any]:
+        """The answer to who asks how a table would be that is not made yet."""
+        location = f"{self.catalog.properties['warehouse']}/{'/'.join(identifier)}"
+        metadata = new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, location, properties)
+        return {"metadata-location": None, "metadata": json.loads(IcebergBaseModel.model_dump_json(metadata)), "config": {}}
 
     def _restrictions(self, told: bool) -> dict[str, Any]:
         return {"read-restrictions": self.read_restrictions} if told and self.read_restrictions is not None else {}

@@ -3,9 +3,9 @@
     first   tests without marks, under Hypothesis's profile `quick`, and those with the mark `first`, which share one Spark session
     rest    tests marked slow, java or browser, and once more, with all their examples, those that `quick` shortened
 
-Neither runs those marked campaign, nightly, releases or trino, which have targets of their own. A test belongs to the first tier by its
-time: who writes one that takes more than a few seconds marks it slow, and `make test-slowest` shows where a mark is missing, or not earned
-any more.
+Neither runs those marked campaign, nightly, releases, services or trino, which have targets of their own. A test belongs to the first tier
+by its time: who writes one that takes more than a few seconds marks it slow, and `make test-slowest` shows where a mark is missing, or not
+earned any more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FIRST: Final = "first"
 REST: Final = "rest"
 LATER_MARKS: Final = ("browser", "java", "slow")
 """Tests with one of these wait for `make test-all`, but for those marked `first`."""
-OWN_TARGETS: Final = ("campaign", "nightly", "releases", "trino")
+OWN_TARGETS: Final = ("campaign", "nightly", "releases", "services", "trino")
 
 
 def is_in_first_tier(item: pytest.Item) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -22,8 +21,8 @@ from trino.dbapi import Connection
 
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
-from tests.support.java_version import parse_version
-from tests.support.maven_jars import kept_jars
+from tests.support.java_version import java_home
+from tests.support.kept_folders import kept_folder
 from tests.support.server_process import ServerProcess, free_port
 
 VERSION: Final = "483"
@@ -97,7 +96,7 @@ def trino_problem() -> str | None:
     """None where Trino can run, else a sentence that says what is missing."""
     if shutil.which("mvn") is None:
         return "Trino needs Maven, which fetches its jars, and there is no mvn on the PATH."
-    if _java_home() is None:
+    if java_home(REQUIRED_JAVA) is None:
         return f"Trino needs Java {REQUIRED_JAVA}: set JAVA_25_HOME."
     return None
 
@@ -155,24 +154,10 @@ def _jars() -> Path:
         options = ["--quiet", "--batch-mode", "--file", str(_POM), f"-Dtrino.version={VERSION}", f"-DoutputDirectory={jars}"]
         return ["mvn", *options, "dependency:copy-dependencies"]
 
-    return kept_jars(f"trino-{VERSION}", fetching)
+    return kept_folder(f"trino-{VERSION}", fetching)
 
 
 def _java() -> str:
-    home = _java_home()
+    home = java_home(REQUIRED_JAVA)
     assert home is not None
     return str(home / "bin" / "java")
-
-
-def _java_home() -> Path | None:
-    """Where a JDK 25 or newer is: said by JAVA_25_HOME or JAVA_HOME, or in the folder in which Debian installs them."""
-    named = [os.environ[name] for name in ("JAVA_25_HOME", "JAVA_HOME") if name in os.environ]
-    return next((home for home in [*map(Path, named), *sorted(Path("/usr/lib/jvm").glob("*25*"))] if _is_new_enough(home)), None)
-
-
-def _is_new_enough(home: Path) -> bool:
-    # The compiler is needed as well: the server is started from its source.
-    if not (home / "bin" / "javac").is_file():
-        return False
-    banner = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, check=False).stderr
-    return (parse_version(banner) or 0) >= REQUIRED_JAVA

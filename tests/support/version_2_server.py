@@ -8,12 +8,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import new_table_metadata
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.typedef import IcebergBaseModel
 
 from tests.support.restricting_server import RestrictingServer
 
@@ -25,13 +21,13 @@ class Version2Server(RestrictingServer):
 
     Attributes:
         may_drop: whether it drops tables.
-        stages_version_3: whether it says of a table that it only stages that it will have version 3.
+        stages_version_3: whether it says of a table that it only stages that it will have version 3, which is not so.
         meanwhile: what somebody else does with a table that was just made, before the client gets the answer.
     """
 
     def __init__(self, catalog: Catalog) -> None:
         self.may_drop = True
-        self.stages_version_3 = False
+        self.stages_version_3 = True
         self.meanwhile: Callable[[Table], object] = lambda table: None
         super().__init__(catalog)
 
@@ -63,10 +59,7 @@ class Version2Server(RestrictingServer):
         parsed = Schema.model_validate(schema)
         kept = {name: value for name, value in properties.items() if name != "format-version"}
         if is_staged:
-            location = f"{self.catalog.properties['warehouse']}/{'/'.join(identifier)}"
-            version = {"format-version": "3"} if self.stages_version_3 else {}
-            metadata = new_table_metadata(parsed, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, location, {**kept, **version})
-            return {"metadata-location": None, "metadata": json.loads(IcebergBaseModel.model_dump_json(metadata)), "config": {}}
+            return self.staged(identifier, parsed, {**kept, **({"format-version": "3"} if self.stages_version_3 else {})})
         table = self.catalog.create_table(identifier, parsed, properties=kept)
         answer = self._loaded(table)
         self.meanwhile(table)

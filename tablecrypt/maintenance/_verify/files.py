@@ -8,7 +8,6 @@ it should be is a finding, as a bad block is. Any other error of the store stops
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +16,7 @@ from pyiceberg.io import InputStream
 from pyiceberg.manifest import FileFormat
 
 from tablecrypt import parquet
+from tablecrypt._file_length import length_of
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.aes_gcm import OVERHEAD, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -68,8 +68,7 @@ def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: s
         location: names the file in messages.
         full: every block; else the header and the length alone.
     """
-    raw.seek(0, os.SEEK_END)
-    stored = raw.tell()
+    stored = length_of(raw)
     problems = [*_length_problems(stored, key_metadata), *_header_problems(_read(raw, 0, min(stored, ags1.HEADER_LENGTH)), location)]
     if not full:
         return FileFindings(stored, 0, tuple(problems))
@@ -155,8 +154,7 @@ def verify_parquet(
         full: every module; else the length, the magics and the footer alone.
         hidden_columns: the DEKs of protected columns by field id and key metadata. Hidden columns under other keys are passed over.
     """
-    raw.seek(0, os.SEEK_END)
-    stored = raw.tell()
+    stored = length_of(raw)
     raw.seek(0)
 
     try:
