@@ -30,6 +30,7 @@ from functools import cached_property
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.parquet import thrift_reader
+from tablecrypt.parquet.columns_apart import with_columns_apart
 from tablecrypt.parquet.file_keys import FOOTER_KEY_NAME, FileKeys, required_keys
 from tablecrypt.parquet.footer import MAGIC_LENGTH, StoredFooter, described, read_footer
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, module_length
@@ -338,8 +339,10 @@ class FileLayout:
         self.location = source.location
         self.footer = footer
         self.ciphers = ciphers
-        self.metadata = footer.open(None if ciphers is None else ciphers.footer)
+        stored = footer.open(None if ciphers is None else ciphers.footer)
         with described(self.location, "the footer"):
+            # Only of what authenticates: no other file is written so.
+            self.metadata = with_columns_apart(stored) if footer.is_encrypted and ciphers is not None else stored
             groups = self.metadata.structs(FileMetaData.ROW_GROUPS)
             self.row_groups = [self._row_group(group, number) for number, group in enumerate(groups)]
 

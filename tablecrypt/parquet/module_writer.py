@@ -355,13 +355,13 @@ class ModularWriter:
         for chunk in every:
             self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.path)
 
-    def finish(self) -> int:
-        """Write the footer. Returns the length of the file in bytes."""
+    def finish(self, as_stored: Callable[[Struct], Struct] = lambda footer: footer) -> int:
+        """Write the footer, as it is to be stored. Returns the length of the file in bytes."""
         if self._footer is None:
             raise ConfigurationError("nothing was added to the new Parquet file, so it has no schema")
         self._footer.set(FileMetaData.ROW_GROUPS, thrift.LIST, self._groups)
         self._footer.set(FileMetaData.NUM_ROWS, thrift.I64, self._rows)
-        self._encryption.write_footer(self._sink, self._footer)
+        self._encryption.write_footer(self._sink, as_stored(self._footer))
         return self._sink.position
 
     def _write_pages(self, placed: PlacedChunk, column: int) -> NewChunk:

@@ -18,12 +18,13 @@ from tablecrypt.errors import AuthenticationError, KeyNotFoundError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import FileKeys, thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
+from tablecrypt.parquet.columns_apart import with_columns_apart
 from tablecrypt.parquet.footer import read_footer, write_footer
 from tablecrypt.parquet.layout import FileCiphers, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
-from tablecrypt.parquet.protected.hidden_columns import hidden_name
+from tablecrypt.parquet.protected.hidden_columns import hidden_name, without_hidden_columns
 from tablecrypt.parquet.storage import Sink, source_of
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.uniform import UniformParquetFile
@@ -132,12 +133,15 @@ class ProtectedFile:
         visible = [chunk for chunk in layout.chunks() if not chunk.has_own_key]
         return [layout.metadata.encode(), *(part for chunk in visible for part in (chunk.metadata.encode(), bytes(decrypt_chunk(chunk))))]
 
-    def changed(self, change: Callable[[Struct, list[list[Struct]]], None]) -> bytes:
-        """The file with another footer, as someone makes it who has the table's key: `change` gets the footer and its chunks."""
+    def changed(self, change: Callable[[Struct, list[list[Struct]]], None], *, listed: bool = False) -> bytes:
+        """The file with another footer, as someone makes it who has the table's key: `change` gets the footer and its chunks.
+
+        Hidden columns are apart in it, or listed among the others, as in files from before.
+        """
         source = source_of(self.stored)
         footer = read_footer(source)
         ciphers = FileCiphers(footer, FileKeys.of_table_file(self.key_metadata))
-        metadata = footer.open(ciphers.footer)
+        metadata = with_columns_apart(footer.open(ciphers.footer))
         groups = metadata.structs(FileMetaData.ROW_GROUPS)
         chunks = [[thrift_reader.decode(each, COLUMN_CHUNK_SHAPE) for each in group.deferred_structs(RowGroup.COLUMNS)] for group in groups]
         change(metadata, chunks)
@@ -147,6 +151,7 @@ class ProtectedFile:
         aad_base = self.key_metadata.aad_prefix + footer.algorithm.aad_file_unique
         cipher = ModuleCipher(self.key_metadata.encryption_key, "the footer key", aad_base, False, "memory", secrets.token_bytes)
         end = io.BytesIO()
-        write_footer(Sink(end, footer.start), metadata, footer.algorithm, cipher, None, plaintext=False)
+        stored = metadata if listed else without_hidden_columns(metadata)
+        write_footer(Sink(end, footer.start), stored, footer.algorithm, cipher, None, plaintext=False)
         changed: bytes = self.stored[: footer.start] + end.getvalue()
         return changed

@@ -41,6 +41,7 @@ from tablecrypt.parquet.protected.hidden_columns import (
     hidden_name,
     leaves_of,
     pages_of_hidden_column,
+    without_hidden_columns,
 )
 from tablecrypt.parquet.protected.placeholders import ErrorPlaceholderSink, blanks, error_placeholder_chunk
 from tablecrypt.parquet.storage import Sink, open_source
@@ -143,7 +144,7 @@ class ProtectedParquetWriter:
         footer = encrypted_footer(_LOCATION, start, held[:-TAIL_LENGTH])
         ciphers = FileCiphers(footer, FileKeys.of_table_file(self._key_metadata))
         sink = Sink(self._stream, start)
-        self._encryption.write_footer(sink, self._with_hidden_columns(footer.open(ciphers.footer)))
+        self._encryption.write_footer(sink, without_hidden_columns(self._with_hidden_columns(footer.open(ciphers.footer))))
 
         return metadata, sink.position
 

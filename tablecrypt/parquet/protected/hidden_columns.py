@@ -32,6 +32,7 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema, SchemaNode
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
+from tablecrypt.parquet.columns_apart import set_apart
 from tablecrypt.parquet.layout import Chunk, leaf_paths
 from tablecrypt.parquet.thrift import (
     FLAT,
@@ -81,6 +82,11 @@ def hidden_field_id(name: str) -> int | None:
     # Without leading zeros, so that a field id has one name.
     found = _HIDDEN_NAME.fullmatch(name)
     return None if found is None else int(found[1])
+
+
+def without_hidden_columns(footer: Struct) -> Struct:
+    """Return a FileMetaData as files store it, which holds hidden columns apart."""
+    return set_apart(footer, lambda name: hidden_field_id(name) is not None)
 
 
 @dataclass(frozen=True)
