@@ -75,7 +75,7 @@ def set_apart(footer: Struct, is_apart: Callable[[str], bool]) -> Struct:
 
 def with_columns_apart(footer: Struct) -> Struct:
     """Return a FileMetaData that lists what it holds apart behind its other columns; the same one where it holds nothing apart."""
-    entries = structs_of(footer, FileMetaData.KEY_VALUE_METADATA) if may_hold_columns_apart(footer) else []
+    entries = structs_of(footer, FileMetaData.KEY_VALUE_METADATA)
     others = [each for each in entries if each.binary(KeyValue.KEY) != ENTRY]
     found = [each for each in entries if each.binary(KeyValue.KEY) == ENTRY]
     if not found:
@@ -107,12 +107,6 @@ def with_columns_apart(footer: Struct) -> Struct:
         listed.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, others)
 
     return listed
-
-
-def may_hold_columns_apart(footer: Struct) -> bool:
-    """Whether the name of the entry is anywhere in the key-value metadata; False is certain."""
-    field = footer.fields.get(FileMetaData.KEY_VALUE_METADATA)
-    return field is not None and isinstance(field.value, bytes) and ENTRY in field.value
 
 
 def structs_of(footer: Struct, field_id: int) -> list[Struct]:
@@ -160,7 +154,11 @@ def _chunks(group: Struct, start: int, end: int | None) -> thrift.Field:
     field = group.fields.get(RowGroup.COLUMNS)
     if field is None or not isinstance(field.value, list):
         raise FormatError("a row group has no columns")
-    return thrift.Field(thrift.LIST, field.value[start:end])
+    return _field(field.value[start:end])
+
+
+def _field(chunks: list[Struct] | list[bytes]) -> thrift.Field:
+    return thrift.Field(thrift.LIST, chunks)
 
 
 def _with_chunks(group: Struct, chunks: thrift.Field) -> Struct:
