@@ -138,20 +138,26 @@ class ProtectedFile:
 
         Hidden columns are apart in it, or listed among the others, as in files from before.
         """
-        source = source_of(self.stored)
-        footer = read_footer(source)
-        ciphers = FileCiphers(footer, FileKeys.of_table_file(self.key_metadata))
-        metadata = with_columns_apart(footer.open(ciphers.footer))
+        metadata = with_columns_apart(self.stored_footer())
         groups = metadata.structs(FileMetaData.ROW_GROUPS)
         chunks = [[thrift_reader.decode(each, COLUMN_CHUNK_SHAPE) for each in group.deferred_structs(RowGroup.COLUMNS)] for group in groups]
         change(metadata, chunks)
         for group, its in zip(groups, chunks, strict=True):
             group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.encode() for chunk in its])
+        return self.with_footer(metadata if listed else without_hidden_columns(metadata))
+
+    def stored_footer(self) -> Struct:
+        """What the table's key opens: the footer as any reader of Parquet finds it."""
+        footer = read_footer(source_of(self.stored))
+        return footer.open(FileCiphers(footer, FileKeys.of_table_file(self.key_metadata)).footer)
+
+    def with_footer(self, metadata: Struct) -> bytes:
+        """The file with this footer, encrypted with the table's key."""
+        footer = read_footer(source_of(self.stored))
         assert footer.algorithm is not None
         aad_base = self.key_metadata.aad_prefix + footer.algorithm.aad_file_unique
         cipher = ModuleCipher(self.key_metadata.encryption_key, "the footer key", aad_base, False, "memory", secrets.token_bytes)
         end = io.BytesIO()
-        stored = metadata if listed else without_hidden_columns(metadata)
-        write_footer(Sink(end, footer.start), stored, footer.algorithm, cipher, None, plaintext=False)
+        write_footer(Sink(end, footer.start), metadata, footer.algorithm, cipher, None, plaintext=False)
         changed: bytes = self.stored[: footer.start] + end.getvalue()
         return changed
