@@ -16,16 +16,23 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.maintenance import compact, reencrypt, rewrap, rotate_column_keks, rotate_kek
-from tablecrypt.parquet.protected import hidden_column_writer
+from tablecrypt.parquet import thrift
+from tablecrypt.parquet.columns_apart import structs_of, with_columns_apart
+from tablecrypt.parquet.thrift import FileMetaData, KeyValue, Struct
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
+from tests.support.hidden_column_files import ProtectedFile
 from tests.support.java_access import BLOCK, DATA, DOCUMENT, MASKS, NAMED, ON_MASKS, QUERIES, RIGHT, SMALL
 from tests.support.java_access import TYPES as ACCESS_TYPES
+from tests.support.plaintext_scan import unwatch
 from tests.support.table_changes import rows
-from tests.support.tables import TEAM_SCHEMA, new_table
+from tests.support.tables import TEAM_SCHEMA, data_files, new_table
 from tests.support.trino import Trino, TrinoError, new_name
+from tests.trino.test_trino_refuses import content, put
 
 pytestmark = pytest.mark.trino
 
@@ -143,13 +150,13 @@ def test_trino_reads_deletes_where_the_barrier_is_off_and_files_are_written_agai
     assert_others_are_read(judge, table.refresh())
 
 
-def test_trino_reads_files_of_earlier_releases_once_they_are_reencrypted(
-    judge: Trino, aws: AwsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They list hidden columns among the others, and Trino opens the metadata of every column that is listed with the footer's key."""
-    with monkeypatch.context() as earlier:
-        earlier.setattr(hidden_column_writer, "without_hidden_columns", lambda footer: footer)
-        table = protected_table(judge, aws)
+def test_trino_reads_files_that_list_hidden_columns_once_they_are_reencrypted(judge: Trino, aws: AwsServer) -> None:
+    """As early builds wrote them. Trino opens the metadata of every column that is listed with the footer's key."""
+    table = protected_table(judge, aws)
+    (file,) = data_files(table)
+    unwatch(table.location())
+    put(aws, file.file_path, listing_hidden_columns(content(aws, file.file_path), key_metadata_of(file)))
+    assert len(table.scan(row_filter="note IS NOT NULL").to_arrow()) == 12, "it is a file that opens with the column's key"
     assert judge.values(f"SELECT count(*) FROM {named(table)}") == [[12]]
     with pytest.raises(TrinoError, match="GCM tag check failed"):
         judge.values(f"SELECT id FROM {named(table)}")
@@ -157,6 +164,22 @@ def test_trino_reads_files_of_earlier_releases_once_they_are_reencrypted(
     reencrypt(table)
 
     assert_others_are_read(judge, table.refresh())
+
+
+def listing_hidden_columns(stored: bytes, key_metadata: StandardKeyMetadata) -> bytes:
+    """The file with a footer that lists its hidden columns, as long as it was: the table knows its length."""
+    file = ProtectedFile.of(stored, key_metadata, {})
+    listed = with_columns_apart(file.stored_footer())
+    entries = structs_of(listed, FileMetaData.KEY_VALUE_METADATA)
+    for length in range(len(stored) - len(file.with_footer(listed)), 0, -1):
+        padding = Struct()
+        padding.set(KeyValue.KEY, thrift.BINARY, b"padding")
+        padding.set(KeyValue.VALUE, thrift.BINARY, bytes(length))
+        listed.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, [*entries, padding])
+        if len(changed := file.with_footer(listed)) == len(stored):
+            return changed
+
+    raise AssertionError("no padding fits")
 
 
 def protected_table(judge: Trino, aws: AwsServer, properties: dict[str, str] | None = None) -> EncryptedTable:

@@ -2,7 +2,7 @@
 
     rows ──▶ placeholders, other columns ──pyarrow, under the DEK──▶ row group, whose blanks become error placeholders on their way
     rows ──▶ hidden columns ──pyarrow, in the clear in memory──▶ pages ──each under its column key──▶ behind the row group
-    end  ──▶ pyarrow's footer, held back until it names the hidden columns, and encrypted again
+    end  ──▶ pyarrow's footer, held back until it has the hidden columns, apart from those that it lists, and encrypted again
 
 The hidden columns' pages are made with the same options as the others, and encrypted module by module (module_writer.py).
 

@@ -10,9 +10,10 @@ is under a column key, as the specification has it:
     (ssn)                     __protected__.4             its key       the hidden column
     (email)                   __protected__.7, email      its key       the hidden column: a struct of the same shape with this field alone
 
-So a reader that knows nothing of this reads, filters and counts every other column: it skips a column without a field id, and asks nothing
-of one that it skips. A hidden column has the levels of its placeholder, so its pages can be read in the placeholder's place
-(hidden_column_reader.py).
+So a reader that knows nothing of this reads, filters and counts every other column: the footer does not list hidden columns as it lists
+those (columns_apart.py), and of files of early builds, whose footers list them, Iceberg's readers skip columns without a field id.
+
+A hidden column has the levels of its placeholder, so its pages can be read in the placeholder's place (hidden_column_reader.py).
 
 A hidden column is bound to the file, the field and its own schema by its key metadata, and to row group and column by the AAD of its
 modules. Its nodes in the schema are those of its placeholder, but for field ids and the first name: `bound_schemas` compares them.
