@@ -18,7 +18,7 @@ from tablecrypt.errors import AuthenticationError, KeyNotFoundError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import FileKeys, thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
-from tablecrypt.parquet.columns_apart import with_columns_apart
+from tablecrypt.parquet.columns_apart import structs_of, with_columns_apart
 from tablecrypt.parquet.footer import read_footer, write_footer
 from tablecrypt.parquet.layout import FileCiphers, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
@@ -26,7 +26,7 @@ from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
 from tablecrypt.parquet.protected.hidden_columns import hidden_name, without_hidden_columns
 from tablecrypt.parquet.storage import Sink, source_of
-from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FileMetaData, RowGroup, Struct
+from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FileMetaData, KeyValue, RowGroup, Struct
 from tablecrypt.parquet.uniform import UniformParquetFile
 
 ROWS: Final = 1000
@@ -150,6 +150,19 @@ class ProtectedFile:
         """What the table's key opens: the footer as any reader of Parquet finds it."""
         footer = read_footer(source_of(self.stored))
         return footer.open(FileCiphers(footer, FileKeys.of_table_file(self.key_metadata)).footer)
+
+    def with_footer_as_long(self, metadata: Struct) -> bytes:
+        """The file with this footer, padded so that the file is as long as it was: its table knows its length."""
+        padded, entries = metadata.copy(), structs_of(metadata, FileMetaData.KEY_VALUE_METADATA)
+        for length in range(len(self.stored) - len(self.with_footer(metadata)), 0, -1):
+            padding = Struct()
+            padding.set(KeyValue.KEY, thrift.BINARY, b"padding")
+            padding.set(KeyValue.VALUE, thrift.BINARY, bytes(length))
+            padded.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, [*entries, padding])
+            if len(changed := self.with_footer(padded)) == len(self.stored):
+                return changed
+
+        raise AssertionError("no padding fits")
 
     def with_footer(self, metadata: Struct) -> bytes:
         """The file with this footer, encrypted with the table's key."""

@@ -18,9 +18,7 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.maintenance import compact, reencrypt, rewrap, rotate_column_keks, rotate_kek
-from tablecrypt.parquet import thrift
-from tablecrypt.parquet.columns_apart import structs_of, with_columns_apart
-from tablecrypt.parquet.thrift import FileMetaData, KeyValue, Struct
+from tablecrypt.parquet.columns_apart import with_columns_apart
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
@@ -169,17 +167,7 @@ def test_trino_reads_files_that_list_hidden_columns_once_they_are_reencrypted(ju
 def listing_hidden_columns(stored: bytes, key_metadata: StandardKeyMetadata) -> bytes:
     """The file with a footer that lists its hidden columns, as long as it was: the table knows its length."""
     file = ProtectedFile.of(stored, key_metadata, {})
-    listed = with_columns_apart(file.stored_footer())
-    entries = structs_of(listed, FileMetaData.KEY_VALUE_METADATA)
-    for length in range(len(stored) - len(file.with_footer(listed)), 0, -1):
-        padding = Struct()
-        padding.set(KeyValue.KEY, thrift.BINARY, b"padding")
-        padding.set(KeyValue.VALUE, thrift.BINARY, bytes(length))
-        listed.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, [*entries, padding])
-        if len(changed := file.with_footer(listed)) == len(stored):
-            return changed
-
-    raise AssertionError("no padding fits")
+    return file.with_footer_as_long(with_columns_apart(file.stored_footer()))
 
 
 def protected_table(judge: Trino, aws: AwsServer, properties: dict[str, str] | None = None) -> EncryptedTable:
