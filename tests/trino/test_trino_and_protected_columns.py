@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import LongType, NestedField, StringType, StructType
+from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType, StructType
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.maintenance import compact, reencrypt, rewrap, rotate_column_keks, rotate_kek
@@ -30,6 +30,7 @@ from tests.support.plaintext_scan import unwatch
 from tests.support.table_changes import rows
 from tests.support.tables import TEAM_SCHEMA, data_files, new_table
 from tests.support.trino import Trino, TrinoError, new_name
+from tests.trino.test_trino_reads import ALL_TYPES, all_types
 from tests.trino.test_trino_refuses import content, put
 
 pytestmark = pytest.mark.trino
@@ -126,6 +127,26 @@ def test_trino_reads_what_lies_beside_a_protected_field_of_a_struct(judge: Trino
     for selected in ("person", "person.email"):
         with pytest.raises(TrinoError, match="Dictionary is missing"):
             judge.values(f"SELECT {selected} FROM {named(table)}")
+
+
+@pytest.mark.parametrize("required", [False, True], ids=["optional", "required"])
+def test_trino_gives_no_answer_about_a_protected_column_of_any_type(judge: Trino, aws: AwsServer, required: bool) -> None:
+    """A reader that took an error placeholder for nulls would count them, or find none."""
+    kept = ALL_TYPES.fields if not required else [field for field in ALL_TYPES.fields if isinstance(field.field_type, PrimitiveType)]
+    fields = [field.model_copy(update={"required": required}) for field in kept]
+    schema = Schema(NestedField(100, "number", LongType()), *fields)
+    full = all_types().slice(0, 2).append_column("number", pa.array([1, 2]))
+    appended = full.select([field.name for field in schema.fields]).cast(schema_to_pyarrow(schema, include_field_ids=False))
+    declared = {"encryption.column-keys": f"{aws.kms_key_id('alias/people')}: {', '.join(field.name for field in fields)}"}
+    table = new_table(judge.catalog, new_name(), schema, appends=[appended], properties=declared)
+
+    assert sorted(judge.values(f"SELECT number FROM {named(table)}")) == [[1], [2]]
+    # It knows from the schema that a required column has no nulls, and reads none of it to say so.
+    asked = ["SELECT {}", *([] if required else ["SELECT count({})", "SELECT count(*) FILTER (WHERE {} IS NULL)"])]
+    for field in fields:
+        for selected in asked:
+            with pytest.raises(TrinoError, match="Dictionary is missing"):
+                judge.values(f"{selected.format(field.name)} FROM {named(table)}")
 
 
 def test_trino_reads_a_table_again_whose_deletion_vectors_were_applied(judge: Trino, aws: AwsServer) -> None:
