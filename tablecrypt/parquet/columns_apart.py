@@ -44,33 +44,22 @@ def set_apart(footer: Struct, is_apart: Callable[[str], bool]) -> Struct:
         footer: lists all of its columns. Those that are to be apart come last.
         is_apart: says it of the name of a top-level column.
     """
-    root, *elements = footer.structs(FileMetaData.SCHEMA)
-    starts = _starts_of_columns(elements)
-    listed = [start for start in starts if not is_apart(elements[start].binary(SchemaElement.NAME).decode())]
-    if len(listed) == len(starts):
+    listed, apart = _divided(footer, is_apart)
+    if apart is None:
         return footer
-    first = starts[len(listed)]
-    # Chunks have no names of their own: they are told apart by their places.
-    if listed != starts[: len(listed)]:
-        raise FormatError("hidden columns come before others")
 
-    shown = _leaves_among(elements[:first])
-    apart, stored = Struct(), footer.copy()
-    apart.set(FileMetaData.SCHEMA, thrift.LIST, elements[first:])
-    stored.set(FileMetaData.SCHEMA, thrift.LIST, [_with_children(root, len(listed)), *elements[:first]])
-    groups = footer.structs(FileMetaData.ROW_GROUPS)
-    apart.set(FileMetaData.ROW_GROUPS, thrift.LIST, [Struct({RowGroup.COLUMNS: _chunks(group, shown, None)}) for group in groups])
-    stored.set(FileMetaData.ROW_GROUPS, thrift.LIST, [_with_chunks(group, _chunks(group, 0, shown)) for group in groups])
-    if orders := structs_of(footer, FileMetaData.COLUMN_ORDERS):
-        apart.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, orders[shown:])
-        stored.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, orders[:shown])
     entry = Struct()
     entry.set(KeyValue.KEY, thrift.BINARY, ENTRY)
     # A string by Parquet's own definition, and some readers refuse bytes that are none.
     entry.set(KeyValue.VALUE, thrift.BINARY, b64encode(apart.encode()))
-    stored.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, [*structs_of(footer, FileMetaData.KEY_VALUE_METADATA), entry])
+    listed.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, [*structs_of(footer, FileMetaData.KEY_VALUE_METADATA), entry])
 
-    return stored
+    return listed
+
+
+def left_out(footer: Struct, is_apart: Callable[[str], bool]) -> Struct:
+    """Return what `set_apart` does, without the columns that are apart."""
+    return _divided(footer, is_apart)[0]
 
 
 def with_columns_apart(footer: Struct) -> Struct:
@@ -107,6 +96,32 @@ def with_columns_apart(footer: Struct) -> Struct:
         listed.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, others)
 
     return listed
+
+
+def _divided(footer: Struct, is_apart: Callable[[str], bool]) -> tuple[Struct, Struct | None]:
+    """Return the footer with the columns that it is to list, and one with the others; None where there are no others."""
+    root, *elements = footer.structs(FileMetaData.SCHEMA)
+    starts = _starts_of_columns(elements)
+    shown = [start for start in starts if not is_apart(elements[start].binary(SchemaElement.NAME).decode())]
+    if len(shown) == len(starts):
+        return footer, None
+    # Chunks have no names of their own: they are told apart by their places.
+    if shown != starts[: len(shown)]:
+        raise FormatError("hidden columns come before others")
+
+    first = starts[len(shown)]
+    leaves = _leaves_among(elements[:first])
+    apart, listed = Struct(), footer.copy()
+    apart.set(FileMetaData.SCHEMA, thrift.LIST, elements[first:])
+    listed.set(FileMetaData.SCHEMA, thrift.LIST, [_with_children(root, len(shown)), *elements[:first]])
+    groups = footer.structs(FileMetaData.ROW_GROUPS)
+    apart.set(FileMetaData.ROW_GROUPS, thrift.LIST, [Struct({RowGroup.COLUMNS: _chunks(group, leaves, None)}) for group in groups])
+    listed.set(FileMetaData.ROW_GROUPS, thrift.LIST, [_with_chunks(group, _chunks(group, 0, leaves)) for group in groups])
+    if orders := structs_of(footer, FileMetaData.COLUMN_ORDERS):
+        apart.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, orders[leaves:])
+        listed.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, orders[:leaves])
+
+    return listed, apart
 
 
 def structs_of(footer: Struct, field_id: int) -> list[Struct]:

@@ -344,6 +344,7 @@ class FileLayout:
             # Only an encrypted footer that is authentic has an entry that a writer of hidden columns has made.
             is_authentic = footer.is_encrypted and ciphers is not None
             self.metadata = with_columns_apart(stored) if is_authentic and may_hold_columns_apart(stored) else stored
+            self.holds_columns_apart = self.metadata is not stored
             groups = self.metadata.structs(FileMetaData.ROW_GROUPS)
             self.row_groups = [self._row_group(group, number) for number, group in enumerate(groups)]
 

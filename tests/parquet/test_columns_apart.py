@@ -25,7 +25,7 @@ from tablecrypt.parquet.protected.hidden_columns import HIDDEN_PREFIX
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import FILE_META_DATA_SHAPE, FileMetaData, KeyValue, RowGroup, SchemaElement, Struct
 from tests.parquet.test_hidden_column_rewriting import REPLACEMENTS, Rewritten
-from tests.support.hidden_column_files import NOTE, PROTECTED, SCHEMA, SSN, TABLE, ProtectedFile
+from tests.support.hidden_column_files import NOTE, PROTECTED, SCHEMA, SSN, TABLE, ProtectedFile, field
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +56,18 @@ def test_a_reader_of_parquet_meets_columns_of_the_table_alone_and_all_under_the_
             # Arrow ends the process here over a column that is under a key of its own.
             assert not opened.metadata.row_group(group).column(column).path_in_schema.startswith(HIDDEN_PREFIX)
     assert opened.read(columns=["id", "note"])["id"].to_pylist() == TABLE["id"].to_pylist()
+
+
+def test_arrow_reads_columns_in_the_types_that_were_written_with_and_without_the_keys() -> None:
+    """It takes them from the Arrow schema in the footer, where that has as many columns as the footer lists."""
+    text = pa.large_string()
+    schema = pa.schema([field("secret", text, 1), field("shown", text, 2)])
+    file = ProtectedFile(pa.table({"secret": ["a", "b"], "shown": ["c", "d"]}, schema=schema), protected=(1,))
+
+    for opened in (file.open(1), file.open(masks_of=(1,)), file.open()):
+        assert opened.schema.types == [text, text]
+        assert ENTRY not in (opened.schema.metadata or {})
+    assert file.read(["secret", "shown"], 1).to_pylist() == [{"secret": "a", "shown": "c"}, {"secret": "b", "shown": "d"}]
 
 
 def test_what_is_set_apart_comes_back_as_it_was(file: ProtectedFile) -> None:

@@ -51,7 +51,7 @@ from tablecrypt.parquet.uniform import UniformParquetWriter
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_NAMED_AFTER_THE_SCHEMA: Final = (FileMetaData.SCHEMA, FileMetaData.KEY_VALUE_METADATA, FileMetaData.COLUMN_ORDERS)
+_NAMED_AFTER_THE_SCHEMA: Final = (FileMetaData.SCHEMA, FileMetaData.COLUMN_ORDERS)
 _LOCATION: Final = "the new Parquet file"
 
 
@@ -204,7 +204,7 @@ class ProtectedParquetWriter:
     def _with_hidden_columns(self, metadata: Struct) -> Struct:
         copy = metadata.copy(without=_NAMED_AFTER_THE_SCHEMA)
         for field_id in _NAMED_AFTER_THE_SCHEMA:
-            # pyarrow's footer has the schema of the placeholders alone.
+            # pyarrow's footer has the schema of the placeholders alone. So has the Arrow schema in it, by which Arrow reads what is listed.
             if field_id in self._described:
                 copy.fields[field_id] = self._described.fields[field_id]
 

@@ -33,7 +33,7 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema, SchemaNode
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
-from tablecrypt.parquet.columns_apart import set_apart
+from tablecrypt.parquet.columns_apart import left_out, set_apart
 from tablecrypt.parquet.layout import Chunk, leaf_paths
 from tablecrypt.parquet.thrift import (
     FLAT,
@@ -87,7 +87,16 @@ def hidden_field_id(name: str) -> int | None:
 
 def without_hidden_columns(footer: Struct) -> Struct:
     """Return a FileMetaData as files store it, which holds hidden columns apart."""
-    return set_apart(footer, lambda name: hidden_field_id(name) is not None)
+    return set_apart(footer, _is_hidden)
+
+
+def of_shown_columns(footer: Struct) -> Struct:
+    """Return a FileMetaData without hidden columns, apart or listed."""
+    return left_out(footer, _is_hidden)
+
+
+def _is_hidden(name: str) -> bool:
+    return hidden_field_id(name) is not None
 
 
 @dataclass(frozen=True)
