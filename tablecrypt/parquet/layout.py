@@ -30,6 +30,7 @@ from functools import cached_property
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.parquet import thrift_reader
+from tablecrypt.parquet.columns_apart import ENTRY, with_columns_apart
 from tablecrypt.parquet.file_keys import FOOTER_KEY_NAME, FileKeys, required_keys
 from tablecrypt.parquet.footer import MAGIC_LENGTH, StoredFooter, described, read_footer
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, module_length
@@ -338,8 +339,12 @@ class FileLayout:
         self.location = source.location
         self.footer = footer
         self.ciphers = ciphers
-        self.metadata = footer.open(None if ciphers is None else ciphers.footer)
+        stored = footer.open(None if ciphers is None else ciphers.footer)
         with described(self.location, "the footer"):
+            # Only an encrypted footer that is authentic has an entry that a writer of hidden columns has made.
+            is_authentic = footer.is_encrypted and ciphers is not None
+            self.metadata = with_columns_apart(stored) if is_authentic and may_hold_columns_apart(stored) else stored
+            self.holds_columns_apart = self.metadata is not stored
             groups = self.metadata.structs(FileMetaData.ROW_GROUPS)
             self.row_groups = [self._row_group(group, number) for number, group in enumerate(groups)]
 
@@ -369,6 +374,12 @@ class FileLayout:
         # The AAD has the ordinal that the footer states (section 4.4). Where it states none, row groups count from 0.
         ordinal = group.optional_integer(RowGroup.ORDINAL) if self.footer.algorithm is not None else None
         return RowGroupLayout(group.deferred_structs(RowGroup.COLUMNS), number if ordinal is None else ordinal, self)
+
+
+def may_hold_columns_apart(footer: Struct) -> bool:
+    """Whether the name of the entry for them is anywhere in a footer's key-value metadata; False is certain."""
+    field = footer.fields.get(FileMetaData.KEY_VALUE_METADATA)
+    return field is not None and isinstance(field.value, bytes) and ENTRY in field.value
 
 
 def plain_layout(source: Source) -> FileLayout:

@@ -39,9 +39,10 @@ from typing import TYPE_CHECKING, Final
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, read_bloom_filter, read_index, read_pages
+from tablecrypt.parquet.columns_apart import ENTRY
 from tablecrypt.parquet.file_keys import FOOTER_KEY_NAME, EncryptingKey, FileKeys
 from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, PLAIN_MAGIC, Algorithm, described, write_footer
-from tablecrypt.parquet.layout import Chunk, FileLayout, Span
+from tablecrypt.parquet.layout import Chunk, FileLayout, Span, may_hold_columns_apart
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType
 from tablecrypt.parquet.storage import Sink
 from tablecrypt.parquet.thrift import (
@@ -326,6 +327,11 @@ class ModularWriter:
         """
         # Before a page is written: a name that is misspelt would leave its column under the footer key.
         self._encryption.check_columns(paths)
+        # Readers would take the user's own entry for hidden columns of the file.
+        if self._encryption.is_encrypted and may_hold_columns_apart(footer):
+            raise ConfigurationError(
+                f"the key-value metadata names {ENTRY.decode()}, which files with protected columns alone may have: rename that entry"
+            )
         self._footer = footer.copy(without=_OF_THE_OLD_FILE_IN_FOOTER)
         self._rows = rows
 
@@ -355,13 +361,13 @@ class ModularWriter:
         for chunk in every:
             self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.path)
 
-    def finish(self) -> int:
-        """Write the footer. Returns the length of the file in bytes."""
+    def finish(self, as_stored: Callable[[Struct], Struct] = lambda footer: footer) -> int:
+        """Write the footer, as it is to be stored. Returns the length of the file in bytes."""
         if self._footer is None:
             raise ConfigurationError("nothing was added to the new Parquet file, so it has no schema")
         self._footer.set(FileMetaData.ROW_GROUPS, thrift.LIST, self._groups)
         self._footer.set(FileMetaData.NUM_ROWS, thrift.I64, self._rows)
-        self._encryption.write_footer(self._sink, self._footer)
+        self._encryption.write_footer(self._sink, as_stored(self._footer))
         return self._sink.position
 
     def _write_pages(self, placed: PlacedChunk, column: int) -> NewChunk:

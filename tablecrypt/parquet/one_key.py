@@ -27,13 +27,14 @@ import pyarrow.parquet as pq
 
 from tablecrypt._size_bounded_cache import SizeBoundedCache
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.parquet.columns_apart import ENTRY, with_columns_apart
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import StoredFooter, described
 from tablecrypt.parquet.layout import FileCiphers, FileLayout
 from tablecrypt.parquet.modules import FOOTER_SUFFIX
 from tablecrypt.parquet.storage import Source
-from tablecrypt.parquet.thrift import ColumnChunk, FileMetaData, RowGroup
-from tablecrypt.parquet.thrift_reader import stored_values
+from tablecrypt.parquet.thrift import FILE_META_DATA_SHAPE, ColumnChunk, FileMetaData, RowGroup
+from tablecrypt.parquet.thrift_reader import decode_padded, stored_values
 
 _KEY_OF_CHUNK: Final = (FileMetaData.ROW_GROUPS, RowGroup.COLUMNS, ColumnChunk.CRYPTO_METADATA)
 _FOOTER_KEY: Final = b"\x1c\x00\x00"
@@ -88,9 +89,14 @@ def _read(footer: StoredFooter, ciphers: FileCiphers) -> tuple[bytes, _Keys]:
         return digest, known
 
     with described(footer.location, "the footer"):
-        stored = stored_values(metadata, _KEY_OF_CHUNK)
+        stored = stored_values(_listing_all(metadata), _KEY_OF_CHUNK)
     # Bytes are compared and not decoded: what a writer says in other bytes is left to the slow way.
     keys = tuple(False if key == _FOOTER_KEY else True if key.startswith(_OWN_KEY) else None for key in stored)
     _KEPT.keep(digest, keys, _BYTES_OF_ONE + 8 * len(keys), _MOST_BYTES)
 
     return digest, keys
+
+
+def _listing_all(metadata: bytes) -> bytes:
+    """Return the footer with the chunks of columns that it holds apart: they have keys too."""
+    return with_columns_apart(decode_padded(metadata, FILE_META_DATA_SHAPE)).encode() if ENTRY in metadata else metadata

@@ -302,6 +302,7 @@ class KeyValue:
     """An entry of FileMetaData.KEY_VALUE_METADATA."""
 
     KEY: Final = 1
+    VALUE: Final = 2
 
 
 class RowGroup:

@@ -210,9 +210,12 @@ def _give_a_hidden_column_a_field_id(metadata: Struct, _: list[list[Struct]]) ->
         _give_a_hidden_column_a_field_id,
     ],
 )
-def test_a_footer_changed_by_a_holder_of_the_tables_key_gives_no_values(change: Callable[[Struct, list[list[Struct]]], None]) -> None:
+@pytest.mark.parametrize("listed", [False, True], ids=["apart", "listed"])
+def test_a_footer_changed_by_a_holder_of_the_tables_key_gives_no_values(
+    change: Callable[[Struct, list[list[Struct]]], None], listed: bool
+) -> None:
     file = ProtectedFile()
-    stored = file.changed(change)
+    stored = file.changed(change, listed=listed)
     with pytest.raises((TamperedFileError, AuthenticationError, FormatError)):
         file.read(["ssn", "note"], *PROTECTED, stored=stored)
 

@@ -28,16 +28,21 @@ from tablecrypt.errors import (
 from tablecrypt.keys.column_entries import ENTRY_PREFIX
 from tablecrypt.keys.key_ring import COLUMN_KEK, EncryptedKey
 from tablecrypt.maintenance import FindingKind
+from tablecrypt.parquet import thrift
+from tablecrypt.parquet.columns_apart import ENTRY, structs_of
+from tablecrypt.parquet.thrift import FileMetaData, KeyValue
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.hidden_column_files import ProtectedFile
 from tests.support.protected_tables import SSN, TABLE_KEY, Clients, opened_by_table_key, protected_table
 from tests.support.table_files import TableFiles
-from tests.support.tables import metadata_of, metadata_path, new_table
+from tests.support.tables import data_files, metadata_of, metadata_path, new_table
 
 ROWS = pa.table({"id": [1, 2, 3], "ssn": ["SSN-0001", "SSN-0002", "SSN-0003"], "note": ["a", "b", "c"]})
 
@@ -316,6 +321,29 @@ def test_a_copy_elsewhere_reads_as_the_table_does(both: Clients, people: Encrypt
     m.relocate(of_analyst(both, people), f"file://{tmp_path}/copy", register_as="db.moved")
     assert ssn(cast("EncryptedTable", both.payroll.load_table("db.moved"))) == ["SSN-0001", "SSN-0002", "SSN-0003"]
     assert ssn(cast("EncryptedTable", both.analyst.load_table("db.moved"))) == [None, None, None]
+
+
+@pytest.mark.parametrize("mask", ["null", "redact"])
+def test_a_file_whose_footer_holds_no_hidden_columns_any_more_is_refused_as_one_that_another_engine_wrote(both: Clients, mask: str) -> None:
+    """Whoever has the table's key can write such a footer; the stored masks would be read as values."""
+    people = protected_table(both.payroll, **{"encryption.column-keys": "pii: ssn", "encryption.column-mask.ssn": mask})
+    people.append(ROWS)
+    (file,) = data_files(people)
+    path = Path(file.file_path.removeprefix("file://"))
+    stored = ProtectedFile.of(path.read_bytes(), key_metadata_of(file), {})
+    footer = stored.stored_footer()
+    kept = [each for each in structs_of(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) != ENTRY]
+    footer.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, kept)
+
+    path.write_bytes(stored.with_footer_as_long(footer))
+
+    for table in (people, of_analyst(both, people)):
+        with pytest.raises(TamperedFileError, match="under the table's key"):
+            ssn(table)
+        assert FindingKind.COLUMN_EXPOSED in {each.kind for each in m.audit(table).tables[0].findings}
+        assert m.verify(table).bad
+    with pytest.raises(TamperedFileError, match="under the table's key"):
+        m.compact(people, rewrite_all=True)
 
 
 def test_add_files_refuses_a_table_with_protected_columns(people: EncryptedTable) -> None:

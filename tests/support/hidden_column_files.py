@@ -18,14 +18,15 @@ from tablecrypt.errors import AuthenticationError, KeyNotFoundError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import FileKeys, thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
+from tablecrypt.parquet.columns_apart import structs_of, with_columns_apart
 from tablecrypt.parquet.footer import read_footer, write_footer
 from tablecrypt.parquet.layout import FileCiphers, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
-from tablecrypt.parquet.protected.hidden_columns import hidden_name
+from tablecrypt.parquet.protected.hidden_columns import hidden_name, without_hidden_columns
 from tablecrypt.parquet.storage import Sink, source_of
-from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FileMetaData, RowGroup, Struct
+from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FileMetaData, KeyValue, RowGroup, Struct
 from tablecrypt.parquet.uniform import UniformParquetFile
 
 ROWS: Final = 1000
@@ -132,17 +133,40 @@ class ProtectedFile:
         visible = [chunk for chunk in layout.chunks() if not chunk.has_own_key]
         return [layout.metadata.encode(), *(part for chunk in visible for part in (chunk.metadata.encode(), bytes(decrypt_chunk(chunk))))]
 
-    def changed(self, change: Callable[[Struct, list[list[Struct]]], None]) -> bytes:
-        """The file with another footer, as someone makes it who has the table's key: `change` gets the footer and its chunks."""
-        source = source_of(self.stored)
-        footer = read_footer(source)
-        ciphers = FileCiphers(footer, FileKeys.of_table_file(self.key_metadata))
-        metadata = footer.open(ciphers.footer)
+    def changed(self, change: Callable[[Struct, list[list[Struct]]], None], *, listed: bool = False) -> bytes:
+        """The file with another footer, as someone makes it who has the table's key: `change` gets the footer and its chunks.
+
+        Hidden columns are apart in it, or listed among the others, as in files from before.
+        """
+        metadata = with_columns_apart(self.stored_footer())
         groups = metadata.structs(FileMetaData.ROW_GROUPS)
         chunks = [[thrift_reader.decode(each, COLUMN_CHUNK_SHAPE) for each in group.deferred_structs(RowGroup.COLUMNS)] for group in groups]
         change(metadata, chunks)
         for group, its in zip(groups, chunks, strict=True):
             group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.encode() for chunk in its])
+        return self.with_footer(metadata if listed else without_hidden_columns(metadata))
+
+    def stored_footer(self) -> Struct:
+        """What the table's key opens: the footer as any reader of Parquet finds it."""
+        footer = read_footer(source_of(self.stored))
+        return footer.open(FileCiphers(footer, FileKeys.of_table_file(self.key_metadata)).footer)
+
+    def with_footer_as_long(self, metadata: Struct) -> bytes:
+        """The file with this footer, padded so that the file is as long as it was: its table knows its length."""
+        padded, entries = metadata.copy(), structs_of(metadata, FileMetaData.KEY_VALUE_METADATA)
+        for length in range(len(self.stored) - len(self.with_footer(metadata)), 0, -1):
+            padding = Struct()
+            padding.set(KeyValue.KEY, thrift.BINARY, b"padding")
+            padding.set(KeyValue.VALUE, thrift.BINARY, bytes(length))
+            padded.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, [*entries, padding])
+            if len(changed := self.with_footer(padded)) == len(self.stored):
+                return changed
+
+        raise AssertionError("no padding fits")
+
+    def with_footer(self, metadata: Struct) -> bytes:
+        """The file with this footer, encrypted with the table's key."""
+        footer = read_footer(source_of(self.stored))
         assert footer.algorithm is not None
         aad_base = self.key_metadata.aad_prefix + footer.algorithm.aad_file_unique
         cipher = ModuleCipher(self.key_metadata.encryption_key, "the footer key", aad_base, False, "memory", secrets.token_bytes)

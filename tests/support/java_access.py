@@ -36,7 +36,7 @@ DATA: Final = [
     }
     for number in range(400)
 ]
-_TYPES: Final = pa.schema(
+TYPES: Final = pa.schema(
     [
         ("id", pa.int64()),
         ("region", pa.string()),
@@ -146,9 +146,9 @@ def java_access(folder: Path, aws: AwsServer, java: JavaOracle) -> dict[str, str
         "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, email",
         "encryption.column-mask.email": "redact",
     }
-    table = cast("EncryptedTable", catalog.create_table("db.access", _TYPES, properties=properties))
+    table = cast("EncryptedTable", catalog.create_table("db.access", TYPES, properties=properties))
     for half in (DATA[:200], DATA[200:]):
-        table.append(pa.Table.from_pylist(half, schema=_TYPES))
+        table.append(pa.Table.from_pylist(half, schema=TYPES))
     rows = ", ".join(f"({number}, '{text}')" for number, text in SMALL.items())
     java.register("kept.access", table.metadata_location)
     java.sql("CREATE TABLE h.kept.small (id bigint, v string) USING iceberg")

@@ -50,6 +50,7 @@ from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail
 from tablecrypt.parquet import FileKeys, inspect, verify
 from tablecrypt.parquet.chunk_modules import StoredHeader
+from tablecrypt.parquet.columns_apart import with_columns_apart
 from tablecrypt.parquet.key_material import KeyMaterial, reference_in, reference_to
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE
 from tablecrypt.parquet.thrift_reader import decode
@@ -60,6 +61,7 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, decompressed
 from tests.support.ags1_files import LOCATION, ags1_file, key_metadata
 from tests.support.golden import GOLDEN
+from tests.support.hidden_column_files import TABLE, ProtectedFile
 from tests.support.manifest_bytes import entries_of, manifest_row
 from tests.support.manifests import decrypt_file, entry, local_io, write_manifest, write_manifest_list
 from tests.support.modular_files import FOOTER_KEY, MODES, encrypted, every_module, plain_file, sample_table
@@ -238,6 +240,11 @@ def _thrift(data: bytes) -> None:
     decode(data, FILE_META_DATA_SHAPE)
 
 
+def _columns_apart(data: bytes) -> None:
+    listed = with_columns_apart(decode(data, FILE_META_DATA_SHAPE))
+    assert decode(listed.encode(), FILE_META_DATA_SHAPE).encode() == listed.encode()
+
+
 def _page_header(data: bytes) -> None:
     header = StoredHeader.decode_at(data)
     assert data.startswith(header.encoded)
@@ -292,12 +299,13 @@ def _orc_manifest_seeds() -> list[bytes]:
 
 def _from_file(read: Callable[[Path], object], mode: int = 0o600) -> Parse:
     """The parser of a file that is read by its path."""
-    path = Path(tempfile.mkdtemp(prefix="tablecrypt-parser-")) / "file"
 
     def parse(data: bytes) -> None:
-        path.write_bytes(data)
-        path.chmod(mode)
-        read(path)
+        with tempfile.TemporaryDirectory(prefix="tablecrypt-parser-") as folder:
+            path = Path(folder) / "file"
+            path.write_bytes(data)
+            path.chmod(mode)
+            read(path)
 
     return parse
 
@@ -375,6 +383,7 @@ PARSERS: Final[Sequence[Parser]] = (
     Parser("deletion vector", _deletion_vector, _deletion_vectors),
     Parser("file entries", _file_entries, lambda: [_entries()[1]]),
     Parser("Thrift", _thrift, lambda: [_footer_of(_SMALL_FILE), _footer_of(plain_file(sample_table(1)))]),
+    Parser("columns apart", _columns_apart, lambda: [ProtectedFile(TABLE.slice(0, 2)).stored_footer().encode()]),
     Parser("page header", _page_header, lambda: [_SMALL_FILE[4:80], plain_file(sample_table(3))[4:80]]),
     Parser("Parquet", _parquet, lambda: [encrypted(_SMALL_FILE, mode.keys) for mode in MODES[::3]]),
     Parser("Parquet key material", _key_material, _key_material_seeds),

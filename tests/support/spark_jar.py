@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import subprocess
 import sys
@@ -18,7 +19,9 @@ CATALOG_CLASS: Final = "tablecrypt.jvm.SqlCatalog"
 @functools.cache
 def spark_jar() -> Path:
     """Return the jar, as the command `tablecrypt spark-jar` writes it."""
-    target = Path(tempfile.mkdtemp(prefix="tablecrypt-spark-jar-")) / "tablecrypt-spark.jar"
+    folder = tempfile.TemporaryDirectory(prefix="tablecrypt-spark-jar-")
+    atexit.register(folder.cleanup)
+    target = Path(folder.name) / "tablecrypt-spark.jar"
     command = [sys.executable, "-m", "tablecrypt.cli", "spark-jar", "-o", str(target)]
     subprocess.run(command, check=True, capture_output=True, env=spark_environment(), timeout=300)
     return target

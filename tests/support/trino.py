@@ -41,7 +41,7 @@ class Trino:
     """A running Trino, and the catalog that it shares with us: what is in the namespace `db` of `catalog` is in its schema `db`.
 
     Args:
-        folder: for its log.
+        folder: for its log, and what it leaves behind.
         aws: holds keys and files.
         database: URI of an empty PostgreSQL database.
         more: properties of its catalog beside those that lead it to the database and to moto.
@@ -53,6 +53,8 @@ class Trino:
         self.catalog.create_namespace("db")
         port = free_port()
         options = ["--add-modules=jdk.incubator.vector", "--enable-native-access=ALL-UNNAMED", "-XX:TieredStopAtLevel=1", "-Xmx2g"]
+        # It leaves its own folders behind where Java has temporary files.
+        options.append(f"-Djava.io.tmpdir={folder}")
         settings = [f"{name}={value}" for name, value in {**_settings(aws, database, warehouse), **(more or {})}.items()]
         command = [_java(), *options, "-cp", f"{_jars()}/*", str(_SERVER), str(port), *settings]
         # There is no property of the catalog for the address of the KMS.

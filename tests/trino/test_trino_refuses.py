@@ -66,17 +66,6 @@ def test_trino_gives_no_row_of_a_table_with_deletion_vectors_of_ours(judge: Trin
         judge.values(f"SELECT {selected} FROM {named(table)}")
 
 
-def test_trino_only_counts_the_rows_of_a_table_with_protected_columns(judge: Trino, aws: AwsServer) -> None:
-    """It opens the metadata of every column with the footer's key."""
-    properties = {"encryption.column-keys": f"{aws.kms_key_id('alias/people')}: note"}
-    table = new_table(judge.catalog, new_name(), TEAM_SCHEMA, appends=[rows(0, 5)], properties=properties)
-
-    assert judge.values(f"SELECT count(*) FROM {named(table)}") == [[5]]
-    for query in ("SELECT note FROM {}", "SELECT id FROM {}", "SELECT count(*) FROM {} WHERE id = 3", "SELECT max(team) FROM {}"):
-        with pytest.raises(TrinoError, match="GCM tag check failed"):
-            judge.values(query.format(named(table)))
-
-
 def test_trino_shows_rows_but_no_bounds_of_a_table_with_fixed_bytes(judge: Trino) -> None:
     schema = Schema(NestedField(1, "four", FixedType(4)))
     table = new_table(judge.catalog, new_name(), schema, appends=[pa.table({"four": pa.array([b"\x00\x01\x02\x03"], pa.binary(4))})])

@@ -78,9 +78,14 @@ def read_columns(io: FileIO, files: Iterable[ReachableFile], metadata: TableMeta
     def read(file: ReachableFile) -> ColumnsInFile | None:
         assert file.key is not None
         try:
-            return _with_masks(_columns_in(io, file.location, file.key), io, file, policy, schema)
+            found = _columns_in(io, file.location, file.key)
         except (TablecryptError, OSError):
             return None
+        try:
+            return _with_masks(found, io, file, policy, schema)
+        except (TablecryptError, OSError):
+            # As an error placeholder without its hidden column: what the footer says is to be reported all the same.
+            return found
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-columns") as pool:
         found = dict(zip((file.location for file in wanted), pool.map(read, wanted), strict=True))

@@ -48,7 +48,7 @@ from tablecrypt.parquet.module_writer import FileEncryption, PlacedChunk, write_
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType
 from tablecrypt.parquet.protected.hidden_arrays import blanked_column, written_by_arrow
 from tablecrypt.parquet.protected.hidden_column_rewriting import decoded_columns, footer_of
-from tablecrypt.parquet.protected.hidden_columns import around_fields, leaves_of
+from tablecrypt.parquet.protected.hidden_columns import around_fields, leaves_of, without_hidden_columns
 from tablecrypt.parquet.protected.placeholders import is_error_placeholder
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import Sink, Source, source_of
@@ -86,7 +86,7 @@ def reencrypt_beside_hidden_columns(source: object, sink: object, old: StandardK
             raise FormatError(f"{location}: {module.what} has another length when it is encrypted again; compact the file instead")
 
     _copy(read, out, footer.start)
-    write_footer(out, layout.file.metadata, layout.algorithm, cipher, None, plaintext=False)
+    write_footer(out, without_hidden_columns(layout.file.metadata), layout.algorithm, cipher, None, plaintext=False)
 
     return out.position
 
@@ -159,7 +159,7 @@ class _Blanking:
         groups, shown = zip(*(self._row_group(number) for number in range(len(self._groups))), strict=True) if self._groups else ((), ())
         metadata = self._old.file.metadata.copy()
         metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, list(groups))
-        self._encryption.write_footer(self._out, metadata)
+        self._encryption.write_footer(self._out, without_hidden_columns(metadata))
         return self._shown_alone(list(shown)), self._out.position
 
     def _carry_over(self) -> None:

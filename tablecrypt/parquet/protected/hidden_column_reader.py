@@ -38,6 +38,7 @@ from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.footer import StoredFooter, described, write_footer
 from tablecrypt.parquet.layout import Chunk, FileLayout, RowGroupLayout, Span
 from tablecrypt.parquet.modules import ModuleCipher
+from tablecrypt.parquet.protected.hidden_columns import of_shown_columns
 from tablecrypt.parquet.protected.placeholders import nulls_of_error_placeholder
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import FileView, Sink, Source
@@ -152,6 +153,9 @@ class OpenedView(FileView):
         metadata = layout.metadata.copy()
         metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, [self._row_group(group, chunks, replaced) for group, chunks in groups])
         self._starts = [space.span.start for space in self._spaces]
+        # Arrow goes by the Arrow schema in the footer where that has as many columns as the footer lists: those that the file lists.
+        if layout.holds_columns_apart:
+            metadata = of_shown_columns(metadata)
         # Encrypted under the DEK, so that pyarrow opens the view with the decryption properties of the file.
         end = io.BytesIO()
         write_footer(Sink(end, self._end), metadata, layout.footer.algorithm, cipher, None, plaintext=False)

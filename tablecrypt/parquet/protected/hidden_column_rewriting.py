@@ -37,7 +37,8 @@ import pyarrow.parquet as pq
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
-from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet import thrift
+from tablecrypt.parquet.columns_apart import structs_of
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import RowGroupLayout
@@ -51,11 +52,12 @@ from tablecrypt.parquet.protected.hidden_columns import (
     narrowed,
     pages_of_hidden_column,
     subtree,
+    without_hidden_columns,
 )
 from tablecrypt.parquet.protected.placeholders import blanks, error_placeholder_pages
 from tablecrypt.parquet.protected.protected_layout import KeyByField, ProtectedLayout
 from tablecrypt.parquet.storage import Sink, source_of
-from tablecrypt.parquet.thrift import FLAT, ColumnMetaData, FileMetaData, KeyValue, RowGroup, SchemaElement, Struct
+from tablecrypt.parquet.thrift import ColumnMetaData, FileMetaData, KeyValue, RowGroup, SchemaElement, Struct
 
 _ARROW_SCHEMA: Final = b"ARROW:schema"
 _COMPRESSION: Final = "zstd"
@@ -96,7 +98,7 @@ def rewrite_protected(
     out = Sink(sink)
     writer = ModularWriter(out, FileEncryption(new, location, secrets.token_bytes))
     rewriting.write(writer)
-    return RewrittenFile(writer.finish(), tuple(writer.group_starts))
+    return RewrittenFile(writer.finish(without_hidden_columns), tuple(writer.group_starts))
 
 
 def values_under_file_key(source: object, key_metadata: StandardKeyMetadata, field_id: int, location: str) -> Iterator[pa.ChunkedArray]:
@@ -135,7 +137,7 @@ def footer_of(old: ProtectedLayout, shown: Sequence[int]) -> Struct:
     footer = old.file.metadata.copy(without=(FileMetaData.COLUMN_ORDERS, FileMetaData.ROW_GROUPS))
     footer.set(FileMetaData.SCHEMA, thrift.LIST, [_root(old, len(tops)), *(each for top in tops for each in subtree(old.schema, top))])
     with described(old.file.location, "the footer"):
-        orders = _structs(old.file.metadata, FileMetaData.COLUMN_ORDERS)
+        orders = structs_of(old.file.metadata, FileMetaData.COLUMN_ORDERS)
     if len(orders) == len(old.leaves):
         footer.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, [orders[ordinal] for ordinal in shown])
     return footer
@@ -268,14 +270,14 @@ class _Rewriting:
 
     def _describe(self, footer: Struct) -> None:
         """Bring what the footer says of columns beside the schema into the new order."""
-        orders = _structs(footer, FileMetaData.COLUMN_ORDERS)
+        orders = structs_of(footer, FileMetaData.COLUMN_ORDERS)
         # A list of another length orders no column. Without any, min_value and max_value are undefined (parquet.thrift), so unused.
         if len(orders) == len(self._old.leaves):
             footer.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, [orders[ordinal] for ordinal in self._described])
         else:
             footer.remove(FileMetaData.COLUMN_ORDERS)
 
-        kept = [each for each in _structs(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) != _ARROW_SCHEMA]
+        kept = [each for each in structs_of(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(KeyValue.KEY) != _ARROW_SCHEMA]
         footer.remove(FileMetaData.KEY_VALUE_METADATA)
         if kept:
             footer.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, kept)
@@ -300,13 +302,6 @@ def _root(old: ProtectedLayout, children: int) -> Struct:
     root = old.schema[0].copy()
     root.set(SchemaElement.NUM_CHILDREN, thrift.I32, children)
     return root
-
-
-def _structs(footer: Struct, field_id: int) -> list[Struct]:
-    """Return a list of structs that a footer's reader steps over."""
-    if field_id not in footer:
-        return []
-    return thrift_reader.decode(Struct({field_id: footer.fields[field_id]}).encode(), {field_id: FLAT}).structs(field_id)
 
 
 def _with_leaves(elements: Sequence[Struct], leaves: Iterator[int], kept: Collection[int]) -> list[Struct]:

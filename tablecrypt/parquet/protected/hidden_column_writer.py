@@ -2,7 +2,7 @@
 
     rows ──▶ placeholders, other columns ──pyarrow, under the DEK──▶ row group, whose blanks become error placeholders on their way
     rows ──▶ hidden columns ──pyarrow, in the clear in memory──▶ pages ──each under its column key──▶ behind the row group
-    end  ──▶ pyarrow's footer, held back until it names the hidden columns, and encrypted again
+    end  ──▶ pyarrow's footer, held back until it has the hidden columns, apart from those that it lists, and encrypted again
 
 The hidden columns' pages are made with the same options as the others, and encrypted module by module (module_writer.py).
 
@@ -41,6 +41,7 @@ from tablecrypt.parquet.protected.hidden_columns import (
     hidden_name,
     leaves_of,
     pages_of_hidden_column,
+    without_hidden_columns,
 )
 from tablecrypt.parquet.protected.placeholders import ErrorPlaceholderSink, blanks, error_placeholder_chunk
 from tablecrypt.parquet.storage import Sink, open_source
@@ -50,7 +51,7 @@ from tablecrypt.parquet.uniform import UniformParquetWriter
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_NAMED_AFTER_THE_SCHEMA: Final = (FileMetaData.SCHEMA, FileMetaData.KEY_VALUE_METADATA, FileMetaData.COLUMN_ORDERS)
+_NAMED_AFTER_THE_SCHEMA: Final = (FileMetaData.SCHEMA, FileMetaData.COLUMN_ORDERS)
 _LOCATION: Final = "the new Parquet file"
 
 
@@ -143,7 +144,7 @@ class ProtectedParquetWriter:
         footer = encrypted_footer(_LOCATION, start, held[:-TAIL_LENGTH])
         ciphers = FileCiphers(footer, FileKeys.of_table_file(self._key_metadata))
         sink = Sink(self._stream, start)
-        self._encryption.write_footer(sink, self._with_hidden_columns(footer.open(ciphers.footer)))
+        self._encryption.write_footer(sink, without_hidden_columns(self._with_hidden_columns(footer.open(ciphers.footer))))
 
         return metadata, sink.position
 
@@ -203,7 +204,7 @@ class ProtectedParquetWriter:
     def _with_hidden_columns(self, metadata: Struct) -> Struct:
         copy = metadata.copy(without=_NAMED_AFTER_THE_SCHEMA)
         for field_id in _NAMED_AFTER_THE_SCHEMA:
-            # pyarrow's footer has the schema of the placeholders alone.
+            # pyarrow's footer has the schema of the placeholders alone. So has the Arrow schema in it, by which Arrow reads what is listed.
             if field_id in self._described:
                 copy.fields[field_id] = self._described.fields[field_id]
 

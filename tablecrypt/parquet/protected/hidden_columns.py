@@ -10,9 +10,10 @@ is under a column key, as the specification has it:
     (ssn)                     __protected__.4             its key       the hidden column
     (email)                   __protected__.7, email      its key       the hidden column: a struct of the same shape with this field alone
 
-So a reader that knows nothing of this reads, filters and counts every other column: it skips a column without a field id, and asks nothing
-of one that it skips. A hidden column has the levels of its placeholder, so its pages can be read in the placeholder's place
-(hidden_column_reader.py).
+So a reader that knows nothing of this reads, filters and counts every other column: the footer does not list hidden columns as it lists
+those (columns_apart.py), and of files of early builds, whose footers list them, Iceberg's readers skip columns without a field id.
+
+A hidden column has the levels of its placeholder, so its pages can be read in the placeholder's place (hidden_column_reader.py).
 
 A hidden column is bound to the file, the field and its own schema by its key metadata, and to row group and column by the AAD of its
 modules. Its nodes in the schema are those of its placeholder, but for field ids and the first name: `bound_schemas` compares them.
@@ -32,6 +33,7 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema, SchemaNode
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
+from tablecrypt.parquet.columns_apart import left_out, set_apart
 from tablecrypt.parquet.layout import Chunk, leaf_paths
 from tablecrypt.parquet.thrift import (
     FLAT,
@@ -81,6 +83,20 @@ def hidden_field_id(name: str) -> int | None:
     # Without leading zeros, so that a field id has one name.
     found = _HIDDEN_NAME.fullmatch(name)
     return None if found is None else int(found[1])
+
+
+def without_hidden_columns(footer: Struct) -> Struct:
+    """Return a FileMetaData as files store it, which holds hidden columns apart."""
+    return set_apart(footer, _is_hidden)
+
+
+def of_shown_columns(footer: Struct) -> Struct:
+    """Return a FileMetaData without hidden columns, apart or listed."""
+    return left_out(footer, _is_hidden)
+
+
+def _is_hidden(name: str) -> bool:
+    return hidden_field_id(name) is not None
 
 
 @dataclass(frozen=True)
