@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import Field, SerializeAsAny, ValidationError
 from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, RestCatalog, ScanPlanningMode, TableResponse
 from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.table import CommitTableResponse, FileScanTask, StagedTable, Table, TableIdentifier
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2
@@ -144,14 +144,9 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         return table
 
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
-        """Create a table, after whose answer the server is held to what was asked for. A table that is refused is dropped again.
-
-        An encrypted one is staged first: a server that makes tables of version 2 says so then, and is left with no file of one.
-        """
-        if names.KEY_ID.name in new.properties:
-            self.staged_table(new)
+        """Create a table, after whose answer the server is held to what was asked for. A table that is refused is dropped again."""
         try:
-            answer = self.request_new_table(*new)
+            answer = self._made(new) if names.KEY_ID.name in new.properties else self.request_new_table(*new)
         except RestrictedCreationError as restricted:
             with self._dropping_again(new.identifier, restricted.answer.metadata, (), ReadRestrictionError):
                 raise ReadRestrictionError(str(restricted)) from None
@@ -169,6 +164,25 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
                 _declare_columns(table)
 
         return table
+
+    def _made(self, new: NewTable) -> TableResponse:
+        """Have the server make an encrypted table, and return its answer.
+
+        It is staged first: a server that makes tables of version 2 says so then, and is left with no file of one. One that knows nothing of
+        staging has made the table by then.
+        """
+        staged = self.request_new_table(*new, is_staged=True)
+        with self._dropping_again(new.identifier, staged.metadata, (), TablecryptError):
+            _new_metadata(self.staged_table_of(new.identifier, staged), new)
+
+        try:
+            return self.request_new_table(*new)
+        except TableAlreadyExistsError:
+            found = _parsed(LoadAnswer, self.request_table(new.identifier), new.identifier)
+            # With another uuid it is the table of somebody who was there first.
+            if found.metadata.table_uuid != staged.metadata.table_uuid:
+                raise
+            return found
 
     def staged_table(self, new: NewTable) -> StagedTable:
         """Return a new encrypted table as the server stages it, with the metadata that keeps keys."""

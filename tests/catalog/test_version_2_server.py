@@ -66,9 +66,18 @@ def test_a_server_that_says_so_before_is_asked_for_no_table(
 ) -> None:
     made: list[Table] = []
     server.stages_version_3, server.meanwhile = False, made.append
-    with pytest.raises(PlaintextRefusedError, match=r"version 2, .*: use a server that makes version 3$"):
+    with pytest.raises(PlaintextRefusedError, match=r"version 2, .*: use a server that makes version 3"):
         way(catalog)
     assert made == []
+    assert behind.list_tables("db") == []
+
+
+def test_nothing_is_left_where_the_server_makes_a_table_that_it_was_to_stage(
+    server: Version2Server, catalog: EncryptedRestCatalog, behind: SqlCatalog
+) -> None:
+    server.stages = False
+    with pytest.raises(PlaintextRefusedError, match=r"version 2, .*db\.t was dropped again"):
+        catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
     assert behind.list_tables("db") == []
 
 

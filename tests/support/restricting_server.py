@@ -33,9 +33,14 @@ _OWN_UPDATES: dict[str, type[IcebergBaseModel]] = {
 
 
 class RestrictingServer(HttpServer):
-    """One running server over a catalog."""
+    """One running server over a catalog.
+
+    Attributes:
+        stages: whether it knows of tables that are only staged; without, it makes them.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
+        self.stages = True
         self.read_restrictions: object = None
         self.restricts_creation = False
         self.catalog = catalog
@@ -64,10 +69,12 @@ class RestrictingServer(HttpServer):
                 return 200, self._loaded(self.catalog.load_table((namespace, name))) | self._restrictions(True)
             case "POST", ["v1", "namespaces", namespace, "tables", name]:
                 return 200, self._committed(self.catalog.load_table((namespace, name)), json.loads(body))
+            case "POST", ["v1", "namespaces", namespace, "tables"] if self.catalog.table_exists((namespace, json.loads(body)["name"])):
+                return 409, {"error": {"message": "the table is there", "type": "AlreadyExistsException", "code": 409}}
             case "POST", ["v1", "namespaces", namespace, "tables"]:
                 asked = json.loads(body)
                 schema = Schema.model_validate(asked["schema"])
-                if asked["stage-create"]:
+                if asked["stage-create"] and self.stages:
                     return 200, self.staged((namespace, asked["name"]), schema, {"format-version": "3", **asked["properties"]})
                 table = self.catalog.create_table((namespace, asked["name"]), schema, properties=asked["properties"])
                 return 200, self._loaded(table) | self._restrictions(self.restricts_creation)

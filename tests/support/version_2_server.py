@@ -39,9 +39,10 @@ class Version2Server(RestrictingServer):
                     return _REFUSED
                 self.catalog.drop_table((namespace, name))
                 return 200, {}
-            case "POST", ["v1", "namespaces", namespace, "tables"]:
+            case "POST", ["v1", "namespaces", namespace, "tables"] if not self.catalog.table_exists((namespace, json.loads(body)["name"])):
                 asked = json.loads(body)
-                return 200, self._made((namespace, asked["name"]), asked["schema"], asked["properties"], bool(asked["stage-create"]))
+                is_staged = self.stages and bool(asked["stage-create"])
+                return 200, self._made((namespace, asked["name"]), asked["schema"], asked["properties"], is_staged)
             case "POST", ["v1", "namespaces", namespace, "tables", name] if b"assert-create" in body:
                 updates = {update["action"]: update for update in json.loads(body)["updates"]}
                 answer = self._made((namespace, name), updates["add-schema"]["schema"], updates["set-properties"]["updates"], False)
