@@ -7,6 +7,8 @@
 Thrift, protobuf, Avro and this package's own messages are made of these.
 
 Raises FormatError for bytes that end early or are no such number.
+
+How many bytes an open file has is `length_of`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import SEEK_END
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pyarrow as pa
 
 from tablecrypt.errors import FormatError
 
@@ -172,3 +177,15 @@ def flat_view(buffer: Buffer) -> Iterator[memoryview]:
     """
     with memoryview(buffer) as whole, whole.cast("B") as view:
         yield view
+
+
+def length_of(file: Any) -> int:
+    """Return the length of an open, seekable binary file in bytes, from the file itself: asking the store again would cost a request.
+
+    Its position is any afterwards. Raises what the file raises.
+    """
+    # Arrow's client of Google's storage begins to read where a seek leads to, and the store refuses a read that begins at the end.
+    if isinstance(file, pa.NativeFile):
+        return int(file.size())
+    file.seek(0, SEEK_END)
+    return int(file.tell())

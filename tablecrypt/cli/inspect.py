@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tablecrypt import _magics as magics
 from tablecrypt import parquet
-from tablecrypt._file_length import length_of
+from tablecrypt._bytes import length_of
 from tablecrypt._magics import looks_like
 from tablecrypt.cli import file_keys
 from tablecrypt.cli._output import show

@@ -27,7 +27,7 @@ from typing import Final
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
 from tablecrypt import _magics as magics
-from tablecrypt._file_length import length_of
+from tablecrypt._bytes import length_of
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TablecryptError, TamperedFileError

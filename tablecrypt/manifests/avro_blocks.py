@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Final, cast
 
 import fastavro
 
-from tablecrypt._file_length import length_of
+from tablecrypt._bytes import length_of
 from tablecrypt._magics import AVRO
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.manifests.avro_reader import decompress_block

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tablecrypt._file_length import length_of
+from tablecrypt._bytes import length_of
 from tablecrypt.arguments import check_file
 from tablecrypt.errors import FormatError
 

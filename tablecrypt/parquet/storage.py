@@ -29,8 +29,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tablecrypt._atomic_file import atomic_file
-from tablecrypt._bytes import flat_view, write_all
-from tablecrypt._file_length import length_of
+from tablecrypt._bytes import flat_view, length_of, write_all
 from tablecrypt.arguments import check_file
 from tablecrypt.errors import TamperedFileError
 

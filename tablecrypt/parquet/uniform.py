@@ -36,7 +36,7 @@ import pyarrow.parquet.encryption as pe
 from pyarrow import fs
 
 from tablecrypt import _magics as magics
-from tablecrypt._file_length import length_of
+from tablecrypt._bytes import length_of
 from tablecrypt._size_bounded_cache import SizeBoundedCache
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata

@@ -16,7 +16,7 @@ from pyiceberg.io import InputStream
 from pyiceberg.manifest import FileFormat
 
 from tablecrypt import parquet
-from tablecrypt._file_length import length_of
+from tablecrypt._bytes import length_of
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.aes_gcm import OVERHEAD, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
