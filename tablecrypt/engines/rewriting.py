@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
@@ -19,7 +20,7 @@ from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.engines.job_keys import JobKey, Role
 from tablecrypt.engines.job_messages import decode_positions, encode_positions
 from tablecrypt.engines.tasks import READ_AHEAD, WritingTask, delete_files
-from tablecrypt.table.deletion_vectors import DeletedPositions
+from tablecrypt.parquet.uniform import kept
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
@@ -67,13 +68,13 @@ def _rewritten(job: WritingTask, task: EncryptedFileScanTask, leave_out: BitMap6
     # The old file goes as a whole: every row that is not marked has to reach the new one, whatever the condition says.
     reader = TaskReader(job.metadata, job.io, projected, ALWAYS_TRUE, read_ahead=READ_AHEAD)
     schema = schema_to_pyarrow(projected, include_field_ids=False)
-    removed = DeletedPositions.of_arrow([pa.chunked_array([pa.array(leave_out, pa.int64())])])
+    stays = np.ones(task.file.record_count, np.bool_)
+    stays[np.frombuffer(leave_out.to_array(), np.uint64)] = False
 
     def remaining() -> Iterator[pa.RecordBatch]:
         for positions, rows in reader.positioned_batches(task):
-            live = removed.live(positions)
-            kept = rows if live is None else rows.filter(live)
-            if kept.num_rows:
-                yield cast_batch(kept, schema)
+            remain = kept(rows, pa.array(stays[positions.to_numpy()]))
+            if remain.num_rows:
+                yield cast_batch(remain, schema)
 
     return job.write(pa.RecordBatchReader.from_batches(schema, remaining()))

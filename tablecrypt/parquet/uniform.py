@@ -26,6 +26,7 @@ import os
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -73,10 +74,22 @@ _STORE_ERROR_MARKS: Final = ("AWS Error", "google::cloud", "Azure", "curlCode", 
 
 @dataclass(frozen=True)
 class PositionedBatch:
-    """A batch of rows with the position of each row in its file (int64, from 0)."""
+    """A batch of rows, and where they lie in their file.
 
-    positions: pa.Array
+    An array of the positions takes longer to make than a column to read, so it is made where somebody asks for it.
+
+    Attributes:
+        parts: the positions (from 0) of the rows, in their order: several parts of the file, where row groups between them were left out.
+        batch: the rows.
+    """
+
+    parts: tuple[range, ...]
     batch: pa.RecordBatch
+
+    @cached_property
+    def positions(self) -> pa.Array:
+        """The position of each row (int64)."""
+        return pa.concat_arrays([pa.array([], pa.int64()), *(pa.arange(part.start, part.stop) for part in self.parts)])
 
 
 class UniformParquetFile:
@@ -180,7 +193,7 @@ class UniformParquetFile:
         starts = list(itertools.accumulate(lengths, initial=0))
         reading = self._reading(columns, None)
         for row_groups in self._portions(part, prune_by, read_ahead):
-            positions = _Positions([(starts[number], lengths[number]) for number in row_groups])
+            positions = _Positions([range(starts[number], starts[number] + lengths[number]) for number in row_groups])
             for batch in self._rows(reading, row_groups, read_ahead):
                 yield PositionedBatch(positions.take(len(batch)), batch)
 
@@ -352,7 +365,7 @@ class UniformParquetFile:
         # For one column, or little of all, handing it to another thread takes longer.
         use_threads = len(leaves) > 1 and not self._is_small
         for batch in reader.iter_batches(max(1, most_rows), row_groups, leaves, use_threads):
-            rows = batch if reading.row_filter is None else batch.filter(reading.row_filter)
+            rows = batch if reading.row_filter is None else kept(batch, passing(batch, reading.row_filter))
             rows = rows.select(reading.columns)
             # Arrow's reader names the entries of a map by the file, its schema by the format.
             yield rows if rows.schema.equals(schema, check_metadata=True) else rows.cast(schema)
@@ -447,6 +460,18 @@ class UniformParquetWriter:
         return self._writer.writer.metadata, self._sink.tell()
 
 
+def passing(batch: pa.RecordBatch, row_filter: pc.Expression) -> pa.Array:
+    """Return a mask of the rows that pass a filter; null where it is neither true nor false."""
+    # RecordBatch.filter with an expression hands small batches to threads, and copies the rows twice.
+    projected = ds.dataset(pa.Table.from_batches([batch])).scanner(columns={"passes": row_filter}, use_threads=False)
+    return projected.to_table().column(0).combine_chunks()
+
+
+def kept(batch: pa.RecordBatch, mask: pa.Array | None) -> pa.RecordBatch:
+    """Return the rows where a mask is true; all where there is no mask. Where all are kept, none is copied."""
+    return batch if mask is None or mask.true_count == len(mask) else batch.filter(mask)
+
+
 def is_store_error(error: BaseException) -> bool:
     """Whether an error came from the file system or object store rather than from the bytes it gave."""
     if not isinstance(error, OSError):
@@ -505,25 +530,21 @@ def _first_byte(group: pq.RowGroupMetaData) -> int:
 
 
 class _Positions:
-    """Deals out the positions of rows that come in file order from spans (first position, number of rows) of the file."""
+    """Deals out the positions of rows that come in file order from these parts of the file."""
 
-    def __init__(self, spans: list[tuple[int, int]]) -> None:
-        self._spans = list(reversed(spans))
+    def __init__(self, parts: list[range]) -> None:
+        self._parts = list(reversed(parts))
 
-    def take(self, count: int) -> pa.Array:
-        parts: list[pa.Array] = []
+    def take(self, count: int) -> tuple[range, ...]:
+        taken: list[range] = []
         while count > 0:
-            start, rows = self._spans.pop()
-            used = min(rows, count)
-            parts.append(pa.arange(start, start + used))
-            count -= used
-            if used < rows:
-                self._spans.append((start + used, rows - used))
+            part = self._parts.pop()
+            taken.append(part[:count])
+            if part[count:]:
+                self._parts.append(part[count:])
+            count -= len(taken[-1])
 
-        if not parts:
-            return pa.array([], pa.int64())
-
-        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        return tuple(taken)
 
 
 _CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {

@@ -44,7 +44,7 @@ from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.avro_blocks import LARGE_BLOCK, AvroBlocks
 from tablecrypt.manifests.avro_schema import most_types
-from tablecrypt.parquet.uniform import PositionedBatch, UniformParquetFile
+from tablecrypt.parquet.uniform import PositionedBatch, UniformParquetFile, kept, passing
 from tablecrypt.table.protection.visible_columns import MaskedFile, VisibleColumns
 from tablecrypt.table.table_files import key_metadata_of
 
@@ -168,7 +168,7 @@ class AvroDataFile:
         """Yield the rows that pass the filter, which may name only `columns`. FormatError for a part: an Avro file has none."""
         self._refuse_part(part)
         for batch in self._batches(self._selected(columns)):
-            yield batch if row_filter is None else batch.filter(row_filter)
+            yield batch if row_filter is None else kept(batch, passing(batch, row_filter))
 
     def positioned_batches(
         self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
@@ -177,7 +177,7 @@ class AvroDataFile:
         self._refuse_part(part)
         start = 0
         for batch in self._batches(self._selected(columns)):
-            yield PositionedBatch(pa.arange(start, start + len(batch)), batch)
+            yield PositionedBatch((range(start, start + len(batch)),), batch)
             start += len(batch)
 
     def _refuse_part(self, part: Container[int] | None) -> None:

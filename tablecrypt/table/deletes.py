@@ -118,6 +118,9 @@ class DeleteReader:
             return {}
 
         rows = pa.Table.from_batches(batches).rename_columns(["path", "position"])
+        # Which row it means cannot be known, and no row that is gone may come back.
+        if rows.column("position").null_count:
+            raise FormatError(f"{file.file_path}: this position delete file has a row without a position")
         paths = pc.unique(rows.column("path"))
         if len(paths) == 1:
             return {paths[0].as_py(): [rows.column("position")]}

@@ -21,14 +21,13 @@ import json
 import struct
 import uuid
 import zlib
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.metadata import TableMetadata
@@ -47,6 +46,7 @@ _FRAME_LENGTH: Final = 12
 _BITMAP_COUNT_LENGTH: Final = 8
 BLOB_TYPE: Final = "deletion-vector-v1"
 ROW_POSITION_FIELD_ID: Final = 2147483645
+_GREATEST_POSITION: Final = 2**63 - 1
 _FOOTER_END: Final = struct.Struct("<II")
 _REFERENCED: Final = "referenced-data-file"
 
@@ -95,41 +95,39 @@ class RowDelta:
 
 
 class DeletedPositions:
-    """Sorted, distinct positions (from 0) of deleted rows."""
+    """Sorted, distinct positions (int64, from 0) of deleted rows."""
 
-    def __init__(self, positions: array[int]) -> None:
+    def __init__(self, positions: npt.NDArray[np.int64]) -> None:
         self._positions = positions
 
     @classmethod
     def of_arrow(cls, parts: Iterable[pa.ChunkedArray]) -> DeletedPositions:
         """Merge positions (int64) in any order, with repetitions."""
-        merged = pc.unique(pa.chunked_array([chunk for part in parts for chunk in part.chunks], type=pa.int64()))
-        ordered = merged.take(pc.sort_indices(merged))
-        return cls(array("q", memoryview(ordered.buffers()[1]).cast("q")[: len(ordered)]) if len(ordered) else array("q"))
+        merged = pa.chunked_array([chunk for part in parts for chunk in part.chunks], type=pa.int64())
+        return cls(np.unique(merged.to_numpy()))
 
     def __len__(self) -> int:
         return len(self._positions)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._positions)
+        return iter(self._positions.tolist())
 
     def last(self) -> int:
         """Return the greatest position; -1 if there is none."""
-        return self._positions[-1] if self._positions else -1
+        return int(self._positions[-1]) if len(self._positions) else -1
 
-    def live(self, positions: pa.Array) -> pa.Array | None:
-        """Return a mask of the rows that are not deleted, for ascending positions of rows. None: none of them is deleted."""
-        if not len(positions) or not self._positions:
-            return None
+    def live(self, parts: Sequence[range]) -> pa.Array | None:
+        """Return a mask of the rows in these parts of the file that are not deleted. None: none of them is deleted."""
+        live: npt.NDArray[np.bool_] | None = None
+        first = 0
+        for part in parts:
+            begin, end = np.searchsorted(self._positions, (part.start, part.stop))
+            if begin < end:
+                live = np.ones(sum(map(len, parts)), np.bool_) if live is None else live
+                live[self._positions[begin:end] - part.start + first] = False
+            first += len(part)
 
-        begin = bisect_left(self._positions, positions[0].as_py())
-        end = bisect_left(self._positions, positions[-1].as_py() + 1)
-        if begin == end:
-            return None
-
-        deleted = pa.Array.from_buffers(pa.int64(), end - begin, [None, pa.py_buffer(self._positions[begin:end])])
-
-        return pc.invert(pc.is_in(positions, value_set=deleted))
+        return None if live is None else pa.array(live)
 
 
 def read_deletion_vector(io: EncryptingFileIO, file: EncryptedDataFile, rows: int) -> DeletedPositions:
@@ -177,7 +175,7 @@ def parse_deletion_vector(blob: bytes, location: str, cardinality: int | None = 
     return DeletedPositions(_positions(framed[len(MAGIC) :], location, cardinality, rows))
 
 
-def _positions(bitmap: bytes, location: str, cardinality: int | None, rows: int | None) -> array[int]:
+def _positions(bitmap: bytes, location: str, cardinality: int | None, rows: int | None) -> npt.NDArray[np.int64]:
     if len(bitmap) < _BITMAP_COUNT_LENGTH:
         raise FormatError(f"{location}: a deletion vector ends inside its bitmap")
 
@@ -192,10 +190,10 @@ def _positions(bitmap: bytes, location: str, cardinality: int | None, rows: int 
     if rows is not None and compressed and compressed.max() >= rows:
         raise FormatError(f"{location}: a deletion vector names position {compressed.max()} of a data file of {rows} rows")
 
-    try:
-        return array("q", compressed.to_array())
-    except OverflowError as error:
-        raise FormatError(f"{location}: a deletion vector holds a position over 2^63 - 1") from error
+    if compressed and compressed.max() > _GREATEST_POSITION:
+        raise FormatError(f"{location}: a deletion vector holds a position over 2^63 - 1")
+
+    return np.frombuffer(compressed.to_array(), np.uint64).view(np.int64)
 
 
 def puffin_location(metadata: TableMetadata, write_uuid: uuid.UUID) -> str:

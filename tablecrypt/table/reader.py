@@ -3,9 +3,10 @@
     opened file ──▶ stored columns ──deletes──▶ ──row filter──▶ ──projection by field id──▶ ──row lineage──▶ ──restrictions──▶ batch
 
 Where nothing needs the position of a row in its file, the filter is handed to Arrow with the read. Deletes and _row_id need positions:
-then every row of the row groups that the filter leaves is read, and the filter follows the deletes. A filter that NaN can pass leaves
-all of them: Parquet's smallest and greatest values leave NaN out. Where both are 1.0, Arrow concludes that all values are, and so that
-none of them is NaN or differs from 1.0, and the scan would lose rows. Nor can Arrow compare a uuid with the statistics of its column.
+then every row of the row groups that the filter leaves is read, and one mask keeps what deletes and filter leave. A filter that NaN can
+pass leaves all of them: Parquet's smallest and greatest values leave NaN out. Where both are 1.0, Arrow concludes that all values are, and
+so that none of them is NaN or differs from 1.0, and the scan would lose rows. Nor can Arrow compare a uuid with the statistics of its
+column.
 
 Columns, defaults, promotions and renames are resolved by PyIceberg's own projection, through field ids.
 
@@ -38,7 +39,7 @@ from pyiceberg.types import DoubleType, FloatType, ListType, MapType, UUIDType
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile
 from tablecrypt.parquet.storage import is_local
-from tablecrypt.parquet.uniform import PositionedBatch
+from tablecrypt.parquet.uniform import PositionedBatch, kept, passing
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
 from tablecrypt.table.data_file_reader import OpenedFile, opened_file
 from tablecrypt.table.datasets.castable import castable
@@ -266,14 +267,17 @@ class TaskReader:
         self, opened: OpenedFile, projection: _Projection, deletes: TaskDeletes, part: FilePart | None
     ) -> Iterator[tuple[pa.Array | None, pa.RecordBatch]]:
         """Yield stored rows that are not deleted by position and pass the filter, with positions where they are needed."""
-        if self._may_prune and deletes.positions is None and ROW_ID.field_id not in self._projected.field_ids:
+        gives_positions = ROW_ID.field_id in self._projected.field_ids
+        if self._may_prune and deletes.positions is None and not gives_positions:
             for batch in opened.batches(projection.columns, projection.row_filter, self._read_ahead, part):
                 yield None, batch
             return
 
         prune_by = projection.row_filter if self._may_prune else None
-        for positioned in opened.positioned_batches(projection.columns, prune_by, self._read_ahead, part):
-            yield _filtered(positioned, deletes, projection.row_filter)
+        for stored in opened.positioned_batches(projection.columns, prune_by, self._read_ahead, part):
+            mask = _live_mask(stored, deletes, projection.row_filter)
+            positions = stored.positions if gives_positions else None
+            yield positions if positions is None or mask is None else positions.filter(mask), kept(stored.batch, mask)
 
     def _projected_rows(
         self, task: FileScanTask, wanted: Schema, projection: _Projection, positions: pa.Array | None, batch: pa.RecordBatch
@@ -433,20 +437,15 @@ def _without_equal(positions: pa.Array | None, rows: pa.RecordBatch, deletes: Ta
     return positions, rows
 
 
-def _filtered(positioned: PositionedBatch, deletes: TaskDeletes, row_filter: pc.Expression | None) -> tuple[pa.Array, pa.RecordBatch]:
-    positions, batch = positioned.positions, positioned.batch
-    live = None if deletes.positions is None else deletes.positions.live(positions)
-    if live is not None:
-        positions, batch = positions.filter(live), batch.filter(live)
-    if row_filter is None or not batch.num_rows:
-        return positions, batch
+def _live_mask(stored: PositionedBatch, deletes: TaskDeletes, row_filter: pc.Expression | None) -> pa.Array | None:
+    """Return a mask of the rows that are not deleted by position and pass the filter. None: all of them."""
+    live = None if deletes.positions is None else deletes.positions.live(stored.parts)
+    if row_filter is None or not stored.batch.num_rows:
+        return live
 
-    name = "position"
-    while name in batch.schema.names:
-        name += "_"
-    kept = batch.append_column(name, positions).filter(row_filter)
+    passes = passing(stored.batch, row_filter)
 
-    return kept.column(name), kept.drop_columns([name])
+    return passes if live is None else pc.and_(passes, live)
 
 
 def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -68,6 +68,13 @@ def test_rows_of_position_delete_files_are_gone_from_their_file_alone(files: Tab
     assert ids(files, other, one, two) == [each for each in range(100) if each != 5]
 
 
+def test_a_position_delete_without_a_position_is_refused(files: TableFiles) -> None:
+    data = files.data(ROWS)
+    delete = files.position_deletes([(data.file_path, 3), (data.file_path, None)])  # type: ignore[list-item]  # not as specified
+    with pytest.raises(FormatError, match=f"{delete.file_path}: .* without a position"):
+        list(TaskReader(files.metadata, files.io, SCHEMA, ALWAYS_TRUE).batches(EncryptedFileScanTask(data, {delete})))
+
+
 def test_rows_that_an_equality_delete_names_are_gone(files: TableFiles) -> None:
     data = files.data(ROWS)
     delete = files.equality_deletes(pa.table({"id": pa.array([3, 7, 1000], pa.int64())}), [1])
@@ -238,11 +245,14 @@ def test_no_bytes_make_the_parser_fail_in_another_way(data: bytes, framed: bool)
 
 
 @given(st.sets(st.integers(0, 50)), st.lists(st.integers(0, 50), unique=True).map(sorted))
-def test_live_rows_are_those_whose_position_is_not_deleted(deleted: set[int], positions: list[int]) -> None:
-    parts = [pa.chunked_array([pa.array(sorted(deleted), pa.int64())]), pa.chunked_array([pa.array(list(deleted)[:2], pa.int64())])]
-    mask = DeletedPositions.of_arrow(parts).live(pa.array(positions, pa.int64()))
-    expected = [position not in deleted for position in positions]
-    assert expected == ([True] * len(positions) if mask is None else mask.to_pylist())
+def test_live_rows_are_those_whose_position_is_not_deleted(deleted: set[int], bounds: list[int]) -> None:
+    positions = [pa.chunked_array([pa.array(sorted(deleted), pa.int64())]), pa.chunked_array([pa.array(list(deleted)[:2], pa.int64())])]
+    parts = [range(start, end) for start, end in zip(bounds[::2], bounds[1::2], strict=False)]
+    mask = DeletedPositions.of_arrow(positions).live(parts)
+    expected = [position not in deleted for part in parts for position in part]
+    assert expected == ([True] * len(expected) if mask is None else mask.to_pylist())
+    # Without a mask the rows are not copied, so there is one only where a row is deleted.
+    assert (mask is None) == all(expected)
 
 
 def test_positions_over_32_bits_are_kept() -> None:

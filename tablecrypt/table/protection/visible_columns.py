@@ -228,7 +228,7 @@ class MaskedFile:
     ) -> Iterator[PositionedBatch]:
         """Yield rows with their positions, masked."""
         for each in self._opened.positioned_batches(columns, prune_by, read_ahead, part):
-            yield PositionedBatch(each.positions, self._masked(each.batch))
+            yield PositionedBatch(each.parts, self._masked(each.batch))
 
     def _masked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for path in self._paths:
