@@ -34,8 +34,8 @@ _DIGEST_LENGTH: Final = 16
 
 
 @dataclass(frozen=True)
-class HiddenColumn:
-    """A hidden column of a file, as its footer says.
+class FileColumn:
+    """A hidden column of one file, as its footer says.
 
     Attributes:
         field_id: the column's.
@@ -66,7 +66,7 @@ class GivenDeks:
         raise TypeError("GivenDeks are never pickled: they hold keys in the clear")
 
     @classmethod
-    def of(cls, found: Iterable[tuple[HiddenColumn, Secret]]) -> Self:
+    def of(cls, found: Iterable[tuple[FileColumn, Secret]]) -> Self:
         """Return the DEKs of these hidden columns."""
         return cls({column.digest: dek for column, dek in found})
 
@@ -86,7 +86,7 @@ class GivenDeks:
         records = (digest + bytes([len(self.deks[digest])]) + self.deks[digest].reveal() for digest in sorted(self.deks))
         return Secret(b"".join(records))
 
-    def dek(self, column: HiddenColumn) -> bytes:
+    def dek(self, column: FileColumn) -> bytes:
         """Return the DEK of a hidden column."""
         dek = self.deks.get(column.digest)
         if dek is None:

@@ -13,7 +13,7 @@ from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, key_id_in, unwrap_dek, wrap_dek
 from tablecrypt.keys.column_lookup import KeyedColumn, column_key_entry, kek_of
-from tablecrypt.keys.given_deks import GivenDeks, HiddenColumn
+from tablecrypt.keys.given_deks import FileColumn, GivenDeks
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 
 _MASK_KEY_OF: Final = b"tablecrypt column mask 1"
@@ -46,7 +46,7 @@ class TableColumnKeys:
         self._check_age(field_id, key_id, schema.location, sequence_number)
         entry = column_key_entry(self._ring, key_id, field_id, named)
         if entry.has_given_deks:
-            return self._given(entry).dek(HiddenColumn(field_id, key_metadata, aad_prefix, schema))
+            return self._given(entry).dek(FileColumn(field_id, key_metadata, aad_prefix, schema))
         return unwrap_dek(self._maker.open(self._ring, entry), field_id, key_metadata, aad_prefix, schema, self._ring.fields_of)
 
     def check_readable(self, field_ids: Iterable[int]) -> None:

@@ -22,7 +22,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, key_id_in, wrap_dek
-from tablecrypt.keys.given_deks import GivenDeks, HiddenColumn
+from tablecrypt.keys.given_deks import FileColumn, GivenDeks
 from tablecrypt.keys.key_ring import COLUMN_KEY, GIVEN_DEKS, EncryptedKey, KeyRing
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS
 from tablecrypt.keys.table_column_keys import TableColumnKeys
@@ -44,16 +44,16 @@ def maker(*without: str) -> ColumnKeyMaker:
     return ColumnKeyMaker(kms, "his-orders", 16, DEFAULT_KEK_LIFESPAN_MS, lambda: 1_700_000_000_000, secrets.token_bytes)
 
 
-def hidden(name: bytes, field_id: int = SSN) -> HiddenColumn:
+def hidden(name: bytes, field_id: int = SSN) -> FileColumn:
     """The column in the file of that AAD prefix, under the source's column key."""
     made = wrap_dek(KEY_ID, Secret(b"k" * 16), field_id, name, DEKS[name], secrets.token_bytes)
-    return HiddenColumn(field_id, made.key_metadata(OF_TEXT), name, OF_TEXT)
+    return FileColumn(field_id, made.key_metadata(OF_TEXT), name, OF_TEXT)
 
 
 A, B = hidden(b"a"), hidden(b"b")
 
 
-def opened(ring: KeyRing, column: HiddenColumn, made: ColumnKeyMaker | None = None) -> bytes:
+def opened(ring: KeyRing, column: FileColumn, made: ColumnKeyMaker | None = None) -> bytes:
     keys = TableColumnKeys(made or maker(), POLICY, ring)
     return keys.unwrap(column.field_id, column.key_metadata, column.aad_prefix, column.schema, 1)
 
@@ -77,7 +77,7 @@ def test_the_dek_of_a_given_file_opens_and_that_of_another_does_not(ring: KeyRin
     [replace(A, aad_prefix=b"b"), replace(A, schema=OF_BYTES), replace(A, key_metadata=A.key_metadata[:-1] + b"\0")],
     ids=["file", "type", "key metadata"],
 )
-def test_what_the_key_metadata_is_bound_to_is_held(ring: KeyRing, other: HiddenColumn) -> None:
+def test_what_the_key_metadata_is_bound_to_is_held(ring: KeyRing, other: FileColumn) -> None:
     with pytest.raises(TamperedFileError):
         opened(ring, other)
 
@@ -103,7 +103,7 @@ def test_a_column_key_that_is_said_to_be_a_list_opens_nothing() -> None:
     made = maker()
     own = TableColumnKeys(made, POLICY, KeyRing()).generate([SSN], b"a")[SSN]
     kek, entry = made.pending.new_entries(KeyRing(), [b"a"])
-    column = HiddenColumn(SSN, own.key_metadata(OF_TEXT), b"a", OF_TEXT)
+    column = FileColumn(SSN, own.key_metadata(OF_TEXT), b"a", OF_TEXT)
     assert opened(KeyRing([kek, entry]), column) == own.secret
 
     with pytest.raises(AuthenticationError):

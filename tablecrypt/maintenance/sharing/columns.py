@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import key_id_in
-from tablecrypt.keys.given_deks import GivenDeks, HiddenColumn
+from tablecrypt.keys.given_deks import FileColumn, GivenDeks
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.authenticated import check_declared
@@ -90,7 +90,7 @@ def given_deks(
         AuthenticationError, FormatError: a footer or an entry was changed.
     """
     shared = {column.field_id: column for column in columns}
-    found: dict[SharedColumn, dict[tuple[int, str], list[tuple[HiddenColumn, Secret]]]] = {
+    found: dict[SharedColumn, dict[tuple[int, str], list[tuple[FileColumn, Secret]]]] = {
         column: defaultdict(list) for column in shared.values()
     }
     keys = column_keys(table.metadata, table.io)
@@ -103,7 +103,7 @@ def given_deks(
     return {column: {key: GivenDeks.of(deks) for key, deks in by_key.items()} for column, by_key in found.items()}
 
 
-def _hidden(task: EncryptedFileScanTask, stored: StoredHiddenColumns) -> Iterator[HiddenColumn]:
+def _hidden(task: EncryptedFileScanTask, stored: StoredHiddenColumns) -> Iterator[FileColumn]:
     aad_prefix = key_metadata_of(task.file).aad_prefix
     # A file without rows has no key metadata.
-    return (HiddenColumn(each, wrapped, aad_prefix, stored.schemas[each]) for each, wrapped in stored.keys if wrapped)
+    return (FileColumn(each, wrapped, aad_prefix, stored.schemas[each]) for each, wrapped in stored.keys if wrapped)

@@ -173,35 +173,14 @@ def plan_share(
     shared_columns = _shared_columns(table, schema, protected, columns)
     check_right(table, shared_columns)
     stored = inspect_footers(table, [task.file for task in tasks], runner) if has_column_keys(table.metadata) else {}
-    whole, partitions = WholeFiles(schema, strict), ShownPartitions.of(table.metadata)
-    reasons: Mapping[str, Callable[[EncryptedFileScanTask], bool]] = {
-        "hold other rows too, as far as partitions and bounds tell, and a file is shared as a whole or not at all. Share by the columns "
-        "that the table is partitioned by, or sort the table by the filter's columns (compact --sort-by) first": (
-            lambda task: not whole.has(task)
-        ),
-        "have position or equality deletes, which may be about files that are not shared. Apply them first (compact --apply-deletes)": (
-            lambda task: not all(is_deletion_vector(file) for file in task.delete_files)
-        ),
-        # A file from before the declaration, or one that another engine wrote: its DEK opens the column.
-        "hold a protected column in the clear, so that it cannot be withheld. Bring them in line first (reencrypt --out-of-line)": (
-            lambda task: task.file.file_path in stored and _shows(stored[task.file.file_path], protected)
-        ),
-        "are of partitions that show a protected column. Bring them in line first (reencrypt --out-of-line)": (
-            lambda task: partitions.column(task.file.spec_id, task.file.file_path) is not None
-        ),
-        "hold a column that is not to leave": lambda task: bool(rewriting.without),
-    }
-    refused: dict[str, EncryptedFileScanTask] = {}
-    for what, applies in reasons.items():
-        found = [task for task in tasks if applies(task)]
-        if found and not rewriting.is_allowed:
-            raise _refusal(table, found, len(tasks), what)
-        refused |= {task.file.file_path: task for task in found}
+    reasons = _reasons(WholeFiles(schema, strict), ShownPartitions.of(table.metadata), stored, protected, rewriting)
+    refused = _refused(table, tasks, reasons, rewriting)
 
     withheld = protected - {each.field_id for each in shared_columns}
     left_out = {*withheld, *_ids_of(table, schema, rewriting.without)}
     if wanted := [each.name for each in shared_columns if each.field_id in left_out]:
         raise ConfigurationError(f"column {wanted[0]!r} is to be shared and to be left out: name it once")
+
     shared = tuple(task for task in tasks if task.file.file_path not in refused)
     return SharePlan(
         table,
@@ -218,6 +197,50 @@ def plan_share(
         masked=_names(schema, _masked(stored, shared) & left_out),
         dropped=_dropped(metadata) if shared else (),
     )
+
+
+def _reasons(
+    whole: WholeFiles,
+    partitions: ShownPartitions,
+    stored: Mapping[str, StoredHiddenColumns],
+    protected: frozenset[int],
+    rewriting: RewriteChoice,
+) -> Mapping[str, Callable[[EncryptedFileScanTask], bool]]:
+    """Why a file cannot be shared as it is, with what to do, and of which files that is so."""
+    return {
+        "hold other rows too, as far as partitions and bounds tell, and a file is shared as a whole or not at all. Share by the columns "
+        "that the table is partitioned by, or sort the table by the filter's columns (compact --sort-by) first": (
+            lambda task: not whole.has(task)
+        ),
+        "have position or equality deletes, which may be about files that are not shared. Apply them first (compact --apply-deletes)": (
+            lambda task: not all(is_deletion_vector(file) for file in task.delete_files)
+        ),
+        # A file from before the declaration, or one that another engine wrote: its DEK opens the column.
+        "hold a protected column in the clear, so that it cannot be withheld. Bring them in line first (reencrypt --out-of-line)": (
+            lambda task: task.file.file_path in stored and _shows(stored[task.file.file_path], protected)
+        ),
+        "are of partitions that show a protected column. Bring them in line first (reencrypt --out-of-line)": (
+            lambda task: partitions.column(task.file.spec_id, task.file.file_path) is not None
+        ),
+        "hold a column that is not to leave": lambda task: bool(rewriting.without),
+    }
+
+
+def _refused(
+    table: EncryptedTable,
+    tasks: Sequence[EncryptedFileScanTask],
+    reasons: Mapping[str, Callable[[EncryptedFileScanTask], bool]],
+    rewriting: RewriteChoice,
+) -> dict[str, EncryptedFileScanTask]:
+    """Return the files that cannot be shared as they are, by location. ConfigurationError where they are not to be written again."""
+    refused: dict[str, EncryptedFileScanTask] = {}
+    for what, applies in reasons.items():
+        found = [task for task in tasks if applies(task)]
+        if found and not rewriting.is_allowed:
+            raise _refusal(table, found, len(tasks), what)
+        refused |= {task.file.file_path: task for task in found}
+
+    return refused
 
 
 def _state(table: EncryptedTable, snapshot_id: int | None) -> tuple[EncryptedTableMetadata, EncryptedSnapshot]:
