@@ -19,8 +19,6 @@ from contextlib import contextmanager
 from io import SEEK_END
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import pyarrow as pa
-
 from tablecrypt.errors import FormatError
 
 if TYPE_CHECKING:
@@ -184,8 +182,9 @@ def length_of(file: Any) -> int:
 
     Its position is any afterwards. Raises what the file raises.
     """
-    # Arrow's client of Google's storage begins to read where a seek leads to, and the store refuses a read that begins at the end.
-    if isinstance(file, pa.NativeFile):
-        return int(file.size())
+    # Arrow's files. Its client of Google's storage begins to read where a seek leads to, and the store refuses a read that begins at the
+    # end.
+    if callable(size := getattr(file, "size", None)):
+        return int(size())
     file.seek(0, SEEK_END)
     return int(file.tell())

@@ -68,12 +68,11 @@ def _rewritten(job: WritingTask, task: EncryptedFileScanTask, leave_out: BitMap6
     # The old file goes as a whole: every row that is not marked has to reach the new one, whatever the condition says.
     reader = TaskReader(job.metadata, job.io, projected, ALWAYS_TRUE, read_ahead=READ_AHEAD)
     schema = schema_to_pyarrow(projected, include_field_ids=False)
-    stays = np.ones(task.file.record_count, np.bool_)
-    stays[np.frombuffer(leave_out.to_array(), np.uint64)] = False
+    removed = np.frombuffer(leave_out.to_array(), np.uint64).view(np.int64)
 
     def remaining() -> Iterator[pa.RecordBatch]:
         for positions, rows in reader.positioned_batches(task):
-            remain = kept(rows, pa.array(stays[positions.to_numpy()]))
+            remain = kept(rows, pa.array(np.isin(positions.to_numpy(), removed, invert=True)))
             if remain.num_rows:
                 yield cast_batch(remain, schema)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, KeyNotFoundError
+from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet import FileKeys, thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
@@ -144,7 +144,15 @@ class ProtectedFile:
         change(metadata, chunks)
         for group, its in zip(groups, chunks, strict=True):
             group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.encode() for chunk in its])
-        return self.with_footer(metadata if listed else without_hidden_columns(metadata))
+        return self.with_footer(metadata if listed else self._as_stored(metadata))
+
+    @staticmethod
+    def _as_stored(metadata: Struct) -> Struct:
+        try:
+            return without_hidden_columns(metadata)
+        except FormatError:
+            # A schema that is no tree cannot be divided: such a footer can list all columns alone.
+            return metadata
 
     def stored_footer(self) -> Struct:
         """What the table's key opens: the footer as any reader of Parquet finds it."""
