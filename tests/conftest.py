@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tests.support.postgres import PostgresServer
     from tests.support.protected_tables import Clients
     from tests.support.rest_server import RestServer
+    from tests.support.shares import Partner
 
 pytest_plugins = [
     "tests.support.durations",
@@ -165,6 +166,14 @@ def catalog(warehouse: Path, aws: AwsServer) -> EncryptedSqlCatalog:
     from tests.support.tables import encrypted_sql_catalog
 
     return encrypted_sql_catalog(warehouse, aws)
+
+
+@pytest.fixture
+def partner(tmp_path: Path, aws: AwsServer) -> Partner:
+    """Another organisation, with whom rows are shared."""
+    from tests.support.shares import Partner
+
+    return Partner.of(tmp_path, aws)
 
 
 @pytest.fixture

@@ -248,7 +248,7 @@ class Declarations:
         """Return the column keys of a column by their master key, those first that somebody made who may open them."""
         by_master: dict[str, list[EncryptedKey]] = {}
         for entry in self._ring.column_keys:
-            if entry.field_id == field_id and not (entry.is_mask_key or entry.has_given_deks):
+            if entry.field_id == field_id and entry.wraps_deks:
                 master_key_id = self._ring.entry(entry.encrypted_by_id or "").encrypted_by_id or ""
                 by_master.setdefault(master_key_id, []).append(entry)
         return {master_key_id: sorted(entries, key=lambda each: each.is_write_only) for master_key_id, entries in by_master.items()}

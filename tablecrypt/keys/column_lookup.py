@@ -45,8 +45,7 @@ class KeyedColumn:
                 to read the column: others must not write under it.
         """
         for entry in self.ring.column_keys:
-            wraps = not (entry.is_mask_key or entry.has_given_deks)
-            if entry.field_id == self.field_id and wraps and entry.is_write_only == write_only:
+            if entry.field_id == self.field_id and entry.wraps_deks and entry.is_write_only == write_only:
                 kek = kek_of(self.ring, entry)
                 if kek.encrypted_by_id == self.master_key_id:
                     yield entry, kek

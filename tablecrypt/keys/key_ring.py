@@ -121,6 +121,11 @@ class EncryptedKey(IcebergBaseModel):
         return self.is_column_key and GIVEN_DEKS in (self.properties or {})
 
     @property
+    def wraps_deks(self) -> bool:
+        """Whether this is a column key by which DEKs in footers are wrapped, and no other key that a column has."""
+        return self.is_column_key and not (self.is_mask_key or self.has_given_deks)
+
+    @property
     def is_write_only(self) -> bool:
         """Whether a writer made this entry who could not open it again, and whom every later user of it would show what is below it."""
         return self.properties is not None and WRITE_ONLY in self.properties

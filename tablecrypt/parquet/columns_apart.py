@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tablecrypt.errors import FormatError
@@ -138,20 +138,27 @@ def _decoded(value: bytes) -> Struct:
         raise FormatError(f"{ENTRY.decode()} is not base64") from None
 
 
-def _starts_of_columns(elements: list[Struct]) -> list[int]:
+def _starts_of_columns(elements: Sequence[Struct]) -> list[int]:
     """Return where each top-level column begins among nodes without their root. FormatError where they are no trees."""
     starts: list[int] = []
     at = 0
     while at < len(elements):
         starts.append(at)
-        left = 1
-        while left:
-            if at >= len(elements):
-                raise FormatError("its schema is no tree")
-            left += (elements[at].optional_integer(SchemaElement.NUM_CHILDREN) or 0) - 1
-            at += 1
+        at = end_of(elements, at)
 
     return starts
+
+
+def end_of(elements: Sequence[Struct], at: int) -> int:
+    """Return where the nodes of a column end that begins at a position. FormatError where the schema ends before."""
+    left = 1
+    while left:
+        if at >= len(elements):
+            raise FormatError("its schema is no tree")
+        left += (elements[at].optional_integer(SchemaElement.NUM_CHILDREN) or 0) - 1
+        at += 1
+
+    return at
 
 
 def _leaves_among(elements: list[Struct]) -> int:
@@ -169,11 +176,7 @@ def _chunks(group: Struct, start: int, end: int | None) -> thrift.Field:
     field = group.fields.get(RowGroup.COLUMNS)
     if field is None or not isinstance(field.value, list):
         raise FormatError("a row group has no columns")
-    return _field(field.value[start:end])
-
-
-def _field(chunks: list[Struct] | list[bytes]) -> thrift.Field:
-    return thrift.Field(thrift.LIST, chunks)
+    return thrift.Field(thrift.LIST, field.value[start:end])
 
 
 def _with_chunks(group: Struct, chunks: thrift.Field) -> Struct:

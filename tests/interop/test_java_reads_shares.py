@@ -12,11 +12,11 @@ from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.java import JavaError, JavaOracle
+from tests.support.shares import NORTH
 from tests.support.tables import BY_TEAM, MERGE_ON_READ, TEAM_SCHEMA, encrypted_sql_catalog, files_below, folder_of, new_table, team_rows
 
 pytestmark = pytest.mark.java
 
-NORTH = "team = 'north'"
 NAMES = (f"kept.share{number}" for number in itertools.count())
 OF_JAVA = "CALL h.system.{}"
 

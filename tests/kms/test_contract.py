@@ -21,6 +21,7 @@ from tests.kms.services.cloud_kms import CloudKms
 from tests.kms.services.key_vault import KeyVault, StaticCredential
 from tests.kms.services.transit import Transit
 from tests.support.aws import AwsServer
+from tests.support.named_keys import NamedKeys
 
 
 @pytest.fixture(scope="module")
@@ -37,23 +38,7 @@ def gcp_client(cloud_kms: CloudKms) -> Iterator[KeyManagementClient]:
     client.close()
 
 
-class _NamedKeys(KeyManagementClientContract):
-    """Services whose key ids are plain names."""
-
-    @pytest.fixture
-    def wrapping_key_id(self) -> str:
-        return "orders"
-
-    @pytest.fixture
-    def other_wrapping_key_id(self) -> str:
-        return "people"
-
-    @pytest.fixture
-    def missing_key_id(self) -> str:
-        return "nobody"
-
-
-class TestMemory(_NamedKeys):
+class TestMemory(NamedKeys):
     @pytest.fixture
     def client(self) -> KeyManagementClient:
         keys = {"orders": bytes(range(32)), "people": bytes(range(16))}
@@ -67,7 +52,7 @@ class TestResilient(TestMemory):
         return ResilientKeyManagementClient(MemoryKeyManagementClient({"kms.memory.name": f"contract-{uuid.uuid4()}"}, keys))
 
 
-class TestLocalFile(_NamedKeys):
+class TestLocalFile(NamedKeys):
     @pytest.fixture
     def client(self, tmp_path: Path) -> KeyManagementClient:
         path = tmp_path / "keys.json"
@@ -112,7 +97,7 @@ class TestGcp(KeyManagementClientContract):
         return "projects/test/locations/global/keyRings/ring/cryptoKeys/nobody"
 
 
-class TestAzureRsa(_NamedKeys):
+class TestAzureRsa(NamedKeys):
     @pytest.fixture
     def client(self, key_vault: KeyVault) -> Iterator[KeyManagementClient]:
         client = AzureKeyManagementClient({"azure.keyvault.url": key_vault.url}, StaticCredential(key_vault.token))
@@ -120,7 +105,7 @@ class TestAzureRsa(_NamedKeys):
         client.close()
 
 
-class TestAzureAesKeyWrap(_NamedKeys):
+class TestAzureAesKeyWrap(NamedKeys):
     @pytest.fixture
     def client(self, key_vault: KeyVault) -> Iterator[KeyManagementClient]:
         properties = {"azure.keyvault.url": key_vault.url, "azure.keyvault.key-wrap-algorithm": "A256KW"}
@@ -137,7 +122,7 @@ class TestAzureAesKeyWrap(_NamedKeys):
         return "people-hsm"
 
 
-class TestVault(_NamedKeys):
+class TestVault(NamedKeys):
     @pytest.fixture
     def client(self, transit: Transit) -> Iterator[KeyManagementClient]:
         transit.rotate("orders")

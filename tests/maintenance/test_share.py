@@ -31,7 +31,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 from tests.support.aws import AwsServer
-from tests.support.shares import Partner
+from tests.support.shares import NORTH, Partner
 from tests.support.table_files import delete_by_file
 from tests.support.tables import (
     BY_TEAM,
@@ -52,12 +52,6 @@ from tests.support.tables import (
 )
 
 LINEAGE = ("id", "team", "note", "_row_id", "_last_updated_sequence_number")
-NORTH = "team = 'north'"
-
-
-@pytest.fixture
-def partner(tmp_path: Path, aws: AwsServer) -> Partner:
-    return Partner.of(tmp_path, aws)
 
 
 @pytest.fixture

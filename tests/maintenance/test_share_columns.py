@@ -29,7 +29,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 from tests.support.aws import AwsServer
-from tests.support.shares import Partner
+from tests.support.shares import NORTH, Partner
 from tests.support.tables import (
     BY_TEAM,
     MASTER_KEY,
@@ -48,13 +48,7 @@ from tests.support.tables import (
     team_rows,
 )
 
-NORTH = "team = 'north'"
 LINEAGE = ("id", "team", "note", "_row_id", "_last_updated_sequence_number")
-
-
-@pytest.fixture
-def partner(tmp_path: Path, aws: AwsServer) -> Partner:
-    return Partner.of(tmp_path, aws)
 
 
 @pytest.fixture

@@ -13,17 +13,10 @@ from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
-from tests.support.shares import Partner
+from tests.support.shares import NORTH, Partner
 from tests.support.tables import BY_TEAM, MERGE_ON_READ, TEAM_SCHEMA, encrypted_sql_catalog, ids, new_table, state, team_rows
 
 pytestmark = pytest.mark.slow
-
-NORTH = "team = 'north'"
-
-
-@pytest.fixture
-def partner(tmp_path: Path, aws: AwsServer) -> Partner:
-    return Partner.of(tmp_path, aws)
 
 
 @pytest.fixture

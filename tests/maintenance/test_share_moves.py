@@ -17,15 +17,8 @@ from tablecrypt.maintenance.sharing.sealing import create_key_pair
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.shares import Partner
+from tests.support.shares import NORTH, Partner
 from tests.support.tables import BY_TEAM, TEAM_SCHEMA, encrypted_sql_catalog, encrypted_table, new_table, path_of, team_rows
-
-NORTH = "team = 'north'"
-
-
-@pytest.fixture
-def partner(tmp_path: Path, aws: AwsServer) -> Partner:
-    return Partner.of(tmp_path, aws)
 
 
 @pytest.fixture

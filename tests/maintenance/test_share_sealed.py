@@ -15,16 +15,8 @@ from tablecrypt.maintenance.sharing.records import live_shares
 from tablecrypt.maintenance.sharing.sealing import PrivateKey, PublicKey, create_key_pair
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.aws import AwsServer
-from tests.support.shares import Partner
+from tests.support.shares import NORTH, Partner
 from tests.support.tables import BY_TEAM, MERGE_ON_READ, TEAM_SCHEMA, ids, metadata_of, new_table, path_of, team_rows
-
-NORTH = "team = 'north'"
-
-
-@pytest.fixture
-def partner(tmp_path: Path, aws: AwsServer) -> Partner:
-    return Partner.of(tmp_path, aws)
 
 
 @pytest.fixture

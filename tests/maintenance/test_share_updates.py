@@ -17,7 +17,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
-from tests.support.shares import Partner
+from tests.support.shares import NORTH, Partner
 from tests.support.tables import (
     BY_TEAM,
     MERGE_ON_READ,
@@ -31,13 +31,6 @@ from tests.support.tables import (
     path_of,
     team_rows,
 )
-
-NORTH = "team = 'north'"
-
-
-@pytest.fixture
-def partner(tmp_path: Path, aws: AwsServer) -> Partner:
-    return Partner.of(tmp_path, aws)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from tablecrypt.table.shares.records import named_records
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.maintenance.test_share_guards import NOW
-from tests.support.aws import AwsServer
 from tests.support.refusing_services import IO, refused
 from tests.support.shares import Partner
 from tests.support.tables import (
@@ -34,11 +33,6 @@ from tests.support.tables import (
 )
 
 NORTH = "region = 'north'"
-
-
-@pytest.fixture
-def partner(tmp_path: Path, aws: AwsServer) -> Partner:
-    return Partner.of(tmp_path, aws)
 
 
 @pytest.fixture

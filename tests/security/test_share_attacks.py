@@ -28,7 +28,7 @@ from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.security.matrix.partner import named_otherwise
 from tests.support.aws import AwsServer
-from tests.support.shares import Partner
+from tests.support.shares import NORTH, Partner
 from tests.support.tables import (
     BY_TEAM,
     MASTER_KEY,
@@ -42,13 +42,7 @@ from tests.support.tables import (
     team_rows,
 )
 
-NORTH: Final = "team = 'north'"
 REFUSED: Final = (AuthenticationError, KeyNotFoundError, FormatError)
-
-
-@pytest.fixture
-def partner(tmp_path: Path, aws: AwsServer) -> Partner:
-    return Partner.of(tmp_path, aws)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tablecrypt.kms.vault import VaultKeyManagementClient
-from tablecrypt.testing.kms_contract import KeyManagementClientContract
 from tests.kms.test_vault_policies import MAY, is_allowed
+from tests.support.named_keys import NamedKeys
 from tests.support.policies import ROLES, vault_policy_text
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.services
 
 
-class TestVault(KeyManagementClientContract):
+class TestVault(NamedKeys):
     @pytest.fixture
     def client(self, vault: Vault) -> Iterator[KeyManagementClient]:
         # With `create` beside it, Vault would make a key for an id that it does not know.
@@ -27,18 +27,6 @@ class TestVault(KeyManagementClientContract):
         client = VaultKeyManagementClient(vault.properties(token))
         yield client
         client.close()
-
-    @pytest.fixture
-    def wrapping_key_id(self) -> str:
-        return "orders"
-
-    @pytest.fixture
-    def other_wrapping_key_id(self) -> str:
-        return "people"
-
-    @pytest.fixture
-    def missing_key_id(self) -> str:
-        return "nobody"
 
 
 @pytest.mark.parametrize("capabilities", ["update", "create", "create and update"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tablecrypt.maintenance import Shared
 from tablecrypt.maintenance.sharing.records import ShareRecord, remember_share
@@ -15,6 +15,8 @@ from tests.support.aws import AwsServer
 from tests.support.tables import encrypted_sql_catalog, encrypted_table
 
 PARTNER_KEY = "alias/partner"
+NORTH: Final = "team = 'north'"
+"""The rows of `team_rows` that tests share."""
 
 
 def record_of(table: EncryptedTable, row_filter: str = "", **changed: Any) -> ShareRecord:

@@ -137,7 +137,7 @@ def _check_is_share(table: EncryptedTable) -> None:
 
 
 def _check_columns(before: EncryptedTableMetadata, after: EncryptedTableMetadata, location: str) -> None:
-    """Refuse a state in which a protected column has come, gone or changed its key: no commit does that to a protection by the way."""
+    """Refuse a state in which a protected column of the table is gone or under another key: no commit changes a protection by the way."""
     earlier, later = (ColumnPolicy.from_properties(each.properties) for each in (before, after))
     for field_id, column in earlier.columns.items():
         if later.master_keys(field_id) != (column.column_key_id,):

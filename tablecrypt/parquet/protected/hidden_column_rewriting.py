@@ -38,14 +38,13 @@ import pyarrow.parquet as pq
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.columns_apart import structs_of
+from tablecrypt.parquet.columns_apart import end_of, structs_of
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import RowGroupLayout
 from tablecrypt.parquet.module_writer import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
 from tablecrypt.parquet.protected.hidden_arrays import Replacement, path_to, replaced, written_by_arrow
 from tablecrypt.parquet.protected.hidden_columns import (
-    end_of,
     hidden_field_id,
     hidden_name,
     leaves_of,

@@ -33,7 +33,7 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema, SchemaNode
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
-from tablecrypt.parquet.columns_apart import left_out, set_apart
+from tablecrypt.parquet.columns_apart import end_of, left_out, set_apart
 from tablecrypt.parquet.layout import Chunk, leaf_paths
 from tablecrypt.parquet.thrift import (
     FLAT,
@@ -282,18 +282,6 @@ def subtree(elements: Sequence[Struct], top: str) -> list[Struct]:
         at = end
 
     raise FormatError(f"its schema has no column {top}")
-
-
-def end_of(elements: Sequence[Struct], at: int) -> int:
-    """Return where the nodes of a column end that begins at a position. FormatError where the schema ends before."""
-    left = 1
-    while left:
-        if at >= len(elements):
-            raise FormatError("its schema is no tree")
-        left += (elements[at].optional_integer(SchemaElement.NUM_CHILDREN) or 0) - 1
-        at += 1
-
-    return at
 
 
 def narrowed(elements: Sequence[Struct], field_id: int) -> list[Struct]:

@@ -33,11 +33,10 @@ from tablecrypt.table.table import EncryptedTable
 from tests.security.matrix.attacks import METADATA, Attack
 from tests.security.matrix.cells import Cell, Outcome, outcome_of_error
 from tests.support.aws import AwsServer
-from tests.support.shares import Partner
+from tests.support.shares import NORTH, Partner
 from tests.support.tables import BY_TEAM, TEAM_SCHEMA, encrypted_sql_catalog, encrypted_table, new_table, path_of, team_rows
 
 PARTNER: Final = "partner"
-NORTH: Final = "team = 'north'"
 SHARED, WITHHELD = "note", "id"
 BOTH_KEYS, KEY_OF_SHARE = "both of his keys", "the share's key alone"
 CLIENTS: Final = (BOTH_KEYS, KEY_OF_SHARE)
