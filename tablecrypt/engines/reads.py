@@ -22,12 +22,13 @@ from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.engines.jobs import WorkerJob
 from tablecrypt.engines.tasks import READ_AHEAD
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
-from tablecrypt.table.reader import TaskReader, cast_batch
+from tablecrypt.table.reader import ReadOptions, TaskReader
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan, counts_whole
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -169,9 +170,7 @@ def rows_of(plan: ReadPlan) -> Iterator[pa.RecordBatch]:
         content.access.io(),
         _selected(content.projected, plan.columns),
         content.row_filter,
-        content.case_sensitive,
-        read_ahead=READ_AHEAD,
-        masked=content.masked,
+        ReadOptions(content.case_sensitive, read_ahead=READ_AHEAD, masked=content.masked),
     )
     for batch in prefetched(reader.sources(tasks), _WORKERS, _QUEUE_LENGTH):
         yield cast_batch(batch, plan.read_schema)

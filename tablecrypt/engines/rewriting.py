@@ -21,10 +21,11 @@ from tablecrypt.engines.job_keys import JobKey, Role
 from tablecrypt.engines.job_messages import decode_positions, encode_positions
 from tablecrypt.engines.tasks import READ_AHEAD, WritingTask, delete_files
 from tablecrypt.parquet.uniform import kept
+from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.reader import TaskReader, cast_batch
+from tablecrypt.table.reader import ReadOptions, TaskReader
 
 
 def encrypt_rewrites(
@@ -66,7 +67,7 @@ def rewritten_files(job: WritingTask, number: int, message: bytes) -> list[DataF
 def _rewritten(job: WritingTask, task: EncryptedFileScanTask, leave_out: BitMap64) -> list[DataFile]:
     projected = with_lineage(job.metadata.schema())
     # The old file goes as a whole: every row that is not marked has to reach the new one, whatever the condition says.
-    reader = TaskReader(job.metadata, job.io, projected, ALWAYS_TRUE, read_ahead=READ_AHEAD)
+    reader = TaskReader(job.metadata, job.io, projected, ALWAYS_TRUE, ReadOptions(read_ahead=READ_AHEAD))
     schema = schema_to_pyarrow(projected, include_field_ids=False)
     removed = np.frombuffer(leave_out.to_array(), np.uint64).view(np.int64)
 

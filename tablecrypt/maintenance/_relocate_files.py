@@ -38,7 +38,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance.runner import FileDone
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.parquet.uniform import UniformParquetWriter
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetWriter
 from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.deletes import position_delete_columns
 from tablecrypt.table.deletion_vectors import with_other_paths
@@ -247,7 +247,7 @@ def _rewrite_positions(
     with opened_file(io, file) as opened:
         schema = opened.schema
         path_name, position_name = position_delete_columns(schema, file)
-        rows = pa.Table.from_batches(opened.batches(schema.names), schema)
+        rows = pa.Table.from_batches(opened.batches(ReadRequest(schema.names)), schema)
 
     # A delete file names few data files in many rows: each path is mapped once.
     mapped = {path: work.paths(path) for path in rows[path_name].unique().to_pylist()}

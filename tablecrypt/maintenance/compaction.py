@@ -54,6 +54,7 @@ from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_
 from tablecrypt.maintenance.sorting.orders import SortColumn, SortKey, ZOrder, names_in, order_id_of, sort_keys, sorted_rows
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.printable import bytes_shown, counted, shown
+from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -64,7 +65,7 @@ from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.exposed_values import ShownPartitions, check_sort_columns
 from tablecrypt.table.protection.policy import check_size
 from tablecrypt.table.protection.writing import WrittenUnder
-from tablecrypt.table.reader import TaskReader, cast_batch
+from tablecrypt.table.reader import ReadOptions, TaskReader
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable, check_branch
@@ -467,7 +468,7 @@ def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, ke
 
 def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, tasks: Sequence[EncryptedFileScanTask]) -> pa.RecordBatchReader:
     projected = with_lineage(metadata.schema())
-    reader = TaskReader(metadata, io, projected, ALWAYS_TRUE, read_ahead=_READ_AHEAD)
+    reader = TaskReader(metadata, io, projected, ALWAYS_TRUE, ReadOptions(read_ahead=_READ_AHEAD))
     schema = schema_to_pyarrow(projected, include_field_ids=False)
 
     def batches() -> Iterator[pa.RecordBatch]:

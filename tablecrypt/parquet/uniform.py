@@ -25,7 +25,7 @@ import itertools
 import os
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -70,6 +70,23 @@ os.register_at_fork(after_in_child=_SCHEMAS.start_empty)
 _BYTES_OF_SCHEMAS: Final = 4 * 1024 * 1024
 _BYTES_OF_A_COLUMN: Final = 512
 _STORE_ERROR_MARKS: Final = ("AWS Error", "google::cloud", "Azure", "curlCode", "HDFS")
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """What is read of an opened file.
+
+    Attributes:
+        columns: names of stored columns.
+        row_filter: on stored columns; None: all rows.
+        read_ahead: how many bytes of row groups (uncompressed, at least one row group) may be fetched ahead; None: all of the file.
+        part: only row groups whose first byte lies in these offsets; None: all.
+    """
+
+    columns: list[str]
+    row_filter: pc.Expression | None = None
+    read_ahead: int | None = None
+    part: Container[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -164,37 +181,28 @@ class UniformParquetFile:
         if access is not None:
             self.schema = pa.schema([field for field in self.schema if hidden_field_id(field.name) is None], self.schema.metadata)
 
-    def batches(
-        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that pass the filter. Row groups whose statistics rule them out are not read.
-
-        Args:
-            columns: names of stored columns.
-            row_filter: on stored columns.
-            read_ahead: how many bytes of row groups (uncompressed, at least one row group) may be fetched ahead; None: all of the file.
-            part: only row groups whose first byte lies in these offsets; None: all.
+    def batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass the request's filter. Row groups whose statistics rule them out are not read.
 
         Raises:
             TamperedFileError: a module does not authenticate. Batches yielded before are authentic.
         """
-        reading = self._reading(columns, row_filter)
-        for row_groups in self._portions(part, row_filter, read_ahead, reading.coded):
-            yield from self._rows(reading, row_groups, read_ahead)
+        coded = self._coded(request)
+        for row_groups in self._portions(request, coded):
+            yield from self._rows(request, coded, row_groups)
 
-    def positioned_batches(
-        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
-    ) -> Iterator[PositionedBatch]:
-        """Yield every row of the row groups that the filter's statistics leave, each with its position in the file.
+    def positioned_batches(self, request: ReadRequest) -> Iterator[PositionedBatch]:
+        """Yield every row of the row groups that the statistics leave to the request's filter, each with its position in the file.
 
         The filter only prunes row groups: the caller applies it to the rows.
         """
         lengths = [self._rows_of(number) for number in range(self._footer.num_row_groups)]
         starts = list(itertools.accumulate(lengths, initial=0))
-        reading = self._reading(columns, None)
-        for row_groups in self._portions(part, prune_by, read_ahead):
+        every = replace(request, row_filter=None)
+        coded = self._coded(every)
+        for row_groups in self._portions(request):
             positions = _Positions([range(starts[number], starts[number] + lengths[number]) for number in row_groups])
-            for batch in self._rows(reading, row_groups, read_ahead):
+            for batch in self._rows(every, coded, row_groups):
                 yield PositionedBatch(positions.take(len(batch)), batch)
 
     def read(
@@ -280,23 +288,22 @@ class UniformParquetFile:
 
         return fragment
 
-    def _portions(
-        self, part: Container[int] | None, prune_by: pc.Expression | None, read_ahead: int | None, coded: frozenset[str] = frozenset()
-    ) -> list[list[int]]:
+    def _portions(self, request: ReadRequest, coded: frozenset[str] = frozenset()) -> list[list[int]]:
         """Return the row groups to read, in lists of those that are read ahead together.
 
         Args:
-            coded: columns that come as dictionaries where they are read, none of them one that `prune_by` compares.
+            coded: columns that come as dictionaries where they are read, none of them one that the filter compares.
         """
+        part, prune_by = request.part, request.row_filter
         with self._translated("the footer"):
             numbers = [number for number in range(self._footer.num_row_groups) if part is None or self._first_byte_of(number) in part]
             if prune_by is not None and numbers:
                 pruned = self._fragment(coded).subset(row_group_ids=numbers).subset(filter=prune_by, schema=self.schema)
                 numbers = [group.id for group in pruned.row_groups]
 
-        if read_ahead is None:
+        if request.read_ahead is None:
             return [numbers] if numbers else []
-        return list(self._packed(numbers, read_ahead))
+        return list(self._packed(numbers, request.read_ahead))
 
     def _packed(self, row_groups: list[int], length: int) -> Iterator[list[int]]:
         """Yield consecutive row groups, packed to at least `length` bytes."""
@@ -318,63 +325,62 @@ class UniformParquetFile:
     def _rows_of(self, row_group: int) -> int:
         return int(self._footer.row_group(row_group).num_rows)
 
-    def _reading(self, columns: list[str], row_filter: pc.Expression | None) -> _Reading:
-        """How these columns are read; see text_columns.py."""
+    def _coded(self, request: ReadRequest) -> frozenset[str]:
+        """Which of the columns come as dictionaries; see text_columns.py."""
         with self._translated("the footer"):
-            return _Reading(columns, row_filter, coded_columns(self._footer, self.schema, columns, row_filter, self._coding))
+            return coded_columns(self._footer, self.schema, request.columns, request.row_filter, self._coding)
 
-    def _rows(self, reading: _Reading, row_groups: list[int], read_ahead: int | None) -> Iterator[pa.RecordBatch]:
-        count = sum(map(self._rows_of, row_groups))
-        if self._is_read_directly(reading, count):
+    def _rows(self, request: ReadRequest, coded: frozenset[str], row_groups: list[int]) -> Iterator[pa.RecordBatch]:
+        if self._is_read_directly(request, coded, sum(map(self._rows_of, row_groups))):
             # Batches of a stream wait to be taken, so they are small. A table takes all rows anyway, and longer for smaller batches.
-            most = max(map(self._rows_of, row_groups)) if read_ahead is None else _FEW_ROWS
-            batches = self._read(reading, row_groups, most)
+            most = max(map(self._rows_of, row_groups)) if request.read_ahead is None else _FEW_ROWS
+            batches = self._read(request, coded, row_groups, most)
         else:
-            batches = self._scan(reading, row_groups)
+            batches = self._scan(request, coded, row_groups)
 
         while True:
             with self._translated("a column's modules"):
                 batch = next(batches, None)
             if batch is None:
                 return
-            yield from decoded(batch, reading.coded, self._coding)
+            yield from decoded(batch, coded, self._coding)
 
-    def _is_read_directly(self, reading: _Reading, rows: int) -> bool:
+    def _is_read_directly(self, request: ReadRequest, coded: frozenset[str], rows: int) -> bool:
         """Whether Arrow's reader reads the rows, and not its scanner.
 
         The scanner applies a filter while it decodes, and hides a store's delays. Where there are neither, its threads and small batches
         take longer than they spare: of a small file, to be set up alone.
         """
         # Only the scanner gives views as other types, finds one of two columns of a name, and counts rows that have no columns.
-        if self._has_views or not reading.columns or len({*self.schema.names}) < len(self.schema.names):
+        if self._has_views or not request.columns or len({*self.schema.names}) < len(self.schema.names):
             return False
-        if reading.row_filter is not None:
-            return self._is_small and not reading.coded and rows <= _FEW_ROWS
+        if request.row_filter is not None:
+            return self._is_small and not coded and rows <= _FEW_ROWS
         return self._is_small or is_local(self.location)
 
-    def _read(self, reading: _Reading, row_groups: list[int], most_rows: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, request: ReadRequest, coded: frozenset[str], row_groups: list[int], most_rows: int) -> Iterator[pa.RecordBatch]:
         self._check_head()
-        reader = self._opened(self._file, coded=reading.coded).reader
+        reader = self._opened(self._file, coded=coded).reader
         # An expression does not tell its columns, but its text has their names as they are.
-        compared = "" if reading.row_filter is None else str(reading.row_filter)
-        needed = {*reading.columns, *(name for name in self.schema.names if name in compared)}
+        compared = "" if request.row_filter is None else str(request.row_filter)
+        needed = {*request.columns, *(name for name in self.schema.names if name in compared)}
         leaves = [number for number, path in enumerate(reader.column_paths) if path[0] in needed]
-        stored = with_dictionaries(self.schema, reading.coded)
-        schema = pa.schema([stored.field(name) for name in reading.columns], stored.metadata)
+        stored = with_dictionaries(self.schema, coded)
+        schema = pa.schema([stored.field(name) for name in request.columns], stored.metadata)
 
         # For one column, or little of all, handing it to another thread takes longer.
         use_threads = len(leaves) > 1 and not self._is_small
         for batch in reader.iter_batches(max(1, most_rows), row_groups, leaves, use_threads):
-            rows = batch if reading.row_filter is None else kept(batch, passing(batch, reading.row_filter))
-            rows = rows.select(reading.columns)
+            rows = batch if request.row_filter is None else kept(batch, passing(batch, request.row_filter))
+            rows = rows.select(request.columns)
             # Arrow's reader names the entries of a map by the file, its schema by the format.
             yield rows if rows.schema.equals(schema, check_metadata=True) else rows.cast(schema)
 
-    def _scan(self, reading: _Reading, row_groups: list[int]) -> Iterator[pa.RecordBatch]:
-        fragment = self._fragment(reading.coded).subset(row_group_ids=row_groups)
-        schema = with_dictionaries(self.schema, reading.coded)
+    def _scan(self, request: ReadRequest, coded: frozenset[str], row_groups: list[int]) -> Iterator[pa.RecordBatch]:
+        fragment = self._fragment(coded).subset(row_group_ids=row_groups)
+        schema = with_dictionaries(self.schema, coded)
         # Arrow begins to fetch here, in its own threads, so the head is read beside that and not before it.
-        batches = ds.Scanner.from_fragment(fragment, schema=schema, columns=reading.columns, filter=reading.row_filter).to_batches()
+        batches = ds.Scanner.from_fragment(fragment, schema=schema, columns=request.columns, filter=request.row_filter).to_batches()
         self._check_head()
         yield from batches
 
@@ -498,15 +504,6 @@ def _check_length(file: pa.NativeFile, key_metadata: StandardKeyMetadata, locati
     if length < 2 * MAGIC_LENGTH + 4:
         raise TamperedFileError(location, f"has {length} bytes, too few for a Parquet file")
     return length
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """What is read of a file: columns, of which `coded` come as dictionaries, and the rows that pass a filter."""
-
-    columns: list[str]
-    row_filter: pc.Expression | None
-    coded: frozenset[str]
 
 
 def _format(key_metadata: StandardKeyMetadata, dictionary_columns: set[str]) -> ds.ParquetFileFormat:

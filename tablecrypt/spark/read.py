@@ -34,7 +34,7 @@ from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.tables import PlannedRead, readable_columns, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.prefetch import prefetched
-from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.reader import ReadOptions, TaskReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -175,7 +175,8 @@ def read_partitions(
     shared: SharedReadContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
     metadata = shared.access.metadata()
     codec = FileEntryCodec(metadata)
-    reader = TaskReader(metadata, shared.access.io(), shared.projected, shared.row_filter, read_ahead=READ_AHEAD, masked=shared.masked)
+    options = ReadOptions(read_ahead=READ_AHEAD, masked=shared.masked)
+    reader = TaskReader(metadata, shared.access.io(), shared.projected, shared.row_filter, options)
     schema = schema_for_spark(shared.projected)
     for number in task_numbers(numbers):
         tasks = codec.decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))

@@ -39,7 +39,7 @@ from tablecrypt.spark.tables import LocatedTable, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
 from tablecrypt.table.parquet_options import with_target_file_size
-from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.reader import ReadOptions, TaskReader
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -91,7 +91,7 @@ def read_rows(
     access: TableAccess = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_access))
     metadata = access.metadata()
     table, spec = metadata.schema(), metadata.spec()
-    reader = TaskReader(metadata, access.io(), with_lineage(table), ALWAYS_TRUE, read_ahead=READ_AHEAD)
+    reader = TaskReader(metadata, access.io(), with_lineage(table), ALWAYS_TRUE, ReadOptions(read_ahead=READ_AHEAD))
     schema = _row_schema(table, z_order)
 
     for number in task_numbers(numbers):

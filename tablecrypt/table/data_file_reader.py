@@ -37,14 +37,13 @@ from typing import Any, BinaryIO, Final, Protocol, cast
 import fastavro
 import fastavro.schema
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile, FileFormat
 
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.avro_blocks import LARGE_BLOCK, AvroBlocks
 from tablecrypt.manifests.avro_schema import most_types
-from tablecrypt.parquet.uniform import PositionedBatch, UniformParquetFile, kept, passing
+from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest, UniformParquetFile, kept, passing
 from tablecrypt.table.protection.visible_columns import MaskedFile, VisibleColumns
 from tablecrypt.table.table_files import key_metadata_of
 
@@ -86,15 +85,11 @@ class OpenedFile(Protocol):
     def schema(self) -> pa.Schema:
         """The columns as they are stored, with field ids."""
 
-    def batches(
-        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that pass the filter; with `part`, those of row groups whose first byte lies in it."""
+    def batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass the request's filter."""
 
-    def positioned_batches(
-        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
-    ) -> Iterator[PositionedBatch]:
-        """Yield rows with their positions in the file, at least those that pass the filter; `part` as for `batches`."""
+    def positioned_batches(self, request: ReadRequest) -> Iterator[PositionedBatch]:
+        """Yield rows with their positions in the file, at least those that pass the request's filter."""
 
 
 @contextmanager
@@ -162,21 +157,17 @@ class AvroDataFile:
             self._plain_schema = fastavro.parse_schema(without_logical_types(stored))
         self.schema = pa.schema([column.field for column in self._columns])
 
-    def batches(
-        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that pass the filter, which may name only `columns`. FormatError for a part: an Avro file has none."""
-        self._refuse_part(part)
-        for batch in self._batches(self._selected(columns)):
-            yield batch if row_filter is None else kept(batch, passing(batch, row_filter))
+    def batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass the filter, which may name only the columns asked for. FormatError for a part: an Avro file has none."""
+        self._refuse_part(request.part)
+        for batch in self._batches(self._selected(request.columns)):
+            yield batch if request.row_filter is None else kept(batch, passing(batch, request.row_filter))
 
-    def positioned_batches(
-        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
-    ) -> Iterator[PositionedBatch]:
+    def positioned_batches(self, request: ReadRequest) -> Iterator[PositionedBatch]:
         """Yield every row with its position in the file. Avro has no statistics to prune by, and no parts, as for `batches`."""
-        self._refuse_part(part)
+        self._refuse_part(request.part)
         start = 0
-        for batch in self._batches(self._selected(columns)):
+        for batch in self._batches(self._selected(request.columns)):
             yield PositionedBatch((range(start, start + len(batch)),), batch)
             start += len(batch)
 

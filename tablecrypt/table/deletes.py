@@ -37,6 +37,7 @@ from pyroaring import BitMap64
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile
+from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.deletion_vectors import (
@@ -113,7 +114,7 @@ class DeleteReader:
     def _read_position_deletes(self, file: DataFile) -> dict[str, list[pa.ChunkedArray]]:
         with opened_file(self._io, file) as opened:
             path, position = position_delete_columns(opened.schema, file)
-            batches = list(opened.batches([path, position]))
+            batches = list(opened.batches(ReadRequest([path, position])))
         if not batches:
             return {}
 
@@ -144,7 +145,7 @@ class DeleteReader:
 
             batches = [
                 to_requested_schema(wanted, read, batch, allow_timestamp_tz_mismatch=True)
-                for batch in opened.batches([column.name for column in read.columns])
+                for batch in opened.batches(ReadRequest([column.name for column in read.columns]))
             ]
 
         names = tuple(field.name for field in wanted.fields)

@@ -29,6 +29,10 @@ from pyiceberg.expressions import (
     AlwaysTrue,
     And,
     BooleanExpression,
+    BoundIsNaN,
+    BoundNotEqualTo,
+    BoundNotIn,
+    BoundPredicate,
     EqualTo,
     IsNaN,
     IsNull,
@@ -45,11 +49,11 @@ from pyiceberg.expressions import (
     UnboundPredicate,
 )
 from pyiceberg.expressions.literals import Literal, LongLiteral, StringLiteral
-from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not
+from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not, translate_column_names
 from pyiceberg.io.pyarrow import expression_to_pyarrow, schema_to_pyarrow
 from pyiceberg.schema import Schema, prune_columns
-from pyiceberg.typedef import Record
-from pyiceberg.types import DoubleType, FloatType, IcebergType, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.typedef import EMPTY_DICT, Record
+from pyiceberg.types import DoubleType, FloatType, IcebergType, TimestampNanoType, TimestamptzNanoType, UUIDType
 from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
 
 from tablecrypt.errors import ConfigurationError
@@ -171,6 +175,67 @@ def _equals(name: str, value: Any) -> BooleanExpression:
         return IsNaN(column)  # type: ignore[call-arg]
     whole = isinstance(value, int) and not isinstance(value, bool)
     return EqualTo(column, NanosecondLiteral(value) if whole else value)  # type: ignore[call-arg]
+
+
+class RowFilter:
+    """A scan's filter, for rows as they are stored, in columns that may have other names than the table's.
+
+    Args:
+        schema: the table's.
+        row_filter: unbound.
+
+    Attributes:
+        bound: to the table's schema.
+        columns: field ids of those that it looks at.
+        may_prune: whether the statistics of a file's row groups may rule them out by it.
+
+    Raises:
+        ConfigurationError: Arrow cannot evaluate it.
+    """
+
+    def __init__(self, schema: Schema, row_filter: BooleanExpression, case_sensitive: bool = True) -> None:
+        self._case_sensitive = case_sensitive
+        self.bound = bind(schema, row_filter, case_sensitive=case_sensitive)
+        self.columns = extract_field_ids(self.bound)
+        self.may_prune = _may_prune_row_groups(self.bound)
+        if not isinstance(self.bound, AlwaysTrue):
+            compared = pruned(schema, self.columns)
+            check_evaluable(compared, expression_to_pyarrow(self.bound, compared))
+
+    def on(self, columns: Schema, values: dict[int, Any] = EMPTY_DICT) -> pc.Expression | None:
+        """Return the filter for Arrow; None where all rows pass.
+
+        Args:
+            columns: as they are stored.
+            values: of columns that are not, by field id.
+        """
+        if isinstance(self.bound, AlwaysTrue):
+            return None
+        translated = translate_column_names(self.bound, columns, case_sensitive=self._case_sensitive, projected_field_values=values)
+        return expression_to_pyarrow(bind(columns, translated, case_sensitive=self._case_sensitive), columns)
+
+
+def _may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> bool:
+    """Whether no part of a bound filter is about a uuid or can be true of NaN.
+
+    Parquet's smallest and greatest values leave NaN out. Where both are 1.0, Arrow concludes that all values are, and so that none of them
+    is NaN or differs from 1.0, and the scan would lose rows. Nor can Arrow compare a uuid with the statistics of its column.
+
+    Args:
+        negated: whether the filter stands under a `not`.
+    """
+    if isinstance(bound, (And, Or)):
+        return _may_prune_row_groups(bound.left, negated) and _may_prune_row_groups(bound.right, negated)
+    if isinstance(bound, Not):
+        return _may_prune_row_groups(bound.child, not negated)
+    if not isinstance(bound, BoundPredicate):
+        return True
+
+    field_type = bound.term.ref().field.field_type
+    if isinstance(field_type, (FloatType, DoubleType)):
+        return not negated and not isinstance(bound, (BoundIsNaN, BoundNotEqualTo, BoundNotIn))
+
+    return not isinstance(field_type, UUIDType)
 
 
 class DeleteFilter:

@@ -15,10 +15,12 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.manifests.records import EncryptedDataFile
 
 ROW_ID: Final = NestedField(2147483540, "_row_id", LongType(), required=False, doc="Implicit row ID that is automatically assigned")
 LAST_UPDATED: Final = NestedField(
@@ -54,6 +56,29 @@ def with_lineage(schema: Schema, fields: tuple[NestedField, ...] = LINEAGE_FIELD
             )
 
     return Schema(*schema.fields, *fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
+def with_lineage_of(
+    file: DataFile, sequence_number: int | None, columns: Schema, positions: pa.Array | None, rows: pa.RecordBatch
+) -> pa.RecordBatch:
+    """Return rows of a file with what they inherit in lineage columns; without a sequence number or a first row id, as they are stored.
+
+    Args:
+        sequence_number: the file's data sequence number.
+        columns: of the rows.
+        positions: where the rows lie in the file; None where that is not known.
+    """
+    for at, field in enumerate(columns.fields):
+        if field.field_id == ROW_ID.field_id and positions is not None:
+            column = inherit_row_ids(rows.column(at), positions, EncryptedDataFile.of(file).first_row_id)
+        elif field.field_id == LAST_UPDATED.field_id:
+            column = inherit_sequence_numbers(rows.column(at), sequence_number)
+        else:
+            continue
+
+        rows = rows.set_column(at, rows.schema.field(at), column)
+
+    return rows
 
 
 def inherit_row_ids(stored: pa.Array, positions: pa.Array, first_row_id: int | None) -> pa.Array:

@@ -49,7 +49,7 @@ from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner, listed_manifests
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, checked_masked, refuse_masks_to_engine
-from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.reader import ReadOptions, TaskReader
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted, restrictions_of
 
 if TYPE_CHECKING:
@@ -379,5 +379,5 @@ def _planner(scan: Scan, of_partitions: Mapping[int, BooleanExpression] = EMPTY_
 
 def _reader(scan: Scan, projected: Schema, dictionary_columns: tuple[str, ...], read_ahead: int | None) -> TaskReader:
     masked = (scan.masked or MASK) if isinstance(scan, _ReadByEngines) else ERROR
-    io = encrypting_io(scan.io)
-    return TaskReader(scan.table_metadata, io, projected, scan.row_filter, scan.case_sensitive, dictionary_columns, read_ahead, masked)
+    options = ReadOptions(scan.case_sensitive, dictionary_columns, read_ahead, masked)
+    return TaskReader(scan.table_metadata, encrypting_io(scan.io), projected, scan.row_filter, options)

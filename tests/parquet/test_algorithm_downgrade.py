@@ -20,7 +20,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import TablecryptError, TamperedFileError
 from tablecrypt.parquet import FileKeys, decrypt, encrypt, read_table, reencrypt, verify
 from tablecrypt.parquet.footer import END_GUESS
-from tablecrypt.parquet.uniform import SMALL_FILE_LENGTH, UniformParquetFile
+from tablecrypt.parquet.uniform import SMALL_FILE_LENGTH, ReadRequest, UniformParquetFile
 from tests.support.modular_files import AAD_PREFIX, FOOTER_KEY, Mode, encrypted, plain_file
 from tests.support.uniform_files import CTR_UNION, LOCATION, UNION, EncryptedFile, downgraded, encrypt_uniform, read
 
@@ -147,7 +147,7 @@ def long_file() -> EncryptedFile:
 
 
 def all_rows(file: UniformParquetFile) -> pa.Table:
-    return pa.Table.from_batches(list(file.batches(file.schema.names)), schema=file.schema)
+    return pa.Table.from_batches(list(file.batches(ReadRequest(file.schema.names))), schema=file.schema)
 
 
 def test_the_bytes_that_are_checked_are_those_that_the_reader_gets() -> None:

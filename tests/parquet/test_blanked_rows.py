@@ -22,7 +22,7 @@ from tablecrypt.parquet.protected.carried_over_columns import blank_rows_beside_
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnMetaData, FileMetaData, RowGroup, Struct
-from tablecrypt.parquet.uniform import UniformParquetWriter
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetWriter
 from tests.support.hidden_column_files import NOTE, PROTECTED, ROWS, SCHEMA, TABLE, ProtectedFile, field
 from tests.support.mutations import flipped
 
@@ -46,7 +46,7 @@ class Blanked(ProtectedFile):
 
 def rows_of(file: ProtectedFile, *opened: int) -> list[dict[str, Any]]:
     masks_of = tuple(each for each in file.keys if each not in opened)
-    table = pa.Table.from_batches(file.open(*opened, masks_of=masks_of).batches(file.metadata.schema.to_arrow_schema().names))
+    table = pa.Table.from_batches(file.open(*opened, masks_of=masks_of).batches(ReadRequest(file.metadata.schema.to_arrow_schema().names)))
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 

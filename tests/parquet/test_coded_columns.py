@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import TamperedFileError
 from tablecrypt.parquet.text_columns import CodingLimits, coded_columns
-from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tests.support.mutations import flipped
 from tests.support.uniform_files import LOCATION, EncryptedFile, encrypt_uniform
 
@@ -52,7 +52,7 @@ def rows_of(text: list[str | None], repeated: int = 1) -> pa.Table:
 
 def read(file: UniformParquetFile, columns: list[str], row_filter: pc.Expression | None = None) -> pa.Table:
     schema = pa.schema([file.schema.field(name) for name in columns])
-    return pa.Table.from_batches(file.batches(columns, row_filter), schema)
+    return pa.Table.from_batches(file.batches(ReadRequest(columns, row_filter)), schema)
 
 
 @settings(max_examples=150, deadline=None)
@@ -66,7 +66,7 @@ def test_filtered_rows_and_positions_are_those_that_were_written(text: list[str 
     row_filter = data.draw(st.sampled_from(filters))
     expected = rows if row_filter is None else rows.filter(row_filter)
     assert read(file, columns, row_filter).to_pydict() == expected.select(columns).to_pydict()
-    positioned = list(file.positioned_batches(columns))
+    positioned = list(file.positioned_batches(ReadRequest(columns)))
     assert [at for each in positioned for at in each.positions.to_pylist()] == list(range(rows.num_rows))
     assert pa.Table.from_batches([each.batch for each in positioned]).to_pydict() == rows.select(columns).to_pydict()
 
@@ -82,7 +82,7 @@ def test_columns_in_small_dictionaries_are_coded_unless_they_are_compared_or_the
 def test_rows_that_one_batch_cannot_hold_come_in_several() -> None:
     rows = rows_of(TEXT, 20)
     _, file = file_of(rows, limits=replace(SMALL_FILES, most_bytes=100))
-    batches = list(file.batches(["text"]))
+    batches = list(file.batches(ReadRequest(["text"])))
     assert all(batch.column(0).get_total_buffer_size() <= 1000 and len(batch) <= 2 for batch in batches)
     assert pa.Table.from_batches(batches).to_pydict() == rows.select(["text"]).to_pydict()
 

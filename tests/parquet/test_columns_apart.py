@@ -24,6 +24,7 @@ from tablecrypt.parquet.protected.carried_over_columns import blank_rows_beside_
 from tablecrypt.parquet.protected.hidden_columns import HIDDEN_PREFIX
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import FILE_META_DATA_SHAPE, FileMetaData, KeyValue, RowGroup, SchemaElement, Struct
+from tablecrypt.parquet.uniform import ReadRequest
 from tests.parquet.test_hidden_column_rewriting import REPLACEMENTS, Rewritten
 from tests.support.hidden_column_files import NOTE, PROTECTED, SCHEMA, SSN, TABLE, ProtectedFile, field
 
@@ -229,7 +230,7 @@ def test_without_the_entry_the_file_has_no_protected_columns_and_says_so(file: P
     opened = file.open(SSN, stored=with_entry(file, lambda _: []))
     assert opened.protected == frozenset()
     with pytest.raises(TablecryptError):
-        list(opened.batches(["ssn"]))
+        list(opened.batches(ReadRequest(["ssn"])))
 
 
 def test_hidden_columns_that_are_listed_and_apart_are_refused(file: ProtectedFile, listed: ProtectedFile) -> None:

@@ -28,7 +28,7 @@ from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, Struct
-from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tests.support.hidden_column_files import EMAIL, NOTE, PROTECTED, ROWS, SCHEMA, SECRET, SSN, TABLE, ProtectedFile
 from tests.support.mutations import flipped
 from tests.support.uniform_files import encrypt_uniform
@@ -85,7 +85,7 @@ class Rewritten:
 
 
 def rows_of(file: UniformParquetFile) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pa.Table.from_batches(file.batches(COLUMNS)).to_pylist()
+    rows: list[dict[str, Any]] = pa.Table.from_batches(file.batches(ReadRequest(COLUMNS))).to_pylist()
     return rows
 
 
@@ -148,7 +148,7 @@ def test_protection_moves_from_one_column_to_another(file: ProtectedFile) -> Non
     )
     assert new.rows() == TABLE.to_pylist()
     assert new.layout.stored().protected == {EMAIL}
-    shown = pa.Table.from_batches(new.open((), (EMAIL,)).batches(["person"])).to_pylist()
+    shown = pa.Table.from_batches(new.open((), (EMAIL,)).batches(ReadRequest(["person"]))).to_pylist()
     assert {row["person"] and row["person"]["email"] for row in shown} == {None}
 
 
@@ -158,7 +158,7 @@ def test_a_placeholder_of_another_kind_is_made_of_the_hidden_column(file: Protec
     new = Rewritten(file, file.stored, file.key_metadata, placeholders)
     assert new.layout.stored().masked == ({SSN, NOTE} if masks else frozenset())
     assert new.rows() == TABLE.to_pylist()
-    shown = pa.Table.from_batches(new.open((), (SSN, NOTE)).batches(["ssn", "note"])).to_pylist()
+    shown = pa.Table.from_batches(new.open((), (SSN, NOTE)).batches(ReadRequest(["ssn", "note"]))).to_pylist()
     assert {row["ssn"] for row in shown} == {"masked" if masks else ""}
     assert {row["note"] for row in shown} == {"masked" if masks else None}
 
@@ -245,7 +245,7 @@ def test_rows_are_the_same_whatever_is_protected_before_and_after(
     table = pa.Table.from_pylist([{"a": a, "b": b, "c": at} for at, (a, b) in enumerate(rows)], schema=schema)
     stored, key_metadata, old = _written(table, tuple(sorted(before)), group)
     new = Rewritten(old, stored, key_metadata, dict.fromkeys(sorted(after)))
-    read = pa.Table.from_batches(new.open(tuple(after)).batches(["a", "b", "c"]), schema) if rows else table
+    read = pa.Table.from_batches(new.open(tuple(after)).batches(ReadRequest(["a", "b", "c"])), schema) if rows else table
     assert read.to_pylist() == table.to_pylist()
     assert new.verified().complete
     assert new.layout.stored().protected == after

@@ -25,7 +25,7 @@ from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, FileMetaData, SchemaElement, Struct
-from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tests.support.hidden_column_files import (
     EMAIL,
     ID,
@@ -53,7 +53,7 @@ def file() -> ProtectedFile:
 @pytest.mark.parametrize("small_file_length", [0, 1 << 20])
 def test_with_all_column_keys_the_rows_are_those_that_were_written(file: ProtectedFile, small_file_length: int) -> None:
     opened = file.open(*PROTECTED, small_file_length=small_file_length)
-    rows = pa.Table.from_batches(opened.batches(SCHEMA.names))
+    rows = pa.Table.from_batches(opened.batches(ReadRequest(SCHEMA.names)))
     assert opened.schema.names == SCHEMA.names
     assert opened.protected == set(PROTECTED)
     assert rows.to_pylist() == TABLE.to_pylist()
@@ -74,22 +74,22 @@ def test_one_column_key_opens_one_column(file: ProtectedFile, field_id: int, col
 
 
 def test_without_column_keys_other_columns_and_masks_are_read_and_filtered(file: ProtectedFile) -> None:
-    rows = pa.Table.from_batches(file.open().batches(["id", "note"], pc.field("id") >= 998))
+    rows = pa.Table.from_batches(file.open().batches(ReadRequest(["id", "note"], pc.field("id") >= 998)))
     assert rows.to_pylist() == [{"id": 998, "note": "masked"}, {"id": 999, "note": "masked"}]
 
 
 def test_statistics_of_a_hidden_column_prune_for_those_who_have_its_key_alone(file: ProtectedFile) -> None:
     wanted = pc.field("ssn") == "top-secret-705"
-    positions = [batch.positions[0].as_py() for batch in file.open(SSN).positioned_batches(["ssn"], wanted)]
+    positions = [batch.positions[0].as_py() for batch in file.open(SSN).positioned_batches(ReadRequest(["ssn"], wanted))]
     assert positions == [0, 600]
-    assert [row["ssn"] for batch in file.open(SSN).batches(["ssn"], wanted) for row in batch.to_pylist()] == ["top-secret-705"]
+    assert [row["ssn"] for batch in file.open(SSN).batches(ReadRequest(["ssn"], wanted)) for row in batch.to_pylist()] == ["top-secret-705"]
 
 
 def test_a_part_of_the_file_has_the_same_rows_with_and_without_the_key_of_its_first_column(file: ProtectedFile) -> None:
     starts = [file.metadata.row_group(group).column(1).data_page_offset for group in range(4)]
     part = range(starts[0] + 1, starts[2])
-    with_key = pa.Table.from_batches(file.open(SSN).batches(["id"], part=part))
-    without = pa.Table.from_batches(file.open().batches(["id"], part=part))
+    with_key = pa.Table.from_batches(file.open(SSN).batches(ReadRequest(["id"], part=part)))
+    without = pa.Table.from_batches(file.open().batches(ReadRequest(["id"], part=part)))
     assert with_key.equals(without)
     assert 0 < with_key.num_rows < ROWS
 
@@ -102,7 +102,7 @@ def test_an_error_placeholder_gives_no_rows(file: ProtectedFile, column: str) ->
 
 def test_a_hidden_column_is_read_as_nulls_beside_which_everything_is_as_it_was(file: ProtectedFile) -> None:
     opened = file.open(masks_of=PROTECTED)
-    rows = pa.Table.from_batches(opened.batches(SCHEMA.names)).to_pylist()
+    rows = pa.Table.from_batches(opened.batches(ReadRequest(SCHEMA.names))).to_pylist()
     assert opened.masks == {NOTE}
     assert [row["id"] for row in rows] == list(range(ROWS))
     assert {row["ssn"] for row in rows} == {""}, "a required column has empty values"
@@ -303,6 +303,6 @@ def test_values_of_every_type_are_the_same_in_the_place_of_the_placeholder(kind:
     assert file.read(["id"]).num_rows == len(column)
     with pytest.raises(TablecryptError):
         file.read(["v"])
-    hidden = pa.Table.from_batches(file.open(masks_of=(SSN,)).batches(["v", "id"]))
+    hidden = pa.Table.from_batches(file.open(masks_of=(SSN,)).batches(ReadRequest(["v", "id"])))
     assert hidden.num_rows == len(column)
     assert len({repr(value) for value in hidden["v"].to_pylist()}) == 1

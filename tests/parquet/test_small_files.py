@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import TamperedFileError
-from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tests.support.mutations import flipped
 from tests.support.sample_rows import extreme_rows
 from tests.support.uniform_files import LOCATION, EncryptedFile, encrypt_uniform, sample_table
@@ -49,7 +49,7 @@ def both_ways(
     read = []
     for at_once in (True, False):
         parquet = opened(file, at_once, dictionary_columns)
-        read.append(rows_of([batch for batch in parquet.batches(columns, row_filter) if batch.num_rows]))
+        read.append(rows_of([batch for batch in parquet.batches(ReadRequest(columns, row_filter)) if batch.num_rows]))
     return read
 
 
@@ -75,8 +75,8 @@ def test_positions_and_parts_are_those_of_a_scanner() -> None:
     for at_once in (True, False):
         file = opened(SAMPLE, at_once)
         middle = file.footer().row_group(2).column(0).data_page_offset
-        positioned = list(file.positioned_batches(["id"], pc.field("id") > 250))
-        part = list(file.batches(["id"], part=range(middle, len(SAMPLE.data))))
+        positioned = list(file.positioned_batches(ReadRequest(["id"], pc.field("id") > 250)))
+        part = list(file.batches(ReadRequest(["id"], part=range(middle, len(SAMPLE.data)))))
         read.append([pa.concat_arrays([each.positions for each in positioned]), *(pa.Table.from_batches(part).to_pydict()["id"],)])
     assert read[0] == read[1]
     assert read[0][0].to_pylist() == list(range(200, 500))
@@ -86,17 +86,17 @@ def test_columns_with_dots_in_their_names_are_not_taken_for_fields_of_a_struct()
     table = pa.table({"a": pa.array([{"b": 1}]), "a.b": pa.array([2]), "c": pa.array([3])})
     file = encrypt_uniform(table)
     for columns in (["a"], ["a.b"], ["c", "a.b", "a"]):
-        (batch,) = opened(file, True).batches(columns)
+        (batch,) = opened(file, True).batches(ReadRequest(columns))
         assert pa.Table.from_batches([batch]) == table.select(columns)
 
 
 def test_rows_are_counted_without_a_column() -> None:
     for at_once in (True, False):
-        assert sum(len(batch) for batch in opened(SAMPLE, at_once).batches([])) == 500
+        assert sum(len(batch) for batch in opened(SAMPLE, at_once).batches(ReadRequest([]))) == 500
 
 
 @given(at=st.integers(4, len(SAMPLE.data) - 1), bit=st.integers(0, 7))
 def test_a_changed_small_file_is_refused(at: int, bit: int) -> None:
     changed = flipped(SAMPLE.data, at, bit)
     with pytest.raises(TamperedFileError):
-        list(opened(EncryptedFile(changed, SAMPLE.key_metadata, SAMPLE.table), True).batches(["id", "text", "ratio"]))
+        list(opened(EncryptedFile(changed, SAMPLE.key_metadata, SAMPLE.table), True).batches(ReadRequest(["id", "text", "ratio"])))

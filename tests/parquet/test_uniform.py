@@ -14,7 +14,7 @@ import pytest
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tests.support.plaintext import CANARY
 from tests.support.sample_rows import extreme_rows
 from tests.support.uniform_files import LOCATION, encrypt_uniform, read, sample_table
@@ -62,7 +62,7 @@ def test_a_small_file_is_fetched_in_one_request() -> None:
     encrypted = encrypt_uniform(sample_table())
     source = _CountedReads(encrypted.data)
     file = UniformParquetFile(source, encrypted.key_metadata, LOCATION)
-    assert pa.Table.from_batches(file.batches(["id"])) == encrypted.table.select(["id"])
+    assert pa.Table.from_batches(file.batches(ReadRequest(["id"]))) == encrypted.table.select(["id"])
     assert source.reads == 1
 
 
@@ -79,8 +79,8 @@ def test_a_file_whose_writer_had_views_is_filtered_like_any_other() -> None:
     encrypted = encrypt_uniform(pa.table({"name": names, "code": codes, "inside": inside}))
     file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
     assert file.schema.types[:2] == [pa.large_string(), pa.large_binary()]
-    assert pa.Table.from_batches(file.batches(file.schema.names)).to_pylist() == encrypted.table.to_pylist()
-    kept = pa.Table.from_batches(file.batches(["code"], pc.field("name") == "a"))
+    assert pa.Table.from_batches(file.batches(ReadRequest(file.schema.names))).to_pylist() == encrypted.table.to_pylist()
+    kept = pa.Table.from_batches(file.batches(ReadRequest(["code"], pc.field("name") == "a")))
     assert kept.to_pylist() == [{"code": b"a"}]
 
 
@@ -88,7 +88,7 @@ def test_what_arrow_cannot_do_is_not_called_tampering() -> None:
     encrypted = encrypt_uniform(sample_table(60))
     file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
     with pytest.raises(FormatError, match="Arrow cannot read this of it"):
-        list(file.batches(["id"], pc.field("id") == pa.scalar("x", pa.string_view())))
+        list(file.batches(ReadRequest(["id"], pc.field("id") == pa.scalar("x", pa.string_view()))))
 
 
 @pytest.mark.parametrize("row_group_size", [7, 20, 1000])
@@ -97,7 +97,7 @@ def test_what_arrow_cannot_do_is_not_called_tampering() -> None:
 def test_positions_are_those_in_the_whole_file(row_group_size: int, prune_by: pc.Expression | None, read_ahead: int | None) -> None:
     encrypted = encrypt_uniform(sample_table(60), row_group_size=row_group_size)
     file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
-    found = list(file.positioned_batches(["id"], prune_by, read_ahead))
+    found = list(file.positioned_batches(ReadRequest(["id"], prune_by, read_ahead)))
     for each in found:
         assert each.positions.to_pylist() == each.batch.column("id").to_pylist()
     matching = encrypted.table if prune_by is None else encrypted.table.filter(prune_by)
@@ -107,7 +107,7 @@ def test_positions_are_those_in_the_whole_file(row_group_size: int, prune_by: pc
 def test_no_row_group_left_means_no_batch() -> None:
     encrypted = encrypt_uniform(sample_table(60))
     file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
-    assert list(file.positioned_batches(["id"], pc.field("id") > 1000)) == []
+    assert list(file.positioned_batches(ReadRequest(["id"], pc.field("id") > 1000))) == []
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import AuthenticationError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tests.support.mutations import flipped
 from tests.support.uniform_files import LOCATION, EncryptedFile, encrypt_uniform, read, sample_table
 
@@ -136,7 +136,7 @@ def test_rows_before_the_damage_are_authentic_and_none_follow() -> None:
     file = UniformParquetFile(pa.BufferReader(damaged), encrypted.key_metadata, LOCATION)
     seen: list[int] = []
     with pytest.raises(TamperedFileError):
-        for batch in file.batches(["id"]):
+        for batch in file.batches(ReadRequest(["id"])):
             seen += batch.column("id").to_pylist()
     assert seen == list(range(len(seen)))
     assert len(seen) <= 3000

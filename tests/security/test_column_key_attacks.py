@@ -35,7 +35,7 @@ from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER
-from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.reader import ReadOptions, TaskReader
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt_catalog import EncryptedSqlCatalog
@@ -218,7 +218,7 @@ def test_equality_deletes_by_a_protected_column_are_not_read(both: Clients, peop
     by_id = files.equality_deletes(pa.table({"id": pa.array([2], pa.int64())}), [1])
     (task,) = people.scan().plan_files()
     for table in (people, of_analyst(both, people)):
-        reader = TaskReader(table.metadata, table.io, table.schema(), ALWAYS_TRUE, masked="mask")
+        reader = TaskReader(table.metadata, table.io, table.schema(), ALWAYS_TRUE, ReadOptions(masked="mask"))
         with pytest.raises(FormatError, match="by the values of the protected column 'ssn'"):
             list(reader.batches(EncryptedFileScanTask(task.file, {delete}, data_sequence_number=1)))
         batches = list(reader.batches(EncryptedFileScanTask(task.file, {by_id}, data_sequence_number=1)))

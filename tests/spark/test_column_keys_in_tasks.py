@@ -22,7 +22,7 @@ from tablecrypt.keys.column_keys import ColumnKeys
 from tablecrypt.spark.tables import readable_columns
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.protection.writing import StaleWriteError
-from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.reader import ReadOptions, TaskReader
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.bound_schemas import OF_TEXT
@@ -55,7 +55,7 @@ def task_io(table: EncryptedTable, columns: JobColumns | None) -> JobFileIO:
 
 def read(table: EncryptedTable, columns: JobColumns | None, masked: str = "mask") -> list[Any]:
     metadata = metadata_of(table).without_history()
-    reader = TaskReader(metadata, task_io(table, columns), table.schema(), ALWAYS_TRUE, masked=masked)
+    reader = TaskReader(metadata, task_io(table, columns), table.schema(), ALWAYS_TRUE, ReadOptions(masked=masked))
     tasks = table.scan().plan_files()
     return [value for task in tasks for batch in reader.batches(task) for value in batch.column("ssn").to_pylist()]
 

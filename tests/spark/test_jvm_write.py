@@ -48,7 +48,7 @@ from pyiceberg.types import (
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
@@ -651,7 +651,7 @@ def test_files_are_encrypted_as_those_of_the_python_path(spark: SparkSession, la
     assert key.file_length == file.file_size_in_bytes == len(content)
     assert key.aad_prefix not in content
     opened = UniformParquetFile(pa.BufferReader(content), key, file.file_path)
-    assert sum(batch.num_rows for batch in opened.batches(opened.schema.names)) == 30
+    assert sum(batch.num_rows for batch in opened.batches(ReadRequest(opened.schema.names))) == 30
     schema = parquet(table, file).schema_arrow
     stored = {
         "long price": schema.field("long_x20price"),

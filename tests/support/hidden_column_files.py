@@ -27,7 +27,7 @@ from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, Pr
 from tablecrypt.parquet.protected.hidden_columns import hidden_name, without_hidden_columns
 from tablecrypt.parquet.storage import Sink, source_of
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FileMetaData, KeyValue, RowGroup, Struct
-from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 
 ROWS: Final = 1000
 SSN, ID, PERSON, NAME, EMAIL, PHONES, TAGS, PAID, NOTE = 1, 2, 3, 4, 5, 6, 8, 11, 12
@@ -119,7 +119,7 @@ class ProtectedFile:
         return UniformParquetFile(pa.BufferReader(stored), key_metadata, "memory", access=access, **options)
 
     def read(self, columns: list[str], *opened: int, stored: bytes | None = None) -> pa.Table:
-        return pa.Table.from_batches(self.open(*opened, stored=stored).batches(columns))
+        return pa.Table.from_batches(self.open(*opened, stored=stored).batches(ReadRequest(columns)))
 
     @property
     def all_keys(self) -> FileKeys:

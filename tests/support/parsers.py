@@ -54,6 +54,7 @@ from tablecrypt.parquet.columns_apart import with_columns_apart
 from tablecrypt.parquet.key_material import KeyMaterial, reference_in, reference_to
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE
 from tablecrypt.parquet.thrift_reader import decode
+from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.data_file_reader import AvroDataFile
 from tablecrypt.table.deletion_vectors import parse_deletion_vector
@@ -175,7 +176,7 @@ def _avro_seeds() -> list[bytes]:
 
 def _avro(data: bytes) -> None:
     file = AvroDataFile(io.BytesIO(data), LOCATION)
-    for _ in file.batches(file.schema.names):
+    for _ in file.batches(ReadRequest(file.schema.names)):
         pass
 
 

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError, PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile
+from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_metadata_file
 from tablecrypt.table.table import EncryptedTable
@@ -59,5 +60,5 @@ def _entries(manifest: EncryptedManifestFile, io: TableFileIO) -> Iterator[str]:
         if is_deletion_vector(file) or not file.key_metadata:
             continue
         with suppress(*_CLOSED), opened_file(io, file) as opened:
-            for batch in opened.batches(opened.schema.names):
+            for batch in opened.batches(ReadRequest(opened.schema.names)):
                 yield str(batch.to_pylist())

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.parquet.uniform import UniformParquetFile, UniformParquetWriter
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile, UniformParquetWriter
 from tests.support.plaintext import CANARY
 
 LOCATION = "s3://bucket/data/00000-0.parquet"
@@ -54,7 +54,7 @@ def read(data: bytes, key_metadata: StandardKeyMetadata, columns: list[str] | No
     """Every row, through the reader that scans use."""
     file = UniformParquetFile(pa.BufferReader(data), key_metadata, LOCATION, **options)
     names = file.schema.names if columns is None else columns
-    return pa.Table.from_batches(list(file.batches(names)), schema=pa.schema([file.schema.field(name) for name in names]))
+    return pa.Table.from_batches(list(file.batches(ReadRequest(names))), schema=pa.schema([file.schema.field(name) for name in names]))
 
 
 def downgraded(data: bytes) -> bytes:

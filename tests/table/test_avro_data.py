@@ -42,6 +42,7 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table.data_file_reader import AvroDataFile
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
@@ -247,7 +248,7 @@ AVRO = avro_bytes()
 
 def rows_of(data: bytes) -> int:
     file = AvroDataFile(io.BytesIO(data), "loc")
-    return sum(len(batch) for batch in file.batches(file.schema.names))
+    return sum(len(batch) for batch in file.batches(ReadRequest(file.schema.names)))
 
 
 @given(arbitrary([AVRO, *seeds_of("Avro data")]))
@@ -287,7 +288,7 @@ def test_a_file_of_many_blocks_is_read_in_batches() -> None:
     records = [{"id": each, "text": "x"} for each in range(70_000)]
     fastavro.writer(sink, {"type": "record", "name": "table", "fields": TWO_FIELDS}, records, sync_interval=1000)
     file = AvroDataFile(io.BytesIO(sink.getvalue()), "loc")
-    batches = list(file.batches(["id"], pc.field("id") >= 0))
+    batches = list(file.batches(ReadRequest(["id"], pc.field("id") >= 0)))
     assert len(batches) == 2
     assert [each for batch in batches for each in batch.column("id").to_pylist()] == list(range(70_000))
 
@@ -311,9 +312,9 @@ def test_blocks_hold_no_more_rows_than_the_manifest_entry_says(claimed: int) -> 
     fastavro.schemaless_writer(claiming, fastavro.parse_schema("long"), claimed)
     forged = data.removesuffix(b"\x06\x00" + sync) + claiming.getvalue() + b"\x00" + sync
 
-    assert [len(batch) for batch in AvroDataFile(io.BytesIO(data), "loc", 3).batches(["id"])] == [3]
+    assert [len(batch) for batch in AvroDataFile(io.BytesIO(data), "loc", 3).batches(ReadRequest(["id"]))] == [3]
     with pytest.raises(FormatError, match=rf"^loc: it has {claimed} rows or more, and its manifest entry says 3$"):
-        list(AvroDataFile(io.BytesIO(forged), "loc", 3).batches(["id"]))
+        list(AvroDataFile(io.BytesIO(forged), "loc", 3).batches(ReadRequest(["id"])))
 
 
 @pytest.mark.parametrize("records", [12, 50])
@@ -359,7 +360,7 @@ def test_a_block_is_decompressed_up_to_a_bound(codec: str) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_file_of_every_codec_is_read(codec: str) -> None:
-    [batch] = AvroDataFile(io.BytesIO(stored(codec, TWO_FIELDS, TWO_RECORDS)), "loc").batches(["id", "text"])
+    [batch] = AvroDataFile(io.BytesIO(stored(codec, TWO_FIELDS, TWO_RECORDS)), "loc").batches(ReadRequest(["id", "text"]))
     assert batch.to_pylist() == TWO_RECORDS
 
 
@@ -375,7 +376,7 @@ def test_a_batch_ends_with_the_block_that_fills_it() -> None:
     text = {"type": "record", "name": "table", "fields": [{"name": "text", "type": "string", "field-id": 1}]}
     fastavro.writer(sink, text, [{"text": " " * (40 * MIB)}] * 3, codec="deflate")
     file = AvroDataFile(io.BytesIO(sink.getvalue()), "loc")
-    assert [len(batch) for batch in file.batches(["text"])] == [2, 1]
+    assert [len(batch) for batch in file.batches(ReadRequest(["text"]))] == [2, 1]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tablecrypt.table.data_file_writer import ROW_GROUP_BYTES, DataFileWriter, UnfinishedDataFile
 from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.write import write_data_files, write_stream
@@ -84,7 +84,7 @@ def ids_of(files: TableFiles, written: list[DataFile]) -> list[int]:
     found: list[int] = []
     for file in written:
         with files.io.raw_input(file.file_path).open() as source:
-            for rows in UniformParquetFile(source, key_metadata_of(file), file.file_path).batches(["id"]):
+            for rows in UniformParquetFile(source, key_metadata_of(file), file.file_path).batches(ReadRequest(["id"])):
                 found += rows.column("id").to_pylist()
     return found
 

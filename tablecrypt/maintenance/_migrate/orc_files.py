@@ -25,10 +25,10 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance._file_rewrite import done_files, new_files
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import with_target_file_size
-from tablecrypt.table.reader import cast_batch
 from tablecrypt.table.table_files import FreshKeys, delete_written
 from tablecrypt.table.write import write_data_files
 

@@ -32,6 +32,7 @@ from tablecrypt.maintenance.erasure.bounds import UnaccountedBounds
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.manifests.records import FORMAT_VERSION
+from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator, to_requested_schema
 from tablecrypt.table.data_file_reader import FIELD_ID_KEY, opened_file
 from tablecrypt.table.deletes import equality_fields
@@ -343,7 +344,7 @@ class FileSearch:
             read = prune_columns(stored, wanted.field_ids, select_full_types=False)
             batches = [
                 to_requested_schema(wanted, read, batch, allow_timestamp_tz_mismatch=True)
-                for batch in opened.batches([column.name for column in read.columns])
+                for batch in opened.batches(ReadRequest([column.name for column in read.columns]))
             ]
 
         return pa.Table.from_batches(batches) if batches else pa.table({})
@@ -355,7 +356,7 @@ class FileSearch:
             if copied is None:
                 return pa.table({})
             names = {int((each.metadata or {})[FIELD_ID_KEY]): each.name for each in copied.type if FIELD_ID_KEY in (each.metadata or {})}
-            batches = list(opened.batches([copied.name]))
+            batches = list(opened.batches(ReadRequest([copied.name])))
 
         rows = pa.Table.from_batches(batches).column(0).combine_chunks().drop_null() if batches else None
         if rows is None or not len(rows):

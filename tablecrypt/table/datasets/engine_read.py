@@ -42,12 +42,13 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, encrypting_io
-from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile, is_store_error
+from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.datasets.engine_filter import EngineFilter
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, protected_in, refuse_masks_to_engine, visible_columns
-from tablecrypt.table.reader import TaskReader, cast_batch
+from tablecrypt.table.reader import ReadOptions, TaskReader
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
 Columns: TypeAlias = list[str] | dict[str, pc.Expression] | None
@@ -245,9 +246,8 @@ class EngineRead:
         return _NativeFiles(self._reader(scan, schema), schema)
 
     def _reader(self, scan: DatasetScan, projected: Schema) -> TaskReader:
-        masked = scan.masked or ERROR
-        io = encrypting_io(scan.io)
-        return TaskReader(scan.table_metadata, io, projected, scan.row_filter, scan.case_sensitive, (), _READ_AHEAD, masked)
+        options = ReadOptions(scan.case_sensitive, read_ahead=_READ_AHEAD, masked=scan.masked or ERROR)
+        return TaskReader(scan.table_metadata, encrypting_io(scan.io), projected, scan.row_filter, options)
 
     def _of_native(self, files: list[UniformParquetFile], native: _NativeFiles) -> Iterator[pa.RecordBatch]:
         prunes_safely = native.may_prune and (self._engine is None or self._engine.prunes_safely)
@@ -284,8 +284,8 @@ class _NativeFiles:
         self._schema = schema
         self._arrow = schema_to_pyarrow(schema, include_field_ids=False)
         self.columns: list[str] = self._arrow.names
-        self.may_prune = reader.may_prune
-        self.row_filter = reader.filter_on(schema)
+        self.may_prune = reader.filter.may_prune
+        self.row_filter = reader.filter.on(schema)
 
     def open(self, task: FileScanTask) -> _Opened:
         """Open a task's file, and close it again where Arrow cannot read it by itself."""
@@ -295,7 +295,7 @@ class _NativeFiles:
 
         with ExitStack() as stack:
             opened = stack.enter_context(self._reader.opened(task))
-            if isinstance(opened, UniformParquetFile) and self._reader.stores(opened.schema, self._schema):
+            if isinstance(opened, UniformParquetFile) and self._reader.projections.stores(opened.schema, self._schema):
                 return _Opened(task, opened, stack.pop_all())
 
         return _Opened(task, None, ExitStack())
@@ -360,7 +360,7 @@ def _diagnosing(batches: Iterator[pa.RecordBatch], files: list[UniformParquetFil
             raise
 
         for file in files:
-            with closing(file.batches(columns)) as rows:  # type: ignore[type-var]
+            with closing(file.batches(ReadRequest(columns))) as rows:  # type: ignore[type-var]
                 for _ in rows:
                     pass
 

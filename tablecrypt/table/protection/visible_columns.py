@@ -18,13 +18,12 @@ without a hidden column is refused: its writer knew nothing of protected columns
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
@@ -35,7 +34,7 @@ from tablecrypt.keys.nested_columns import all_ancestors, ancestors
 from tablecrypt.parquet.protected.hidden_arrays import path_to, replaced_array
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.placeholders import blanks
-from tablecrypt.parquet.uniform import PositionedBatch
+from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest
 from tablecrypt.setting_kinds import one_of
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.authenticated import check_declared
@@ -216,18 +215,14 @@ class MaskedFile:
         self.schema = opened.schema
         self._paths = [path_to(opened.schema, field_id) for field_id in sorted(masked) if _has_field(opened.schema, field_id)]
 
-    def batches(
-        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         """Yield rows, masked; the filter looks at no masked column."""
-        for batch in self._opened.batches(columns, row_filter, read_ahead, part):
+        for batch in self._opened.batches(request):
             yield self._masked(batch)
 
-    def positioned_batches(
-        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
-    ) -> Iterator[PositionedBatch]:
+    def positioned_batches(self, request: ReadRequest) -> Iterator[PositionedBatch]:
         """Yield rows with their positions, masked."""
-        for each in self._opened.positioned_batches(columns, prune_by, read_ahead, part):
+        for each in self._opened.positioned_batches(request):
             yield PositionedBatch(each.parts, self._masked(each.batch))
 
     def _masked(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -28,7 +28,7 @@ from pyiceberg.types import StringType
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance import rotate_kek
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
-from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
 from tests.security.matrix.saved import SavedFolder
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
@@ -176,7 +176,7 @@ def _opened(table: Table, file: ReachableFile) -> bytes:
             return bytes(stream.read())
     with io.raw_input(file.location).open() as source:
         opened = UniformParquetFile(source, file.key, file.location)
-        rows = pa.Table.from_batches(list(opened.batches(opened.schema.names)), schema=opened.schema)
+        rows = pa.Table.from_batches(list(opened.batches(ReadRequest(opened.schema.names))), schema=opened.schema)
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink)
     return bytes(sink.getvalue().to_pybytes())

@@ -47,7 +47,7 @@ from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.prefetch import RowSource, prefetched
 from tablecrypt.table.protection.visible_columns import MASK
-from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.reader import ReadOptions, TaskReader
 
 POSITION: Final = "_pos"
 _LENGTH: Final = struct.Struct(">I")
@@ -166,7 +166,8 @@ def _rows(content: bytes, *, row_ids: bool, last_updated: bool, positions: bool)
     stored = shared.projected if change is None else stored_part(shared.projected)
     projected = with_lineage(stored, tuple(lineage)) if lineage else stored
     # What may not be masked was refused when the scan was planned.
-    reader = TaskReader(shared.access.metadata(), shared.access.io(), projected, shared.row_filter, read_ahead=READ_AHEAD, masked=MASK)
+    options = ReadOptions(read_ahead=READ_AHEAD, masked=MASK)
+    reader = TaskReader(shared.access.metadata(), shared.access.io(), projected, shared.row_filter, options)
     schema = schema_for_spark(projected)
     if not positions and change is None:
         for rows in reader.batches(task):
