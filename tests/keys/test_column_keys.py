@@ -92,6 +92,7 @@ def test_what_is_no_mask_is_refused_with_a_list_of_those_that_are(text: str) -> 
         ("hash", 7),
         ("constant(x)", 1),
         ("constant(x)", 4),
+        ("constant(x)", 13),
     ],
 )
 def test_a_mask_that_a_type_cannot_have_is_refused(mask: str, field_id: int) -> None:
