@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.types import NestedField, StringType
 
 from tablecrypt.crypto.aes_gcm import AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -318,7 +319,8 @@ def test_a_kek_is_dated_in_milliseconds_since_the_epoch(kms: MemoryKeyManagement
 
 def test_a_ring_with_others_entries_says_the_same_of_columns() -> None:
     """What it says of a column's type decides whether a DEK fits."""
-    ring = KeyRing([], {7: "ssn"}.get, {7: (b"type of ssn",)}.__getitem__)
+    fields = (NestedField(7, "ssn", StringType()),)
+    ring = KeyRing([], {7: "ssn"}.get, {7: fields}.__getitem__)
     for each in (ring, ring.with_others([EncryptedKey(key_id="a", encrypted_key_metadata="")])):
         assert "ssn" in each.column(7)
-        assert each.fields_of(7) == (b"type of ssn",)
+        assert each.fields_of(7) == fields

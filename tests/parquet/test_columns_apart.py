@@ -189,7 +189,11 @@ def with_a_line_break(entry: Struct) -> list[Struct]:
 
 
 def without_a_list_of_chunks(entry: Struct) -> list[Struct]:
-    return changed_entry(entry, lambda apart: [group.remove(RowGroup.COLUMNS) for group in apart.structs(FileMetaData.ROW_GROUPS)])
+    def without(apart: Struct) -> None:
+        for group in apart.structs(FileMetaData.ROW_GROUPS):
+            group.remove(RowGroup.COLUMNS)
+
+    return changed_entry(entry, without)
 
 
 def without_a_row_group(entry: Struct) -> list[Struct]:
