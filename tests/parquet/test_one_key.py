@@ -34,13 +34,14 @@ def test_a_file_under_one_key_is_read() -> None:
     ("keys", "error", "reason"),
     [
         (FileKeys(FOOTER_KEY, {"id": ID_KEY}, AAD_PREFIX), FormatError, "part-0: column id is encrypted with a key of its own"),
+        (FileKeys(FOOTER_KEY, dict.fromkeys(TABLE.column_names, ID_KEY), AAD_PREFIX), FormatError, "with a key of its own"),
         (
             FileKeys(FOOTER_KEY, aad_prefix=AAD_PREFIX, plaintext_columns=["id"]),
             PlaintextRefusedError,
             "part-0: has column id in the clear",
         ),
     ],
-    ids=["key of its own", "in the clear"],
+    ids=["key of its own", "keys of their own", "in the clear"],
 )
 def test_a_file_with_a_column_under_another_key_or_none_is_refused_each_time(
     keys: FileKeys, error: type[TablecryptError], reason: str
