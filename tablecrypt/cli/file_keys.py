@@ -140,7 +140,7 @@ def key_json(keys: EncryptionManager, key_metadata: StandardKeyMetadata) -> str:
     from tablecrypt.keys.key_ring import KeyRing
 
     key = keys.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
-    entries = [entry.model_dump(by_alias=True, exclude_none=True) for entry in key.added]
+    entries = [entry.model_dump() for entry in key.added]
     content = {"tablecrypt": "file-key", "version": VERSION, "key-id": key.key_id, "encryption-keys": entries}
     return json.dumps(content, indent=2) + "\n"
 

@@ -36,7 +36,7 @@ class WrappedFileKey:
     @property
     def fields(self) -> dict[str, Any]:
         """What of it is kept, as JSON's types."""
-        keys = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in self.entries]
+        keys = [key.model_dump() for key in self.entries]
         return {ENCRYPTION_KEYS: keys, KEY_ID: self.key_id}
 
     @property

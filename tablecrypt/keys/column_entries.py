@@ -99,7 +99,7 @@ def stored_entries(entries: Iterable[EncryptedKey], properties: Mapping[str, Any
 
 def copy_of(entry: EncryptedKey) -> tuple[str, str]:
     """Return the name and the value of the property that is an entry's copy."""
-    fields = entry.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"key_id"})
+    fields = entry.model_dump(exclude={"key_id"})
     return ENTRY_PREFIX + entry.key_id, json.dumps(fields, separators=(",", ":"))
 
 

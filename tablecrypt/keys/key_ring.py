@@ -67,7 +67,7 @@ _MAX_LONG: Final = 2**63 - 1
 
 
 class EncryptedKey(IcebergBaseModel):
-    """An entry of `encryption-keys`, with the names and the order of fields that Iceberg Java writes."""
+    """An entry of `encryption-keys`. `model_dump()` has the names and the order of fields that Iceberg Java writes."""
 
     key_id: str = Field(alias="key-id")
     encrypted_key_metadata: str = Field(alias="encrypted-key-metadata")

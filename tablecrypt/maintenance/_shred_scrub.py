@@ -186,7 +186,7 @@ def _rewrite_or_delete(current: EncryptedTableMetadata, io: TableFileIO, locatio
 def _rewrite(current: EncryptedTableMetadata, io: TableFileIO, location: str, content: bytes) -> None:
     document: dict[str, Any] = json.loads(content)
     kept = _kept_entries(current, document)
-    document[ENCRYPTION_KEYS] = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in kept]
+    document[ENCRYPTION_KEYS] = [key.model_dump() for key in kept]
     if not kept:
         del document[ENCRYPTION_KEYS]
     # The entries stay or go as above; a copy of one that goes would open what it opened.

@@ -209,6 +209,17 @@ def test_under_each_master_key_the_highest_revision_counts(rings: tuple[ColumnKe
     assert found["fin"] == (other,)
 
 
+def test_a_declaration_counts_whichever_of_the_columns_keys_it_is_under(rings: tuple[ColumnKeyMaker, KeyRing]) -> None:
+    made, ring = rings
+    another, policy = maker(), ColumnPolicy.of([ProtectedColumn(SSN, "pii")])
+    TableColumnKeys(another, policy, KeyRing()).generate([SSN], b"at once")
+    second = another.pending.new_entries(KeyRing(), [b"at once"])
+    entry = sealed_under(another, KeyRing(second), "pii", of_revision(1))
+
+    for entries in ([*ring.entries, *second, entry], [*second, *ring.entries, entry]):
+        assert Declarations(made, KeyRing(entries), TABLE).newest(SSN) == {"pii": (of_revision(1),), "fin": ()}
+
+
 def test_an_entry_that_does_not_open_is_no_declaration(rings: tuple[ColumnKeyMaker, KeyRing]) -> None:
     made, ring = rings
     right = sealed_under(made, ring, "pii", of_revision(1))

@@ -92,6 +92,7 @@ def test_what_is_no_mask_is_refused_with_a_list_of_those_that_are(text: str) -> 
         ("hash", 7),
         ("constant(x)", 1),
         ("constant(x)", 4),
+        ("constant(x)", 13),
     ],
 )
 def test_a_mask_that_a_type_cannot_have_is_refused(mask: str, field_id: int) -> None:
@@ -110,6 +111,9 @@ def test_a_mask_that_a_type_can_have_is_taken(mask: str, field_id: int) -> None:
 
 def test_a_constant_is_a_value_of_the_column() -> None:
     assert constant_of(ColumnMask("constant", "-7"), "id", LongType()) == -7
+    for each in (BinaryType(), SCHEMA.find_type(4)):
+        with pytest.raises(ConfigurationError, match="cannot be masked by a constant"):
+            constant_of(ColumnMask("constant", "x"), "photo", each)
 
 
 @pytest.mark.parametrize(

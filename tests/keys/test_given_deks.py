@@ -23,7 +23,7 @@ from tablecrypt.errors import (
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, key_id_in, wrap_dek
 from tablecrypt.keys.given_deks import FileColumn, GivenDeks
-from tablecrypt.keys.key_ring import COLUMN_KEY, GIVEN_DEKS, EncryptedKey, KeyRing
+from tablecrypt.keys.key_ring import COLUMN_KEY, GIVEN_DEKS, WRITE_ONLY, EncryptedKey, KeyRing
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS
 from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.kms.memory import MemoryKeyManagementClient
@@ -44,9 +44,9 @@ def maker(*without: str) -> ColumnKeyMaker:
     return ColumnKeyMaker(kms, "his-orders", 16, DEFAULT_KEK_LIFESPAN_MS, lambda: 1_700_000_000_000, secrets.token_bytes)
 
 
-def hidden(name: bytes, field_id: int = SSN) -> FileColumn:
+def hidden(name: bytes, field_id: int = SSN, key_id: str = KEY_ID) -> FileColumn:
     """The column in the file of that AAD prefix, under the source's column key."""
-    made = wrap_dek(KEY_ID, Secret(b"k" * 16), field_id, name, DEKS[name], secrets.token_bytes)
+    made = wrap_dek(key_id, Secret(b"k" * 16), field_id, name, DEKS[name], secrets.token_bytes)
     return FileColumn(field_id, made.key_metadata(OF_TEXT), name, OF_TEXT)
 
 
@@ -70,6 +70,19 @@ def test_the_dek_of_a_given_file_opens_and_that_of_another_does_not(ring: KeyRin
         assert keys.unwrap(SSN, A.key_metadata, A.aad_prefix, OF_TEXT, 1) == DEKS[b"a"].reveal()
         with pytest.raises(TamperedFileError, match="not among those that were given"):
             keys.unwrap(SSN, B.key_metadata, B.aad_prefix, OF_TEXT, 1)
+
+
+def test_each_column_has_a_list_of_its_own_and_a_kek_as_long_as_the_table_asks_for(ring: KeyRing) -> None:
+    salary = hidden(b"b", SALARY, "c2FsYXJ5LWlk")
+    both = ring.with_others(maker().given("his-fin", {(SALARY, "c2FsYXJ5LWlk"): GivenDeks.of([(salary, DEKS[b"b"])])}))
+    keys = TableColumnKeys(maker(), POLICY, both)
+
+    for _ in range(2):
+        assert keys.unwrap(SSN, A.key_metadata, A.aad_prefix, OF_TEXT, 1) == DEKS[b"a"].reveal()
+        assert keys.unwrap(SALARY, salary.key_metadata, salary.aad_prefix, OF_TEXT, 1) == DEKS[b"b"].reveal()
+    assert [len(maker().open_kek(both, kek, SSN)) for kek in both.column_keks] == [16, 16]
+    assert {(each.properties or {})[GIVEN_DEKS] for each in both.column_keys} == {"1"}
+    assert {(each.properties or {})[WRITE_ONLY] for each in both.column_keks} == {"1"}
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.types import NestedField, StringType
 
 from tablecrypt.crypto.aes_gcm import AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError
-from tablecrypt.keys.key_ring import CLOCK_SKEW_MS, KEY_TIMESTAMP, EncryptedKey, KeyRing
+from tablecrypt.keys.key_ring import CLOCK_SKEW_MS, KEY_TIMESTAMP, EncryptedKey, KeyRing, is_ahead
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager, KeySettings
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
@@ -36,6 +37,12 @@ def test_what_is_allowed_is_taken_as_text_or_number() -> None:
 def test_what_cannot_be_used_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(ConfigurationError, match=name):
         KeySettings.of({name: value})
+
+
+@pytest.mark.parametrize("stored", [{"encryption.data-key-length": "17"}, {"encryption.kek-lifespan-ms": "for ever"}])
+def test_what_another_client_made_unusable_keeps_nobody_from_reading_and_gives_the_longest_keys(stored: dict[str, str]) -> None:
+    assert KeySettings.of_stored(stored) == KeySettings(32, DEFAULT_KEK_LIFESPAN_MS)
+    assert KeySettings.of_stored({"encryption.data-key-length": "24"}) == KeySettings(24, DEFAULT_KEK_LIFESPAN_MS)
 
 
 MASTER_KEY = "master"
@@ -160,6 +167,7 @@ def test_a_kek_from_the_future_opens_and_wraps_nothing(kms: MemoryKeyManagementC
     assert manager.decrypt_manifest_list_key_metadata(ring.chain(parent.key_id)).encode() == key_metadata.encode()
     encrypted = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), ring, parent.key_id)
     assert (len(encrypted.added) == 1) is wraps
+    assert is_ahead(ring.keks[0], START_MS) is not wraps
 
 
 def test_a_kek_that_landed_and_was_taken_out_is_not_used_again(kms: MemoryKeyManagementClient) -> None:
@@ -307,3 +315,12 @@ def test_a_kek_is_dated_in_milliseconds_since_the_epoch(kms: MemoryKeyManagement
     before = time.time_ns() // 10**6
     kek = EncryptionManager(kms, MASTER_KEY).new_kek()
     assert before <= kek.created_at_ms <= time.time_ns() // 10**6
+
+
+def test_a_ring_with_others_entries_says_the_same_of_columns() -> None:
+    """What it says of a column's type decides whether a DEK fits."""
+    fields = (NestedField(7, "ssn", StringType()),)
+    ring = KeyRing([], {7: "ssn"}.get, {7: fields}.__getitem__)
+    for each in (ring, ring.with_others([EncryptedKey(key_id="a", encrypted_key_metadata="")])):
+        assert "ssn" in each.column(7)
+        assert each.fields_of(7) == fields

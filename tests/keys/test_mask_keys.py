@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import secrets
@@ -9,6 +10,7 @@ import secrets
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
+from tablecrypt.crypto.aes_gcm import AesGcm
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnMask, ColumnPolicy, ProtectedColumn
@@ -63,6 +65,20 @@ def test_the_key_of_a_mask_is_derived_from_the_stored_one_by_a_fixed_text(ring: 
     derived = hmac.new(stored.reveal(), b"tablecrypt column mask 1", hashlib.sha256).digest()
     assert TableColumnKeys(maker(), POLICY, ring).mask_key(SSN).reveal() == derived
     assert (entry.properties or {})[MASK_KEY] == "1"
+
+
+@pytest.mark.parametrize(("label", "is_mask_key"), [(b"tablecrypt column key", False), (b"tablecrypt mask key", True)])
+def test_an_entry_is_as_its_layout_says(ring: KeyRing, label: bytes, is_mask_key: bool) -> None:
+    """What earlier releases have wrapped stays readable: the AAD is made here once more."""
+    [entry] = [each for each in ring.column_keys if each.field_id == SSN and each.is_mask_key is is_mask_key]
+    kek = ring.entry(entry.encrypted_by_id or "")
+    aad = b"\0".join([label + str(START_MS).encode(), str(SSN).encode(), entry.key_id.encode()])
+
+    opened = AesGcm(maker().open_kek(ring, kek, SSN)).decrypt(entry.wrapped_bytes(), aad)
+
+    assert opened == maker().open(ring, entry).reveal()
+    assert len(base64.b64decode(entry.key_id)) == len(base64.b64decode(kek.key_id)) == 16
+    assert len(opened) == 16
 
 
 def test_a_column_without_a_hash_mask_gets_no_mask_key() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import AuthenticationError, KeyIdChangedError, KeyNotFoundError
 from tablecrypt.keys.key_ring import KeyChain, KeyRing
-from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.keys.manager import EncryptionManager, key_metadata_under
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 
 MASTER_KEY, OLD_KEY = "rekeying", "rekeying-old"
@@ -47,6 +47,30 @@ def test_a_key_that_does_not_open_is_not_reencrypted(manager: EncryptionManager)
 def test_a_new_kek_is_made_whatever_keks_there_are(manager: EncryptionManager) -> None:
     first, second = manager.new_kek(), manager.new_kek()
     assert first.key_id != second.key_id
+
+
+def test_a_kek_for_another_opens_what_was_encrypted_under_it(manager: EncryptionManager) -> None:
+    kek = manager.new_kek_for_another()
+    chain = KeyChain(manager.encrypt_under(kek, KEY_METADATA), kek.entry)
+
+    assert manager.decrypt_manifest_list_key_metadata(chain) == key_metadata_under(chain, kek.key) == KEY_METADATA
+    assert len(kek.key) == manager.data_key_length
+    with pytest.raises(AuthenticationError):
+        key_metadata_under(chain, manager.new_kek_for_another().key)
+
+
+def test_a_sealed_kek_is_sealed_by_whom_the_caller_says_and_asks_no_kms() -> None:
+    class Unreachable(MemoryKeyManagementClient):
+        def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+            raise AssertionError("the KMS is not asked")
+
+    manager = EncryptionManager(Unreachable({"kms.memory.name": "rekeying-sealed"}, {MASTER_KEY: bytes(32)}), MASTER_KEY)
+    kek = manager.new_sealed_kek(lambda entry, key: entry.key_id.encode() + key.reveal())
+    chain = KeyChain(manager.encrypt_under(kek, KEY_METADATA), kek.entry)
+
+    assert kek.entry.wrapped_bytes() == kek.entry.key_id.encode() + kek.key.reveal()
+    assert (kek.entry.encrypted_by_id, len(kek.key)) == (MASTER_KEY, manager.data_key_length)
+    assert key_metadata_under(chain, kek.key) == KEY_METADATA
 
 
 def test_a_rewrapped_kek_is_the_same_kek(manager: EncryptionManager, kms: MemoryKeyManagementClient) -> None:

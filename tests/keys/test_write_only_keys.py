@@ -115,6 +115,21 @@ def test_who_may_wrap_alone_brings_keys_of_his_own_and_writes_under_them() -> No
         assert opened == column.secret
 
 
+def test_one_kek_of_the_writers_own_serves_his_columns_and_nobody_elses_keys_go_under_it() -> None:
+    name = {"kms.memory.name": "write-only KEK"}
+    reader = maker(MemoryKeyManagementClient(name, {"orders": b"o" * 32, "pii": b"p" * 32}))
+    writer = maker(WriteOnlyKeyManagementClient({**name, REFUSED: "pii"}))
+
+    ring = KeyRing(writer.entries_for(KeyRing(), COLUMNS, write_only=True))
+    [kek] = ring.column_keks
+
+    assert {each.encrypted_by_id for each in ring.column_keys} == {kek.key_id}
+    assert (kek.properties or {})[WRITE_ONLY] == "1"
+    assert {len(reader.open_kek(ring, kek, 2)), *(len(reader.open(ring, each)) for each in ring.column_keys)} == {16}
+    TableColumnKeys(reader, POLICY, ring).generate([2], b"file")
+    assert kek.key_id not in {each.encrypted_by_id for each in reader.pending.new_entries(ring, [b"file"])}
+
+
 def test_a_file_under_a_key_that_its_writer_may_not_open_gets_one_of_the_writers_own() -> None:
     name = {"kms.memory.name": "write-only files"}
     reader = maker(MemoryKeyManagementClient(name, {"orders": b"o" * 32, "pii": b"p" * 32}))

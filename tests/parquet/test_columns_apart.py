@@ -182,6 +182,21 @@ def empty(entry: Struct) -> list[Struct]:
     return [entry]
 
 
+def with_a_line_break(entry: Struct) -> list[Struct]:
+    """Were it passed over, many texts would be one entry."""
+    value = entry.binary(KeyValue.VALUE)
+    entry.set(KeyValue.VALUE, thrift.BINARY, value[:4] + b"\n" + value[4:])
+    return [entry]
+
+
+def without_a_list_of_chunks(entry: Struct) -> list[Struct]:
+    def without(apart: Struct) -> None:
+        for group in apart.structs(FileMetaData.ROW_GROUPS):
+            group.remove(RowGroup.COLUMNS)
+
+    return changed_entry(entry, without)
+
+
 def without_a_row_group(entry: Struct) -> list[Struct]:
     return changed_entry(entry, lambda apart: apart.structs(FileMetaData.ROW_GROUPS).pop())
 
@@ -217,7 +232,10 @@ def with_entry(file: ProtectedFile, change: Callable[[Struct], list[Struct]]) ->
 
 @pytest.mark.parametrize(
     "change",
-    [twice, no_base64, without_a_value, cut, empty, without_a_row_group, without_chunks, without_a_column],
+    [
+        *(twice, no_base64, with_a_line_break, without_a_value, cut, empty),
+        *(without_a_row_group, without_a_list_of_chunks, without_chunks, without_a_column),
+    ],
     ids=lambda change: change.__name__,
 )
 def test_an_entry_that_no_writer_makes_gives_no_values(file: ProtectedFile, change: Callable[[Struct], list[Struct]]) -> None:

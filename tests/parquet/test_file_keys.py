@@ -13,7 +13,7 @@ import pytest
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TablecryptError
 from tablecrypt.parquet import FileKeys, read_table
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, NAME_KEY, encrypted, plain_file, sample_table
 
@@ -125,6 +125,33 @@ def test_keys_of_a_table_file_are_strict() -> None:
         99,
         True,
     )
+
+
+def test_a_tables_file_has_no_column_in_the_clear_and_none_under_a_key_of_its_own() -> None:
+    keys = FileKeys.of_table_file(StandardKeyMetadata.generate(16, secrets.token_bytes))
+    with pytest.raises(PlaintextRefusedError, match=r"^part-0: has column s\.b in the clear"):
+        keys.accept_plain(("s", "b"), "part-0")
+    with pytest.raises(FormatError, match=r"^part-0: column s\.b is encrypted with a key of its own"):
+        keys.find_column_key(("s", "b"), None, "part-0")
+
+
+def test_looking_at_a_file_is_lenient_except_in_a_table() -> None:
+    keys = FileKeys(FOOTER_KEY)
+    keys.for_inspection().accept_plain(("s", "b"), "part-0")
+    with pytest.raises(PlaintextRefusedError, match=r"^part-0: column s\.b is in the clear"):
+        keys.accept_plain(("s", "b"), "part-0")
+
+    of_a_table = FileKeys.of_table_file(StandardKeyMetadata.generate(16, secrets.token_bytes))
+    assert of_a_table.for_inspection() is of_a_table
+
+
+def test_a_column_that_no_argument_names_is_under_the_footer_key() -> None:
+    keys = FileKeys(FOOTER_KEY, {"l": ID_KEY})
+    own, other = keys.column_key(NESTED), keys.column_key(("s", "c"))
+    assert own is not None
+    assert other is not None
+    assert (own.key.reveal(), own.is_footer_key) == (ID_KEY, False)
+    assert (other.key.reveal(), other.is_footer_key) == (FOOTER_KEY, True)
 
 
 def test_no_key_is_shown_or_pickled() -> None:

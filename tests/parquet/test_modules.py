@@ -114,6 +114,7 @@ def test_ordinals_that_the_format_has_no_room_for_are_refused(ordinal: int) -> N
         with pytest.raises(ConfigurationError, match="cannot be encrypted"):
             make()
     assert ModuleOrdinals(32767, 32767, "a").suffix(ModuleType.DATA_PAGE, 32767).hex() == "02ff7fff7fff7f"
+    assert ORDINALS.suffix(ModuleType.DATA_PAGE) == ORDINALS.suffix(ModuleType.DATA_PAGE, 0)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,17 @@ def test_a_length_that_no_module_has_is_refused_before_anything_is_read(framed: 
     with pytest.raises(TamperedFileError, match="the page"):
         module_length(framed, available, "the page", "file.parquet")
     assert module_length(b"\x60\0\0\0", 100, "the page", "file.parquet") == 100
+
+
+def test_a_module_of_nothing_has_the_least_length_and_shorter_bytes_are_none() -> None:
+    """Bytes that are too short to have a tag are not authentic: whether a file said to be in counter mode is in GCM is told by that."""
+    suffix = ORDINALS.suffix(ModuleType.DATA_PAGE)
+    empty = cipher().encrypt(suffix, b"")
+
+    assert module_length(empty, GCM_OVERHEAD, "the page", "file.parquet") == GCM_OVERHEAD == len(empty)
+    assert cipher().authenticates(suffix, memoryview(empty))
+    assert not cipher().authenticates(suffix, memoryview(empty[:-1]))
+    assert not cipher().authenticates(ORDINALS.suffix(ModuleType.DATA_PAGE, 1), memoryview(empty))
 
 
 def test_one_key_encrypts_no_more_modules_than_gcm_allows() -> None:

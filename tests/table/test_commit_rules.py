@@ -12,13 +12,22 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
+from pyiceberg.table.update import AddSchemaUpdate, RemovePropertiesUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate, TableUpdate
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
 from tablecrypt.keys.column_entries import is_copy
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.updates import AssertHead, check_commit, check_migration, check_table_properties
+from tablecrypt.table.updates import (
+    AssertHead,
+    RemoveEncryptionKeyUpdate,
+    check_commit,
+    check_migration,
+    check_table_properties,
+    may_change_declarations,
+)
 from tests.support.protected_tables import EMAIL, SSN, clients, commit_column_keys, protected_table
 from tests.support.tables import memory_catalog, metadata_of, new_table
 
@@ -212,3 +221,20 @@ def test_a_branch_has_the_head_that_a_snapshot_was_made_on_and_the_first_may_be_
 def test_a_table_that_is_not_there_has_no_head() -> None:
     with pytest.raises(CommitFailedException):
         AssertHead(ref="main", **{"snapshot-id": None}).validate(None)
+
+
+@pytest.mark.parametrize(
+    ("update", "changes"),
+    [
+        (SetPropertiesUpdate(updates={"encryption.column.2.key-id": "pii"}), True),
+        (RemovePropertiesUpdate(removals=["encryption.column.2.mask"]), True),
+        (AddSchemaUpdate(schema_=Schema()), True),
+        (SetCurrentSchemaUpdate(schema_id=1), True),
+        (RemoveEncryptionKeyUpdate(key_id="a"), True),
+        (SetPropertiesUpdate(updates={"owner": "me"}), False),
+        (RemovePropertiesUpdate(removals=["owner"]), False),
+    ],
+)
+def test_what_may_change_the_protection_of_columns_is_told_from_what_cannot(update: TableUpdate, changes: bool) -> None:
+    harmless = SetPropertiesUpdate(updates={"comment": "none"})
+    assert may_change_declarations([harmless, update, harmless]) is changes
