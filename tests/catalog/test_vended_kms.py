@@ -241,13 +241,18 @@ def test_vended_credentials_make_no_table_under_a_key_that_the_client_does_not_a
     assert not maker.catalog.table_exists("db.new")
 
 
-def test_an_answer_to_a_creation_that_is_no_table_is_refused_without_a_word_of_it(
-    maker: RestrictingServer, aws: AwsServer, key_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(maker, "staged", lambda *_: {"metadata": {"format-version": 3}})
-    maker.kms_credentials = vended(key_id)
+class ServerWithHalfAnAnswer(RestrictingServer):
+    """It answers a creation with credentials and a table that is none."""
 
-    with pytest.raises(FormatError, match="the server's answer to a creation is no table") as refused:
-        created(maker.client(**client_of(aws, key_id)), key_id)
+    def staged(self, *_: object) -> dict[str, Any]:
+        return {"metadata": {"format-version": 3}}
+
+
+def test_an_answer_to_a_creation_that_is_no_table_is_refused_without_a_word_of_it(
+    maker: RestrictingServer, aws: AwsServer, key_id: str
+) -> None:
+    with ServerWithHalfAnAnswer(maker.catalog) as server, pytest.raises(FormatError, match="answer to a creation is no table") as refused:
+        server.kms_credentials = vended(key_id)
+        created(server.client(**client_of(aws, key_id)), key_id)
 
     assert SECRET not in "".join(traceback.format_exception(refused.value))
