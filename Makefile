@@ -59,7 +59,7 @@ help:
 	@echo "make test       lint, and the tests that a person waits for  (about ten minutes; those with Java need Java 17 or newer)"
 	@echo "make test-all   make test, and the tests that it leaves: slow ones, all with Java, those in a browser"
 	@echo "make test-trino what Trino reads of these tables, and what it refuses  (needs Java 25 or newer, and Maven)"
-	@echo "make services   tables in stores, catalogs and key services that others wrote  (needs node, npm, Go, Maven and Java 21)"
+	@echo "make services   tables in stores, catalogs and key services that others wrote  (needs node, npm, Go, Cargo, Maven and Java 21)"
 	@echo "make conformance  what readers that are here make of the conformance kit: docs/conformance.md  (Trino and Iceberg Java take minutes)"
 	@echo "make conformance-vectors  build the kit's tables and files again, the same bytes each time"
 	@echo "make test-fast  the tests that need neither Java nor patience"
@@ -287,7 +287,7 @@ test-trino: setup
 
 # What is fetched the first time, by npm, Go and Maven, stays in the user's cache folder. What a tool is missing for is skipped, and said.
 services: setup
-	$(PYTEST) -m services tests/services
+	$(PYTEST) -m services tests/services tests/conformance
 
 # The page is a run: what is not there is left out, and said. Tables lie where their metadata says, in /tmp/iceberg-encryption-conformance.
 conformance: setup

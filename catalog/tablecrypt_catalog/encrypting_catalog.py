@@ -31,7 +31,7 @@ from tablecrypt.keys.manager import KeySettings
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata, read_metadata_file
-from tablecrypt.table.protection.declaration import check_master_keys, declared_at_creation, declares
+from tablecrypt.table.protection.declaration import declared_at_creation, declares
 from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.protection.policy import check_layout
 from tablecrypt.table.protection.tags import tagged_columns, tags_of, written_tags
@@ -48,9 +48,9 @@ from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
     check_catalog_properties,
     check_metadata,
+    check_new_keys,
     check_updates,
     creation_properties,
-    encryption_manager,
     opened_table,
     refuse_plain_table,
     refusing_unreadable,
@@ -89,7 +89,7 @@ class EncryptingCatalog(Catalog):
 
     @abstractmethod
     def staged_table(self, new: NewTable) -> StagedTable:
-        """Return a new encrypted table with its metadata, not committed."""
+        """Return a new encrypted table with its metadata and its FileIO, not committed."""
 
     @abstractmethod
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
@@ -128,12 +128,7 @@ class EncryptingCatalog(Catalog):
         new, _ = self._creation(NewTable(identifier, schema, location, partition_spec, sort_order, properties))
         if not new.is_encrypted:
             return super().create_table_transaction(*new)  # type: ignore[safe-super]
-        return self._staged_creation(new)
-
-    def _staged_creation(self, new: NewTable) -> CreateTableTransaction:
-        staged = self.staged_table(new)
-        staged.io = table_file_io(self.client_properties, staged.io, staged.metadata)
-        return EncryptedCreateTransaction(staged)
+        return EncryptedCreateTransaction(self.staged_table(new))
 
     def create_table_if_not_exists(
         self,
@@ -314,7 +309,6 @@ class EncryptingCatalog(Catalog):
         if policy := ColumnPolicy.from_properties(properties):
             layout = new_table_metadata(iceberg_schema(new.schema), new.partition_spec, new.sort_order, new.location or "", properties)
             check_layout(policy, layout)
-            check_master_keys(encryption_manager(self.client_properties, properties), {}, properties, new.fresh_schema)
 
         return new._replace(properties=properties)
 
@@ -344,7 +338,13 @@ class EncryptingCatalog(Catalog):
         # A new plain table where an encrypted one is pinned is what an attacker who dropped that would want.
         if not new.is_encrypted:
             pin_check.refuse_plaintext()
+        else:
+            self.check_keys_of(new)
         return new, pin_check
+
+    def check_keys_of(self, new: NewTable) -> None:
+        """Have the key service use each master key of a new encrypted table, before there is one. Raises as `check_new_keys`."""
+        check_new_keys(self.client_properties, new.properties, new.fresh_schema)
 
 
 class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
@@ -390,17 +390,18 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
     def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
         """Create a table, encrypted or not, and pin it. One with protected columns is made with their declarations."""
         if new.is_encrypted and ColumnPolicy.from_properties(new.properties):
-            self._staged_creation(new).commit_transaction()
+            EncryptedCreateTransaction(self.staged_table(new)).commit_transaction()
             made = super().load_table(new.identifier)  # type: ignore[safe-super]
         else:
             made = self.created_by_pyiceberg(new)
         return opened_table(self, made, partial(pin_check.verify, moved=creation(new.properties)))
 
     def staged_table(self, new: NewTable) -> StagedTable:
-        """Return a new encrypted table with its metadata, not committed. NoSuchNamespaceError where its namespace is not there."""
+        """Return a new encrypted table, not committed. NoSuchNamespaceError where its namespace is not there."""
         self.check_namespace(new.identifier)
         staged = self.stage_new_table(*new)
         staged.metadata = encrypted_metadata(staged.metadata)
+        staged.io = table_file_io(self.client_properties, staged.io, staged.metadata)
         return staged
 
     def drop_table(self, identifier: str | Identifier) -> None:

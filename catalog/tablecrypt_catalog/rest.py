@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 from pydantic import Field, SerializeAsAny, ValidationError
 from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, RestCatalog, ScanPlanningMode, TableResponse
@@ -57,7 +57,7 @@ from tablecrypt.table.updates import (
     check_properties_keep_key_id,
     depends_on_protection,
 )
-from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError
+from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError, TableAnswer, problems_of
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 from tablecrypt_catalog.new_table import NewTable
 from tablecrypt_catalog.pins.client import PinCheck
@@ -65,7 +65,15 @@ from tablecrypt_catalog.pins.moves import creation, moves_of
 from tablecrypt_catalog.pins.record import TableVersion, table_version
 from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer, check_same_table
 from tablecrypt_catalog.rest_views import RestViews
-from tablecrypt_catalog.table_encryption import check_metadata, check_updates, encrypted_table, is_encrypted, proof_of_heads
+from tablecrypt_catalog.table_encryption import (
+    check_metadata,
+    check_new_keys,
+    check_updates,
+    encrypted_table,
+    is_encrypted,
+    proof_of_heads,
+    table_file_io,
+)
 from tablecrypt_catalog.vended_kms import kms_properties
 
 AnsweredMetadata = Annotated[TableMetadataV1 | TableMetadataV2 | EncryptedTableMetadata, Field(discriminator="format_version")]
@@ -84,12 +92,10 @@ _TAKE_A_SENTENCE: Final = (
 """Errors whose last argument is text for people, so that `with_sentence` suits them."""
 
 
-class LoadAnswer(TableResponse):
+class LoadAnswer(TableAnswer):
     """A server's answer to loadTable."""
 
     metadata: AnsweredMetadata
-    read_restrictions: Any = Field(alias="read-restrictions", default=None)
-    kms_credentials: Any = Field(alias="key-management-credentials", default=None, repr=False)
 
 
 class CommitAnswer(CommitTableResponse):
@@ -157,7 +163,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             if names.KEY_ID.name in {**new.properties, **table.metadata.properties}:
                 metadata = _new_metadata(table, new)
                 seen = table_version(metadata, table.metadata_location, None)
-                table = self._encrypted_table(table, metadata, pin=seen)
+                table = self._encrypted_table(table, metadata, pin=seen, kms=self._kms_properties(new.identifier, answer))
 
             pin_check.verify(seen, moved=creation(new.properties))
             if isinstance(table, EncryptedTable):
@@ -165,16 +171,18 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
 
         return table
 
-    def _made(self, new: NewTable) -> TableResponse:
+    def check_keys_of(self, new: NewTable) -> None:
+        """As `EncryptingCatalog.check_keys_of`; later, where the server may send credentials: they come with the staged table."""
+        if not names.KMS_VENDED.is_true(self.client_properties):
+            super().check_keys_of(new)
+
+    def _made(self, new: NewTable) -> TableAnswer:
         """Have the server make an encrypted table, and return its answer.
 
         It is staged first: a server that makes tables of version 2 says so then, and is left with no file of one. One that knows nothing of
         staging has made the table by then.
         """
-        staged = self.request_new_table(*new, is_staged=True)
-        with self._dropping_again(new.identifier, staged.metadata, (), TablecryptError):
-            _new_metadata(self.staged_table_of(new.identifier, staged), new)
-
+        staged = self.staged_table(new)
         try:
             return self.request_new_table(*new)
         except TableAlreadyExistsError:
@@ -185,9 +193,16 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
             return found
 
     def staged_table(self, new: NewTable) -> StagedTable:
-        """Return a new encrypted table as the server stages it, with the metadata that keeps keys."""
-        staged = self.staged_table_of(new.identifier, self.request_new_table(*new, is_staged=True))
-        staged.metadata = _new_metadata(staged, new)
+        """Return a new encrypted table as the server stages it. One that is refused is dropped, if the server made it all the same."""
+        answer = self.request_new_table(*new, is_staged=True)
+        with self._dropping_again(new.identifier, answer.metadata, (), TablecryptError):
+            staged = self.staged_table_of(new.identifier, answer)
+            staged.metadata = _new_metadata(staged, new)
+            kms = self._kms_properties(new.identifier, answer)
+            if names.KMS_VENDED.is_true(self.client_properties):
+                check_new_keys(kms, new.properties, new.fresh_schema)
+            staged.io = table_file_io(kms, staged.io, staged.metadata)
+
         return staged
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
@@ -361,7 +376,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestViews):
         kms = self._kms_properties(identifier, answer)
         return self._encrypted_table(self.table_of(identifier, answer), metadata, restrictions, pin, kms)
 
-    def _kms_properties(self, identifier: str | Identifier, answer: LoadAnswer) -> Mapping[str, str]:
+    def _kms_properties(self, identifier: str | Identifier, answer: TableAnswer) -> Mapping[str, str]:
         name = ".".join(self.identifier_to_tuple(identifier))
         return kms_properties(name, self.client_properties, answer.metadata, answer.kms_credentials)
 
@@ -394,9 +409,8 @@ def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:
         parsed = ParsedJson(text)
         answer = model.model_validate(parsed.document)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False))
         # Pydantic's own text, which a chained error would print, quotes the answer: it may hold vended credentials.
-        raise FormatError(f"{name}: the catalog's answer cannot be read as table metadata: {problems}") from None
+        raise FormatError(f"{name}: the catalog's answer cannot be read as table metadata: {problems_of(error)}") from None
     except (ValueError, TypeError, AttributeError, LookupError, InvalidMetadataError) as error:
         raise FormatError(f"{name}: the catalog's answer is not JSON, or no table metadata: {error}") from None
 

@@ -24,6 +24,7 @@ from typing import Final, cast
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate, update_table_metadata
@@ -49,6 +50,7 @@ from tablecrypt.table.metadata import (
     read_metadata_file,
 )
 from tablecrypt.table.planning.missing_main import cut_off_head, described
+from tablecrypt.table.protection.declaration import check_master_keys
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
@@ -407,7 +409,6 @@ def creation_properties(client_properties: Properties, table_properties: Propert
         MasterKeyRefusedError: this client does not allow the master key.
         ConfigurationError: a name is misspelt, a property cannot be used or names code, format-version 1 or 2 was asked for, or the
             catalog requires encryption and nothing names a master key.
-        KmsError: the KMS does not wrap and unwrap keys under the master key.
     """
     creation = dict(table_properties)
     names.check_own_properties(creation, "table")
@@ -426,10 +427,24 @@ def creation_properties(client_properties: Properties, table_properties: Propert
     check_name_mapping(creation)
     check_icebergs_properties(creation)
     KeySettings.of(creation)
-    # Better here than at the first append, when somebody else may find the table without a key that works.
-    encryption_manager(client_properties, cast("Mapping[str, str]", creation)).new_kek()
+    AllowedKeys.of(client_properties).check((str(creation[names.KEY_ID.name]),), f"the table property {names.KEY_ID.name}")
 
     return creation
+
+
+def check_new_keys(kms_properties: Mapping[str, str], table_properties: Mapping[str, str], schema: Schema) -> None:
+    """Have the KMS use each master key of a new table, once.
+
+    Better here than at the first append, when somebody else may find the table without a key that works.
+
+    Raises:
+        KeyNotFoundError, KmsAccessDeniedError: there is no such master key, or this user may not use it.
+        MasterKeyRefusedError: this client does not allow it.
+        KmsError: the KMS failed.
+    """
+    manager = encryption_manager(kms_properties, table_properties)
+    manager.new_kek()
+    check_master_keys(manager, {}, table_properties, schema)
 
 
 def _refuse_where_required(client_properties: Properties) -> None:

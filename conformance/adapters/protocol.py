@@ -4,6 +4,7 @@ adapter   {"name": "pyarrow", "version": "26.0.1", "levels": ["parquet"], "lacks
 runner    a case as the manifest has it, its paths absolute, and "out": where rows or plaintext go
 adapter   {"result": "rows"}                                              Arrow IPC is at `out`
           {"result": "plaintext"}                                         bytes are at `out`
+          {"result": "files", "files": 2, "records": 24}                  of a table, by a reader that opens its lists and manifests alone
           {"result": "refused", "class": "tampered", "message": "…"}      one of the classes of README.md, or "other"
           {"result": "unsupported", "message": "…"}                       it does not try cases of this kind
 """

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from conformance.build.files import FileCase, every_file
 from conformance.build.forged_tables import FORGERIES, Forgery, Scene, recipe_of
-from conformance.build.tables import RECIPES, Recipe, build_table, kit_catalog, read_state
+from conformance.build.tables import RECIPES, Recipe, build_table, kit_catalog, listed_files, read_state
 from conformance.rows import described, write_rows
 from tablecrypt.table.table import EncryptedTable
 
@@ -43,9 +43,9 @@ def _table(kit: Path, recipe: Recipe, length: int) -> dict[str, Any]:
     name = f"{recipe.name}-{length}"
     table = build_table(kit, kit_catalog(kit), name, recipe, length)
     state = recipe.read(table)
-    rows = read_state(table, state)
+    rows, listed = read_state(table, state), listed_files(table, state)
     _remove_unread(kit, table)
-    return _table_case(name, "read", recipe.clause, _metadata(table.metadata_location)) | state | _expected(kit, name, rows)
+    return _table_case(name, "read", recipe.clause, _metadata(table.metadata_location)) | state | _expected(kit, name, rows) | listed
 
 
 def _forged(kit: Path, forgery: Forgery, length: int) -> dict[str, Any]:
@@ -53,12 +53,15 @@ def _forged(kit: Path, forgery: Forgery, length: int) -> dict[str, Any]:
     recipe, catalog = recipe_of(forgery), kit_catalog(kit)
     table = build_table(kit, catalog, name, recipe, length)
     neighbour = build_table(kit, catalog, f"{name}-neighbour", recipe, length)
+    listed = listed_files(table, {})
     forgery.forge(Scene(kit, table, neighbour))
     shutil.rmtree(kit / "cases" / f"{name}-neighbour")
     _remove_unread(kit, table)
     return _table_case(name, "refuse", forgery.clause, _metadata(table.metadata_location)) | {
         "refusal": list(forgery.refusal),
+        "forged": forgery.forged,
         "rows": f"cases/{recipe.name}-{length}/expected.arrow",
+        **listed,
         **({"needs": list(forgery.needs)} if forgery.needs else {}),
     }
 

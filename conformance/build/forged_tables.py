@@ -61,6 +61,9 @@ class Scene:
         path.write_text(json.dumps(metadata))
 
 
+_OF_METADATA: Final = ("manifest", "list-", "snapshot-", "kek-", "key-id-", "column-names-")
+
+
 @dataclass(frozen=True)
 class Forgery:
     """One change, and the classes of refusal that fit it."""
@@ -72,6 +75,11 @@ class Forgery:
     recipe: str = "appends"
     key_lengths: tuple[int, ...] = (16,)
     needs: tuple[str, ...] = ()
+
+    @property
+    def forged(self) -> str:
+        """What a reader has to open to find it: metadata.json with its lists and manifests, or a data or delete file."""
+        return "metadata" if self.name.startswith(_OF_METADATA) else "content"
 
 
 def flip(path: Path, offset: int) -> None:

@@ -289,3 +289,14 @@ def read_state(table: EncryptedTable, state: dict[str, Any]) -> pa.Table:
     """The rows of what a case reads."""
     scan = table.scan(snapshot_id=state.get("snapshot_id"))
     return (scan.use_ref(state["ref"]) if "ref" in state else scan).to_arrow()
+
+
+def listed_files(table: EncryptedTable, state: dict[str, Any]) -> dict[str, int]:
+    """How many files the manifests of what a case reads list, and how many records in its data files, deleted ones among them."""
+    snapshot = table.snapshot_by_name(state["ref"]) if "ref" in state else table.current_snapshot()
+    snapshot_id = state.get("snapshot_id", snapshot and snapshot.snapshot_id)
+    if snapshot_id is None:
+        return {"files": 0, "records": 0}
+
+    files = table.inspect.files(snapshot_id).select(["content", "record_count"]).to_pylist()
+    return {"files": len(files), "records": sum(each["record_count"] for each in files if each["content"] == 0)}

@@ -129,6 +129,21 @@ def test_trino_reads_every_table_without_deletion_vectors_and_avro_and_accepts_t
     assert [each.case["id"] for each in report.verdicts if each.outcome in (ACCEPTED, DIED)] == ACCEPTED_BY_OTHERS
 
 
+@pytest.mark.services
+def test_iceberg_rust_opens_every_table_s_manifests_and_looks_at_no_length_and_no_header_of_a_stream() -> None:
+    from tests.services.programs import problem_without
+
+    need(problem_without("iceberg-rust", "cargo"))
+    report = report_of("iceberg_rust_reader.py", load_cases(install()))
+
+    assert [each for each in report.verdicts if each.case["kind"] == "read" and each.outcome != RIGHT] == []
+    assert [each.case["id"] for each in report.verdicts if each.outcome in (ACCEPTED, DIED)] == [
+        "forged-snapshot-names-an-older-list-16",
+        *(f"ags1-{name}" for name in ("cut-at-a-block", "header-alone", "other-block-length", "other-magic")),
+        *("ags1-file-length-too-long", "ags1-file-length-too-short", "key-metadata-bytes-behind", "key-metadata-key-of-15-bytes"),
+    ]
+
+
 @pytest.mark.slow
 def test_the_builder_makes_the_committed_bytes(tmp_path: Path) -> None:
     unwatch(tmp_path)

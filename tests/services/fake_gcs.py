@@ -38,7 +38,13 @@ class FakeGcs:
         )
         # gcsfs would ask over gRPC and TLS, which the emulator has not, what kind of bucket each is.
         os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
-        self._files = fsspec.filesystem("gs", token="anon", endpoint_url=self._endpoint, use_listings_cache=False, skip_instance_cache=True)
+        try:
+            self._files = fsspec.filesystem(
+                "gs", token="anon", endpoint_url=self._endpoint, use_listings_cache=False, skip_instance_cache=True
+            )
+        except BaseException:
+            self.stop()
+            raise
 
     def store(self, file_io: str) -> ObjectStore:
         """A new bucket, for one of FILE_IOS."""

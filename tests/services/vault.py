@@ -30,11 +30,15 @@ class Vault:
         port, log = free_port(), folder / "vault.log"
         self.url = f"http://127.0.0.1:{port}"
         self._server = ServerProcess("Vault", [_program(), f"127.0.0.1:{port}"], log, partial(listens, port), os.environ)
-        self.token = next(line for line in log.read_text().splitlines() if line.startswith("hvs."))
-        self.client = hvac.Client(self.url, self.token)
-        self.client.sys.enable_secrets_engine("transit")
-        for name in KEYS:
-            self.client.secrets.transit.create_key(name)
+        try:
+            self.token = next(line for line in log.read_text().splitlines() if line.startswith("hvs."))
+            self.client = hvac.Client(self.url, self.token)
+            self.client.sys.enable_secrets_engine("transit")
+            for name in KEYS:
+                self.client.secrets.transit.create_key(name)
+        except BaseException:
+            self.stop()
+            raise
 
     def properties(self, token: str | None = None) -> dict[str, str]:
         """What our client needs: with a token, or the root's."""

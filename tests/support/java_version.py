@@ -42,8 +42,11 @@ def java_problem() -> str | None:
 
 
 def java_home(required: int) -> Path | None:
-    """Where a JDK of this version or newer is: said by JAVA_25_HOME or JAVA_HOME, or in the folder in which Debian installs them."""
-    named = [os.environ[name] for name in ("JAVA_25_HOME", "JAVA_HOME") if name in os.environ]
+    """Where a JDK of this version or newer is.
+
+    JAVA_25_HOME, JAVA_HOME_25_X64 (of setup-java) or JAVA_HOME says so, or it is in the folder in which Debian installs them.
+    """
+    named = [os.environ[name] for name in ("JAVA_25_HOME", "JAVA_HOME_25_X64", "JAVA_HOME") if name in os.environ]
     installed = sorted(Path("/usr/lib/jvm").glob("*"))
     return next((home for home in [*map(Path, named), *installed] if _is_jdk(home, required)), None)
 

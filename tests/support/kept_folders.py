@@ -21,6 +21,11 @@ def kept_folder(name: str, fetching: Callable[[Path], list[str]]) -> Path:
     return folder
 
 
+def shared_cache(name: str) -> Path:
+    """The cache's folder `name`, for a tool that keeps there what it may use again, and that copes with others in it."""
+    return _CACHE / name
+
+
 def _fetch(folder: Path, fetching: Callable[[Path], list[str]]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:

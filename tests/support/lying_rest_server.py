@@ -21,13 +21,11 @@ class LyingRestServer(RestrictingServer):
 
     Attributes:
         config: what it sends beside a table's metadata.
-        kms_credentials: what it sends as key-management-credentials, if anything.
         overrides: what it sends when it is asked for its configuration.
     """
 
     def __init__(self, catalog: Catalog, pointed: Callable[[], Path]) -> None:
         self.config: dict[str, str] = {}
-        self.kms_credentials: object = None
         self.overrides: dict[str, str] = {}
         self._pointed = pointed
         super().__init__(catalog)
@@ -39,8 +37,7 @@ class LyingRestServer(RestrictingServer):
         if method == "GET":
             location = self._pointed()
             metadata = json.loads(location.read_bytes())
-            vended = {"key-management-credentials": self.kms_credentials} if self.kms_credentials is not None else {}
-            return 200, {"metadata-location": location.as_uri(), "metadata": metadata, "config": self.config, **vended}
+            return 200, {"metadata-location": location.as_uri(), "metadata": metadata, "config": self.config, **self.vended()}
         return super().answer(method, path, body)
 
     def _loaded(self, table: Table) -> dict[str, Any]:

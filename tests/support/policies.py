@@ -52,12 +52,14 @@ def aws_user(aws: AwsServer, name: str, policy: str) -> Iterator[Mapping[str, st
     iam.create_user(UserName=name)
     iam.put_user_policy(UserName=name, PolicyName="role", PolicyDocument=policy)
     made = iam.create_access_key(UserName=name)["AccessKey"]
-    with _checked(aws):
-        pair = (made["AccessKeyId"], made["SecretAccessKey"])
-        yield {f"{service}.{key}": value for service in ("s3", "client") for key, value in zip(_NAMES, pair, strict=True)}
-    iam.delete_access_key(UserName=name, AccessKeyId=made["AccessKeyId"])
-    iam.delete_user_policy(UserName=name, PolicyName="role")
-    iam.delete_user(UserName=name)
+    try:
+        with _checked(aws):
+            pair = (made["AccessKeyId"], made["SecretAccessKey"])
+            yield {f"{service}.{key}": value for service in ("s3", "client") for key, value in zip(_NAMES, pair, strict=True)}
+    finally:
+        iam.delete_access_key(UserName=name, AccessKeyId=made["AccessKeyId"])
+        iam.delete_user_policy(UserName=name, PolicyName="role")
+        iam.delete_user(UserName=name)
 
 
 _NAMES: Final = ("access-key-id", "secret-access-key")

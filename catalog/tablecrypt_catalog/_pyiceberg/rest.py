@@ -10,9 +10,10 @@ _handle_non_200_response     the same exceptions for the same answers
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from pyiceberg.catalog import TOKEN, URI
 from pyiceberg.catalog.rest import (
     _RETRY_ARGS,
@@ -51,7 +52,7 @@ from tablecrypt.table.table_files import name_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COMMIT_ERRORS", "RestCatalogAdapter", "RestrictedCreationError"]
+__all__ = ["COMMIT_ERRORS", "RestCatalogAdapter", "RestrictedCreationError", "TableAnswer", "problems_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,6 +64,7 @@ COMMIT_ERRORS: dict[int, type[Exception]] = {
     502: CommitStateUnknownException,
     504: CommitStateUnknownException,
 }
+_CREATION: Final[ContextVar[str]] = ContextVar("what a server answered to the creation of a table")
 
 
 def twice_if_unauthorized(request: F) -> F:
@@ -70,14 +72,21 @@ def twice_if_unauthorized(request: F) -> F:
     return retry(**_RETRY_ARGS)(request)  # type: ignore[call-overload, no-any-return]
 
 
+class TableAnswer(TableResponse):
+    """What a server answers of a table, with what PyIceberg's own model leaves out."""
+
+    read_restrictions: Any = Field(alias="read-restrictions", default=None)
+    kms_credentials: Any = Field(alias="key-management-credentials", default=None, repr=False)
+
+
 class RestrictedCreationError(ReadRestrictionError):
     """A server answered a creation with restrictions of what may be read.
 
     Attributes:
-        answer: the server's, without its restrictions.
+        answer: the server's.
     """
 
-    def __init__(self, reason: str, answer: TableResponse) -> None:
+    def __init__(self, reason: str, answer: TableAnswer) -> None:
         super().__init__(reason)
         self.answer = answer
 
@@ -170,11 +179,12 @@ class RestCatalogAdapter(RestCatalog):
         sort_order: SortOrder,
         properties: Properties,
         is_staged: bool = False,
-    ) -> TableResponse:
+    ) -> TableAnswer:
         """Have the server create a table, or only stage it; return the answer.
 
         Raises:
             RestrictedCreationError: the server restricts what may be read of it. A table that is not only staged has been made.
+            FormatError: the answer is not a table.
         """
         return self._create_table(identifier, schema, location, partition_spec, sort_order, properties, stage_create=is_staged)
 
@@ -188,10 +198,25 @@ class RestCatalogAdapter(RestCatalog):
 
     def _create_session(self) -> Session:
         session = super()._create_session()
-        session.hooks["response"].append(_refuse_restricted_creation)
+        session.hooks["response"].append(_keep_creation)
         if KMS_VENDED.is_true(self.properties):
             session.headers[_DELEGATION] = ",".join((str(session.headers[_DELEGATION]), _KMS_DELEGATION))
         return session
+
+    def _create_table(self, *args: Any, **kwargs: Any) -> TableAnswer:
+        """PyIceberg's own, with the whole answer. Raises RestrictedCreationError where its reader is restricted."""
+        try:
+            super()._create_table(*args, **kwargs)
+            answer = TableAnswer.model_validate_json(_CREATION.get())
+        except ValidationError as error:
+            # Pydantic's own text, which a chained error would print, quotes the answer: it may hold vended credentials.
+            raise FormatError(f"catalog {self.name}: the server's answer to a creation is no table: {problems_of(error)}") from None
+        finally:
+            _CREATION.set("")
+
+        _refuse_restricted(answer)
+
+        return answer
 
     def file_io_of(self, response: TableResponse) -> FileIO:
         """Return the FileIO of an answer: the client's properties, and the credentials that the server vends for the client's endpoints.
@@ -260,14 +285,20 @@ class RestCatalogAdapter(RestCatalog):
         return self.url(Endpoints.load_table, prefixed=True, **self._split_identifier_for_path(identifier))
 
 
-def _refuse_restricted_creation(response: Response, **_: Any) -> None:
-    """Refuse a new table whose reader is restricted: PyIceberg parses that answer itself, and leaves the restrictions out."""
-    creates = response.request.method == "POST" and (response.request.url or "").partition("?")[0].endswith("/tables")
-    if not creates or not response.ok or b"read-restrictions" not in response.content:
-        return
+def problems_of(error: ValidationError) -> str:
+    """What a model found wrong, without a value of what it was given."""
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False))
 
+
+def _keep_creation(response: Response, **_: Any) -> None:
+    """Keep the answer to the creation of a table: PyIceberg parses it itself, and leaves out what its model does not know."""
+    if response.request.method == "POST" and (response.request.url or "").partition("?")[0].endswith("/tables"):
+        _CREATION.set(response.text)
+
+
+def _refuse_restricted(answer: TableAnswer) -> None:
     try:
-        if parse_restrictions(response.json().get("read-restrictions")) is None:
+        if parse_restrictions(answer.read_restrictions) is None:
             return
         reason = (
             "the catalog's server restricts what you may read of the new table: have it created by a user whom the server does not restrict"
@@ -275,7 +306,7 @@ def _refuse_restricted_creation(response: Response, **_: Any) -> None:
     except ReadRestrictionError as unknown:
         reason = str(unknown)
 
-    raise RestrictedCreationError(reason, TableResponse.model_validate_json(response.text))
+    raise RestrictedCreationError(reason, answer)
 
 
 def _is_same(client: Properties, name: str, value: object) -> bool:
