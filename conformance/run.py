@@ -105,7 +105,7 @@ def _made(of: dict[str, Any], root: Path) -> bytes:
     """The first bytes of another file, or of a text that is repeated."""
     length: int = of["first"]
     if "repeated" not in of:
-        return (root / of["file"]).read_bytes()[:length]
+        return Path(root, of["file"]).read_bytes()[:length]
     text = str(of["repeated"]).encode()
     return (text * (length // len(text) + 1))[:length]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from conformance.adapters.protocol import Case
@@ -28,7 +29,6 @@ def written_table(case: Case) -> str:
             catalog.create_namespace("db")
             location = f"file://{case['out']}"
             table = catalog.create_table("db.t", schema, location=location, partition_spec=spec, properties=case["properties"])
-            assert isinstance(table, EncryptedTable)
             for step in case["steps"]:
                 _take(table, step)
                 table.refresh()
@@ -37,7 +37,7 @@ def written_table(case: Case) -> str:
             catalog.close()
 
 
-def _take(table: EncryptedTable, step: dict[str, Any]) -> None:
+def _take(table: Table, step: dict[str, Any]) -> None:
     match step["step"]:
         case "append":
             table.append(read_rows(step["rows"]))
@@ -56,6 +56,7 @@ def _take(table: EncryptedTable, step: dict[str, Any]) -> None:
             with table.update_schema() as update:
                 update.delete_column(step["column"])
         case "rotate":
+            assert isinstance(table, EncryptedTable)
             maintenance.rotate_kek(table)
         case other:
             raise ValueError(f"a step of {other}")
