@@ -256,17 +256,19 @@ def main() -> int:
     cases = [case for case in installed if case["kind"] in chosen.kind and any(fnmatch(case["id"], pattern) for pattern in chosen.case)]
     programs = {name: ADAPTERS / READERS[name] for name in dict.fromkeys([*chosen.only, *(chosen.judges or ())])}
     programs |= {Path(program).stem: Path(program).absolute() for program in chosen.adapter}
+    # Those that are judges alone read what the others wrote, and nothing else.
+    asked = {*chosen.only, *(name for name in programs if name not in READERS)}
     found, written, running = [], list[WriteReport](), dict[str, Reader]()
     try:
         for name, adapter in present(programs):
             running[name] = adapter
-            if chosen.judges is None or name not in chosen.judges or name in chosen.only:
+            if name in asked:
                 found.append(run(adapter, cases))
                 _tell(found[-1].name, found[-1].version, found[-1].verdicts, chosen.case != ["*"])
-            if chosen.kind == ["read", "refuse"]:
+            if "write" not in chosen.kind:
                 running.pop(name).stop()
         with tempfile.TemporaryDirectory() as scratch:
-            writers = {name: adapter for name, adapter in running.items() if name in chosen.only or name not in READERS}
+            writers = {name: adapter for name, adapter in running.items() if name in asked}
             judges = {name: adapter for name, adapter in running.items() if chosen.judges is None or name in chosen.judges}
             writes = [case for case in cases if case["kind"] == "write"]
             for report in write_reports(writers, judges, writes, (chosen.written or Path(scratch)).absolute()):
