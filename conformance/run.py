@@ -1,6 +1,7 @@
-"""`python conformance/run.py [--only READER …] [--page FILE]`: who reads every case right, and who accepts what is to be refused.
+"""`python conformance/run.py [--only ADAPTER …] [--kind KIND …] [--page FILE]`: who reads every case right, who accepts what is to be
+refused, and who reads what the others write.
 
-It needs pyarrow, and tablecrypt only for that reader and those that the tests of tablecrypt start. The kit is copied first to
+It needs pyarrow, and tablecrypt only for that adapter and those that the tests of tablecrypt start. The kit is copied first to
 /tmp/iceberg-encryption-conformance, where its tables say that they are.
 """
 
@@ -10,7 +11,6 @@ import argparse
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -26,9 +26,23 @@ KIT: Final = Path(__file__).parent.absolute()
 if str(KIT.parent) not in sys.path:
     sys.path.insert(0, str(KIT.parent))
 
-from conformance.rows import read_rows, same_rows  # noqa: E402
+from conformance.verdicts import (  # noqa: E402
+    ACCEPTED,
+    DIED,
+    NOT_READ,
+    OTHERWISE,
+    REFUSED,
+    RIGHT,
+    ROOT,
+    TOLERATED,
+    UNSUPPORTED,
+    WRONG,
+    Verdict,
+    judged,
+    said,
+)
+from conformance.writers import WriteReport, judge, page_of_writers, write  # noqa: E402
 
-ROOT: Final = Path("/tmp/iceberg-encryption-conformance")
 ADAPTERS: Final = KIT / "adapters"
 READERS: Final = {
     "tablecrypt": "tablecrypt_reader.py",
@@ -38,29 +52,12 @@ READERS: Final = {
     "iceberg-java": "iceberg_java_reader.py",
     "parquet-java": "parquet_java_reader.py",
     "iceberg-rust": "iceberg_rust_reader.py",
+    "plain-python": "plain_python.py",
 }
 _MODULES: Final = os.pathsep.join([str(KIT.parent), str(KIT.parent / "catalog")])
 """Where adapters import from: this folder's own, and of tablecrypt's repository its catalogs."""
-_PATHS: Final = ("folder", "metadata", "seen_before", "key_file", "file", "rows")
-
-RIGHT: Final = "right"
-REFUSED: Final = "refused"
-OTHERWISE: Final = "refused, for another reason"
-ACCEPTED: Final = "ACCEPTED"
-WRONG: Final = "WRONG ROWS"
-NOT_READ: Final = "not read"
-TOLERATED: Final = "right rows all the same"
-UNSUPPORTED: Final = "not tried"
-DIED: Final = "DIED"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What came of one case."""
-
-    case: dict[str, Any]
-    outcome: str
-    message: str = ""
+_PATHS: Final = ("folder", "metadata", "seen_before", "key_file", "file", "rows", "source")
+KINDS: Final = ("read", "refuse", "write")
 
 
 @dataclass
@@ -75,11 +72,17 @@ class Report:
 def load_cases(kit: Path = KIT) -> list[dict[str, Any]]:
     """The cases, with absolute paths."""
     cases: list[dict[str, Any]] = json.loads((kit / "manifest.json").read_text())["cases"]
-    return [{name: str(kit / value) if name in _PATHS else value for name, value in case.items()} | {"kit": str(kit)} for case in cases]
+    return [_absolute(case, kit) | {"kit": str(kit)} for case in cases]
+
+
+def _absolute(case: dict[str, Any], kit: Path) -> dict[str, Any]:
+    paths = {name: str(kit / value) for name, value in case.items() if name in _PATHS}
+    steps = {"steps": [_absolute(step, kit) for step in case["steps"]]} if "steps" in case else {}
+    return case | paths | steps
 
 
 def install(root: Path = ROOT) -> Path:
-    """Copy the kit to where its tables say that they are, and make the files that are the first bytes of others.
+    """Copy the kit to where its tables say that they are, and make the files that `made_of` describes.
 
     A copy that is there already stays as it is, for readers that are at it. SystemExit for a folder that is no copy of the kit.
     """
@@ -92,11 +95,20 @@ def install(root: Path = ROOT) -> Path:
     shutil.copytree(KIT, root, ignore=shutil.ignore_patterns("build", "adapters", "upstream", "__pycache__", "*.py"))
     for case in load_cases(root):
         if "made_of" in case:
-            whole = (root / case["made_of"]["file"]).read_bytes()
-            Path(case["folder"]).mkdir(exist_ok=True)
-            Path(case["file"]).write_bytes(whole[: case["made_of"]["first"]])
+            path = Path(case.get("source") or case["file"])
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(_made(case["made_of"], root))
     mark.write_text(digest)
     return root
+
+
+def _made(of: dict[str, Any], root: Path) -> bytes:
+    """The first bytes of another file, or of a text that is repeated."""
+    length: int = of["first"]
+    if "repeated" not in of:
+        return Path(root, of["file"]).read_bytes()[:length]
+    text = str(of["repeated"]).encode()
+    return (text * (length // len(text) + 1))[:length]
 
 
 def _digest() -> str:
@@ -108,55 +120,19 @@ def _digest() -> str:
     return digest.hexdigest()
 
 
-def judged(case: dict[str, Any], answer: dict[str, Any], out: Path) -> Verdict:
-    """Compare what a reader answered with what the manifest expects."""
-    message = answer.get("message", "")
-    match case["kind"], answer["result"]:
-        case _, "unsupported":
-            return Verdict(case, UNSUPPORTED, message)
-        case _, "died":
-            return Verdict(case, DIED, message)
-        case "refuse", "refused":
-            return Verdict(case, REFUSED if answer["class"] in case["refusal"] else OTHERWISE, f"{answer['class']}: {message}")
-        case "refuse", "files" if case["forged"] == "content":
-            return Verdict(case, UNSUPPORTED, "it opens lists and manifests alone")
-        case "refuse", "files":
-            return Verdict(case, TOLERATED if _is_listed(case, answer) else ACCEPTED)
-        case "read", "files":
-            return Verdict(case, RIGHT if _is_listed(case, answer) else WRONG)
-        case "refuse", "rows" if "rows" in case and _is_expected(case, out):
-            return Verdict(case, TOLERATED)
-        case "refuse", _:
-            return Verdict(case, ACCEPTED)
-        case "read", "refused":
-            return Verdict(case, NOT_READ, f"{answer['class']}: {message}")
-    return Verdict(case, RIGHT if _is_expected(case, out) else WRONG)
-
-
-def _is_listed(case: dict[str, Any], answer: dict[str, Any]) -> bool:
-    """What a reader says that opens a table's lists and manifests, and none of its data files."""
-    return all(answer[name] == case[name] for name in ("files", "records"))
-
-
-def _is_expected(case: dict[str, Any], out: Path) -> bool:
-    if "rows" in case:
-        return same_rows(read_rows(out), read_rows(case["rows"]))
-    data = out.read_bytes()
-    return {"length": len(data), "sha256": hashlib.sha256(data).hexdigest()} == dict(case["plaintext"])
-
-
 class Reader:
     """An adapter's process. One that dies is started again for the next case."""
 
-    def __init__(self, program: Path) -> None:
-        self._program = program
+    def __init__(self, program: Path, *arguments: str) -> None:
+        # An adapter in Python runs on this interpreter, any other is a program of its own.
+        self._command = [*([sys.executable] if program.suffix == ".py" else []), str(program), *arguments]
         self.start()
 
     def start(self) -> None:
         # A file: a pipe that nobody reads would stop a reader that says much.
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  `stop` closes it
         self._process = subprocess.Popen(
-            [sys.executable, str(self._program)],
+            self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
@@ -200,29 +176,35 @@ def run(reader: Reader, cases: list[dict[str, Any]]) -> Report:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         for case in cases:
-            if case["level"] not in reader.hello["levels"]:
+            if case["kind"] == "write" or case["level"] not in reader.hello["levels"]:
                 continue
             out.unlink(missing_ok=True)
             report.verdicts.append(judged(case, reader.ask(case | {"out": str(out)}), out))
     return report
 
 
-def reports(names: list[str], cases: list[dict[str, Any]]) -> Iterator[Report]:
-    """Run those of the readers that are there; say which are not."""
-    for name in names:
-        program = ADAPTERS / READERS[name]
+def present(programs: dict[str, Path]) -> Iterator[tuple[str, Reader]]:
+    """Start those of the adapters that are there, one after the other; say which are not."""
+    for name, program in programs.items():
         try:
-            reader = Reader(program)
+            yield name, Reader(program)
         except (RuntimeError, OSError) as problem:
             print(f"{name}: not there ({problem})", file=sys.stderr)
-            continue
-        try:
-            yield run(reader, cases)
-        finally:
-            reader.stop()
 
 
-def page(found: list[Report], cases: list[dict[str, Any]]) -> str:
+def write_reports(
+    writers: dict[str, Reader], judges: dict[str, Reader], cases: list[dict[str, Any]], folder: Path
+) -> Iterator[WriteReport]:
+    """Let each adapter write the cases of its levels below `folder`, and each judge read them."""
+    for name, writer in writers.items():
+        report = write(writer, cases, folder / name)
+        for other in judges.values():
+            judge(report, other)
+        if report.verdicts:
+            yield report
+
+
+def page(found: list[Report], cases: list[dict[str, Any]], written: list[WriteReport]) -> str:
     """docs/conformance.md."""
     outcomes = (RIGHT, NOT_READ, WRONG, REFUSED, OTHERWISE, ACCEPTED, DIED, TOLERATED, UNSUPPORTED)
     lines = [
@@ -253,12 +235,13 @@ def page(found: list[Report], cases: list[dict[str, Any]]) -> str:
             counts = Counter(verdict.outcome for verdict in report.verdicts if verdict.case["level"] == level)
             cells = " | ".join(str(counts[outcome] or "") for outcome in outcomes)
             lines.append(f"| {report.name} {report.version} | {level} | {cells} |")
+    lines += page_of_writers(written)
     for report in found:
         lines += ["", f"## {report.name} {report.version}", ""]
         noted: dict[tuple[str, str], list[str]] = {}
         for verdict in report.verdicts:
             if verdict.outcome not in (RIGHT, REFUSED):
-                noted.setdefault((verdict.outcome, _cell(verdict)), []).append(
+                noted.setdefault((verdict.outcome, said(verdict)), []).append(
                     verdict.case["id"] + ("\\*" if verdict.case.get("needs") else "")
                 )
         if not noted:
@@ -269,39 +252,60 @@ def page(found: list[Report], cases: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cell(verdict: Verdict) -> str:
-    """What the last cause says, in one line, without the place of a file, which differs from case to case."""
-    text = (
-        re.split(r" \| |Caused by: ", verdict.message)[-1]
-        .replace(verdict.case["folder"], "…")
-        .replace(f"{ROOT}/cases/{verdict.case['id']}", "…")
-    )
-    short = " ".join(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{12,}", "…", re.sub(r"\.\.\. \d+ more", "", text)).split())[:140]
-    return f"`{short.replace('|', '/').replace('`', '')}`" if short else ""
-
-
 def main() -> int:
-    """Print a line for each reader, write the page; 1 if a reader that was asked for by name is not there."""
+    """Print a line for each adapter, write the page; 1 if none of those that were asked for is there."""
+    chosen = _arguments()
+    installed = load_cases(install(chosen.root.absolute()))
+    cases = [case for case in installed if case["kind"] in chosen.kind and any(fnmatch(case["id"], pattern) for pattern in chosen.case)]
+    programs = {name: ADAPTERS / READERS[name] for name in dict.fromkeys([*chosen.only, *(chosen.judges or ())])}
+    programs |= {Path(program).stem: Path(program).absolute() for program in chosen.adapter}
+    # Those that are judges alone read what the others wrote, and nothing else.
+    asked = {*chosen.only, *(name for name in programs if name not in READERS)}
+    found, written, running = [], list[WriteReport](), dict[str, Reader]()
+    try:
+        for name, adapter in present(programs):
+            running[name] = adapter
+            if name in asked:
+                found.append(run(adapter, cases))
+                _tell(found[-1].name, found[-1].version, found[-1].verdicts, chosen.case != ["*"])
+            if "write" not in chosen.kind:
+                running.pop(name).stop()
+        with tempfile.TemporaryDirectory() as scratch:
+            writers = {name: adapter for name, adapter in running.items() if name in asked}
+            judges = {name: adapter for name, adapter in running.items() if chosen.judges is None or name in chosen.judges}
+            writes = [case for case in cases if case["kind"] == "write"]
+            for report in write_reports(writers, judges, writes, (chosen.written or Path(scratch)).absolute()):
+                written.append(report)
+                _tell(f"{report.name} {report.version}", "writes", [each.summary for each in report.verdicts], chosen.case != ["*"])
+    finally:
+        for adapter in running.values():
+            adapter.stop()
+    if chosen.page:
+        chosen.page.write_text(page(found, cases, written))
+    return 0 if found else 1
+
+
+def _arguments() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--only", nargs="+", choices=READERS, default=list(READERS))
+    arguments.add_argument("--only", nargs="+", choices=READERS, default=list(READERS), help="adapters that read, refuse and write")
+    arguments.add_argument("--adapter", nargs="+", default=[], metavar="PROGRAM", help="programs of yours that do so too")
+    arguments.add_argument("--judges", nargs="+", choices=READERS, help="adapters that read what was written; else all that are there")
+    arguments.add_argument("--kind", nargs="+", choices=KINDS, default=list(KINDS), help="kinds of cases")
     arguments.add_argument("--page", type=Path, help="where to write what docs/conformance.md is")
     arguments.add_argument("--case", nargs="+", default=["*"], help="ids of cases, with * for anything; what came of each is printed")
     arguments.add_argument("--root", type=Path, default=ROOT, help="where to copy the kit, for readers that map locations of tables")
-    chosen = arguments.parse_args()
-    installed = load_cases(install(chosen.root.absolute()))
-    cases = [case for case in installed if any(fnmatch(case["id"], pattern) for pattern in chosen.case)]
-    found = []
-    for report in reports(chosen.only, cases):
-        found.append(report)
-        counts = Counter(verdict.outcome for verdict in report.verdicts)
-        print(
-            f"{report.name} {report.version}: " + ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common()), flush=True
-        )
-        if chosen.case != ["*"]:
-            print("\n".join(f"  {verdict.case['id']}: {verdict.outcome} {_cell(verdict)}" for verdict in report.verdicts))
-    if chosen.page:
-        chosen.page.write_text(page(found, cases))
-    return 0 if found else 1
+    arguments.add_argument("--written", type=Path, metavar="FOLDER", help="where what is written stays, for a look at it")
+    return arguments.parse_args()
+
+
+def _tell(name: str, version: str, verdicts: list[Verdict], each: bool) -> None:
+    """A line for the adapter, and for each case one if the caller asked for cases."""
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    if counts:
+        print(f"{name} {version}: " + ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common()), flush=True)
+    if each:
+        for verdict in verdicts:
+            print(f"  {verdict.case['id']}: {verdict.outcome} {said(verdict)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""parquet-java reads Parquet files whose keys are given. Runs in this repository, whose tests have the Java program: needs a JDK."""
+"""parquet-java reads and writes Parquet files under given keys. Runs in this repository, whose tests have the Java program: needs a JDK."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyspark
 
 from conformance.adapters.protocol import Case, Unsupported, serve
-from conformance.rows import write_rows
-from tablecrypt.parquet import FileKeys
+from conformance.adapters.tablecrypt_parts import file_keys
+from conformance.rows import read_rows, write_rows
 from tests.support.parquet_java import ParquetJava, PeerError
 
 _SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("ratio", pa.float64())])
@@ -19,10 +19,18 @@ def read(java: ParquetJava, case: Case) -> str:
     """Read one file."""
     if case["columns"] != _SCHEMA.names:
         raise Unsupported("the program in Java reads id, name and ratio")
-    columns = {name: bytes.fromhex(key) for name, key in case["column_keys"].items()}
-    keys = FileKeys(bytes.fromhex(case["footer_key"]), columns, bytes.fromhex(case["aad_prefix"]))
-    write_rows(pa.Table.from_pylist(java.open(Path(case["file"]), keys, {}), schema=_SCHEMA), case["out"])
+    write_rows(pa.Table.from_pylist(java.open(Path(case["file"]), file_keys(case), {}), schema=_SCHEMA), case["out"])
     return "rows"
+
+
+def write(java: ParquetJava, case: Case) -> None:
+    """Write one file."""
+    rows = read_rows(case["rows"])
+    if rows.column_names != _SCHEMA.names:
+        raise Unsupported("the program in Java writes id, name and ratio")
+    if case["row_group_rows"] < rows.num_rows:
+        raise Unsupported("parquet-java ends a row group by its bytes, and not by its rows")
+    java.save(Path(case["out"]), file_keys(case), rows.to_pylist(), case["page_rows"])
 
 
 def refused(error: Exception) -> str:
@@ -40,4 +48,13 @@ def _version() -> str:
 
 if __name__ == "__main__":
     with ParquetJava() as java:
-        serve("parquet-java", _version(), ["parquet"], lambda case: read(java, case), (PeerError,), refused)
+        serve(
+            "parquet-java",
+            _version(),
+            ["parquet"],
+            lambda case: read(java, case),
+            (PeerError,),
+            refused,
+            lambda case: write(java, case),
+            ["parquet"],
+        )

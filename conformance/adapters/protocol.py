@@ -1,11 +1,14 @@
 """What every adapter in Python says and hears: JSON, a line each, over its standard streams.
 
-adapter   {"name": "pyarrow", "version": "26.0.1", "levels": ["parquet"], "lacks": []}         once, when it is ready
-runner    a case as the manifest has it, its paths absolute, and "out": where rows or plaintext go
+adapter   {"name": "pyarrow", "version": "26.0.1", "levels": ["parquet"], "writes": ["parquet"]}      once, when it is ready: what it reads
+                                                                                                    and writes
+runner    a case as the manifest has it, its paths absolute, and "out": where rows or plaintext go, or what is written
 adapter   {"result": "rows"}                                              Arrow IPC is at `out`
           {"result": "plaintext"}                                         bytes are at `out`
           {"result": "files", "files": 2, "records": 24}                  of a table, by a reader that opens its lists and manifests alone
           {"result": "refused", "class": "tampered", "message": "…"}      one of the classes of README.md, or "other"
+          {"result": "written"}                                           the file is at `out`
+          {"result": "written", "metadata": "/…/v1.metadata.json"}        the table is in the folder `out`
           {"result": "unsupported", "message": "…"}                       it does not try cases of this kind
 """
 
@@ -25,31 +28,52 @@ Errors = tuple[type[Exception], ...]
 
 
 def serve(
-    name: str, version: str, levels: Sequence[str], read: Callable[[Case], str], errors: Errors, refused: Callable[[Exception], str]
+    name: str,
+    version: str,
+    levels: Sequence[str],
+    read: Callable[[Case], str],
+    errors: Errors,
+    refused: Callable[[Exception], str],
+    write: Callable[[Case], str | None] | None = None,
+    writes: Sequence[str] = (),
 ) -> None:
     """Answer until the input ends.
 
     Args:
+        levels: those of cases that it reads.
         read: reads a case and writes what it holds to `out`; returns "rows" or "plaintext". Raises Unsupported for cases that it does
             not try.
-        errors: what the reader raises where it refuses. Anything else is a mistake of the adapter, and ends it: it is no refusal.
+        errors: what it raises where it refuses. Anything else is a mistake of the adapter, and ends it: it is no refusal.
         refused: the class of what it raised.
+        write: writes a case to `out`; returns where the metadata of a table is, else None. Raises Unsupported as `read` does.
+        writes: the levels of cases that it writes.
     """
     # Readers print what they like: the answers go where they cannot.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    print(json.dumps({"name": name, "version": version, "levels": list(levels)}), file=answers)
+    print(json.dumps({"name": name, "version": version, "levels": list(levels), "writes": list(writes)}), file=answers)
     for line in sys.stdin:
-        print(json.dumps(_answer(json.loads(line), read, errors, refused)), file=answers)
+        print(json.dumps(_answer(json.loads(line), read, write, errors, refused)), file=answers)
 
 
 class Unsupported(Exception):
-    """The reader has no way to try this."""
+    """The reader or writer has no way to try this."""
 
 
-def _answer(case: Case, read: Callable[[Case], str], errors: Errors, refused: Callable[[Exception], str]) -> Answer:
+def _answer(
+    case: Case,
+    read: Callable[[Case], str],
+    write: Callable[[Case], str | None] | None,
+    errors: Errors,
+    refused: Callable[[Exception], str],
+) -> Answer:
     try:
-        return {"result": read(case)}
+        if case["kind"] != "write":
+            return {"result": read(case)}
+        if write is None:
+            raise Unsupported("it writes nothing")
+        metadata = write(case)
+        return {"result": "written"} | ({"metadata": metadata} if metadata else {})
     except Unsupported as reason:
         return {"result": "unsupported", "message": str(reason)}
     except errors as error:

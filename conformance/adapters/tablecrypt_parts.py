@@ -1,4 +1,4 @@
-"""What tablecrypt needs to read the kit: its key service, a file of keys, and the folder in which the kit lies."""
+"""What tablecrypt needs to read and write: its key service, a file of keys, and the folder in which the kit lies."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
+from conformance.adapters.protocol import Case
 from tablecrypt.errors import AuthenticationError, KeyNotFoundError
 from tablecrypt.kms.client import GeneratedKey
+from tablecrypt.parquet import FileKeys
 
 ROOT: Final = "/tmp/iceberg-encryption-conformance"
 """Where the tables say that they are."""
@@ -80,10 +82,25 @@ class KitFileIO(PyArrowFileIO):
 
 def properties(kit: Path) -> dict[str, str]:
     """Of a catalog that reads the kit in this folder."""
-    return {
+    return key_properties(kit / "keys.json") | {
         "py-io-impl": f"{KitFileIO.__module__}.KitFileIO",
         "conformance.folder": str(kit),
-        "conformance.keys": str(kit / "keys.json"),
-        "encryption.kms-impl": f"{JsonKms.__module__}.JsonKms",
         "warehouse": f"file://{ROOT}",
     }
+
+
+def file_keys(case: Case) -> FileKeys:
+    """The keys of a Parquet file by itself."""
+    return FileKeys(
+        bytes.fromhex(case["footer_key"]),
+        {name: bytes.fromhex(key) for name, key in case["column_keys"].items()},
+        bytes.fromhex(case["aad_prefix"]),
+        case["aad_prefix_is_stored"],
+        algorithm=case["algorithm"],
+        plaintext_footer=case["plaintext_footer"],
+    )
+
+
+def key_properties(key_file: Path) -> dict[str, str]:
+    """Of a catalog whose tables lie where their metadata says."""
+    return {"conformance.keys": str(key_file), "encryption.kms-impl": f"{JsonKms.__module__}.JsonKms"}

@@ -1,8 +1,9 @@
-"""tablecrypt reads tables, Parquet files, AGS1 streams and key metadata."""
+"""tablecrypt reads and writes tables, Parquet files, AGS1 streams and key metadata."""
 
 from __future__ import annotations
 
 import io
+import shutil
 import sqlite3
 import tempfile
 from importlib.metadata import version
@@ -11,13 +12,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from conformance.adapters.protocol import Case, serve
-from conformance.adapters.tablecrypt_parts import ROOT, properties
-from conformance.rows import write_rows
+from conformance.adapters.pyarrow_reader import writer_options
+from conformance.adapters.tablecrypt_parts import ROOT, file_keys, key_properties, properties
+from conformance.adapters.tablecrypt_tables import written_table
+from conformance.rows import read_rows, write_rows
 from tablecrypt import errors
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.files.ags1_streams import Ags1InputStream
-from tablecrypt.parquet import FileKeys, read_table, verify
+from tablecrypt.files.ags1_streams import Ags1InputStream, Ags1OutputStream
+from tablecrypt.parquet import read_table, verify, write_table
 from tablecrypt_catalog import EncryptedSqlCatalog
 
 CLASSES = [
@@ -53,11 +56,28 @@ def read(case: Case) -> str:
     return "rows"
 
 
+def write(case: Case) -> str | None:
+    """Write one case."""
+    match case["level"]:
+        case "table":
+            return written_table(case)
+        case "parquet":
+            write_table(read_rows(case["rows"]), case["out"], file_keys(case), **writer_options(case))
+        case "ags1":
+            _write_stream(case)
+        case _:
+            Path(case["out"]).write_bytes(_given_key(case).encode())
+    return None
+
+
 def _table(case: Case) -> pa.Table:
     kit = Path(case["kit"])
+    # What somebody wrote for the kit lies where it says; the kit's own tables need not.
+    own = Path(case["metadata"]).is_relative_to(kit)
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "catalog.db"
-        catalog = EncryptedSqlCatalog("kit", uri=f"sqlite:///{database}", **properties(kit))
+        settings = properties(kit) if own else key_properties(Path(case["key_file"]))
+        catalog = EncryptedSqlCatalog("kit", uri=f"sqlite:///{database}", **settings)
         try:
             catalog.create_namespace("db")
             first = str(case.get("seen_before", case["metadata"]))
@@ -75,18 +95,11 @@ def _table(case: Case) -> pa.Table:
 
 
 def _location(path: str, kit: Path) -> str:
-    return f"file://{ROOT}/{Path(path).relative_to(kit)}"
+    return f"file://{ROOT}/{Path(path).relative_to(kit)}" if Path(path).is_relative_to(kit) else f"file://{path}"
 
 
 def _parquet(case: Case) -> pa.Table:
-    keys = FileKeys(
-        bytes.fromhex(case["footer_key"]),
-        {name: bytes.fromhex(key) for name, key in case["column_keys"].items()},
-        bytes.fromhex(case["aad_prefix"]),
-        case["aad_prefix_is_stored"],
-        algorithm=case["algorithm"],
-        plaintext_footer=case["plaintext_footer"],
-    )
+    keys = file_keys(case)
     data = Path(case["file"]).read_bytes()
     # Arrow reads neither page indexes nor bloom filters.
     verify(data, keys)
@@ -94,9 +107,17 @@ def _parquet(case: Case) -> pa.Table:
 
 
 def _stream(case: Case) -> bytes:
-    key = StandardKeyMetadata(Secret(bytes.fromhex(case["key"])), bytes.fromhex(case["aad_prefix"]), case["file_length"])
     data = Path(case["file"]).read_bytes()
-    return bytes(Ags1InputStream(io.BytesIO(data), key, case["file"], len(data)).read())
+    return bytes(Ags1InputStream(io.BytesIO(data), _given_key(case), case["file"], len(data)).read())
+
+
+def _write_stream(case: Case) -> None:
+    with Path(case["source"]).open("rb") as source, Ags1OutputStream(Path(case["out"]).open("wb"), _given_key(case)) as stream:
+        shutil.copyfileobj(source, stream)
+
+
+def _given_key(case: Case) -> StandardKeyMetadata:
+    return StandardKeyMetadata(Secret(bytes.fromhex(case["key"])), bytes.fromhex(case["aad_prefix"]), case.get("file_length"))
 
 
 def _key_metadata(case: Case) -> bytes:
@@ -112,4 +133,6 @@ if __name__ == "__main__":
         read,
         (errors.TablecryptError, FileNotFoundError),
         refused,
+        write,
+        ["table", "parquet", "ags1", "key-metadata"],
     )

@@ -1,4 +1,4 @@
-"""Trino reads tables. Runs in this repository, whose tests start it: needs Java 25, Maven, and the PostgreSQL of the tests."""
+"""Trino reads tables, and is asked to write them. Runs in this repository, whose tests start it: needs Java 25, Maven and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 import tempfile
 from pathlib import Path
 
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from sqlalchemy import create_engine, text
 
 from conformance.adapters.iceberg_java_reader import LENGTHS
@@ -47,6 +49,29 @@ class TrinoReader:
         write_rows(rows.rename_columns(names), case["out"])
         return "rows"
 
+    def write(self, case: Case) -> str:
+        """Write one table, which is made empty for it: Trino takes no `encryption.key-id` for a table that it makes."""
+        if not all(each["type"] in ("long", "string") for each in case["schema"]["fields"]):
+            raise Unsupported("this adapter inserts whole numbers and texts")
+        name = "w_" + re.sub(r"\W", "_", case["out"])
+        schema, spec = Schema.model_validate(case["schema"]), PartitionSpec.model_validate(case["partition_spec"])
+        location, properties = f"file://{case['out']}", case["properties"]
+        table = self._trino.catalog.create_table(f"db.{name}", schema, location=location, partition_spec=spec, properties=properties)
+        for step in case["steps"]:
+            if step["step"] != "append":
+                raise Unsupported(f"this adapter has no statement for a step of {step['step']}")
+            self._trino.values(_insert(name, step["rows"]))
+        return table.refresh().metadata_location.removeprefix("file://")
+
+
+def _insert(name: str, path: str) -> str:
+    rows = read_rows(path).to_pylist()
+    return f"INSERT INTO {name} VALUES {', '.join('(' + ', '.join(map(_literal, row.values())) + ')' for row in rows)}"
+
+
+def _literal(value: int | str) -> str:
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
 
 def refused(error: Exception) -> str:
     """The class of an error, by what the message and its causes say."""
@@ -70,7 +95,8 @@ def main() -> None:
             database = postgres.new_database()
             trino = Trino(Path(folder), aws, database, {"fs.local.enabled": "true", "local.location": "/"})
             try:
-                serve("Trino", VERSION, ["table"], TrinoReader(trino, database).read, (TrinoError,), refused)
+                reader = TrinoReader(trino, database)
+                serve("Trino", VERSION, ["table"], reader.read, (TrinoError,), refused, reader.write, ["table"])
             finally:
                 trino.stop()
     finally:

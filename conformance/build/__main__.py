@@ -17,6 +17,7 @@ import pyarrow as pa
 from conformance.build.files import FileCase, every_file
 from conformance.build.forged_tables import FORGERIES, Forgery, Scene, recipe_of
 from conformance.build.tables import RECIPES, Recipe, build_table, kit_catalog, listed_files, read_state
+from conformance.build.writes import every_write
 from conformance.rows import described, write_rows
 from tablecrypt.table.table import EncryptedTable
 
@@ -34,6 +35,7 @@ def build(kit: Path) -> int:
         *(_forged(kit, forgery, length) for forgery in FORGERIES for length in forgery.key_lengths),
         _rolled_back(kit),
         *(_file(kit, case) for case in every_file()),
+        *every_write(kit),
     ]
     (kit / "manifest.json").write_text(json.dumps({"format": 1, "cases": cases}, indent=1) + "\n")
     return len(cases)

@@ -110,8 +110,8 @@ def _parquet() -> Iterator[FileCase]:
 def _file(name: str, layout: Layout, length: int) -> tuple[FileKeys, bytes]:
     FIXED.begin(name)
     keys = FileKeys(
-        _text_key(length),
-        {column: _text_key(length) for column in layout.columns},
+        text_key(length),
+        {column: text_key(length) for column in layout.columns},
         layout.aad_prefix,
         layout.store_aad_prefix,
         layout.algorithm,
@@ -123,9 +123,14 @@ def _file(name: str, layout: Layout, length: int) -> tuple[FileKeys, bytes]:
     return keys, encrypted.getvalue()
 
 
-def _text_key(length: int) -> bytes:
+def text_key(length: int) -> bytes:
     """A key that is text as well: there are readers that take no other."""
     return FIXED.randbytes(length // 2).hex().encode()
+
+
+def file_rows() -> pa.Table:
+    """What most files hold."""
+    return _ROWS
 
 
 def _opening(keys: FileKeys) -> dict[str, Any]:

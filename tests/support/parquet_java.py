@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -86,6 +87,20 @@ class ParquetJava:
         columns = [f"{leaves.get(name, name)}={_base64(key.reveal())}" for name, key in keys.column_keys.items()]
         prefix = _base64(keys.aad_prefix) if keys.aad_prefix else "-"
         return self._ask("open", str(path), prefix, _base64(keys.footer_key.reveal()), *columns)
+
+    def save(self, path: Path, keys: FileKeys, rows: Iterable[Mapping[str, Any]], page_rows: int) -> None:
+        """Write rows under given keys, without compression. Columns without a key of their own are under the footer's."""
+        assert keys.footer_key is not None
+        prefix = ("stored" if keys.store_aad_prefix else "given", _base64(keys.aad_prefix)) if keys.aad_prefix else ("none", "-")
+        footer = "plaintext" if keys.plaintext_footer else "encrypted"
+        columns = [f"{name}={_base64(key.reveal())}" for name, key in keys.column_keys.items()]
+        with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+            # "null" is no name in it, as in what `open` answers.
+            for row in rows:
+                file.write(f"{row['id']}\t{'null' if row['name'] is None else row['name']}\t{row['ratio']!r}\n")
+            file.flush()
+            key = _base64(keys.footer_key.reveal())
+            self._ask("save", str(path), file.name, str(page_rows), keys.algorithm, footer, *prefix, key, *columns)
 
     def _ask(self, *words: str) -> list[dict[str, Any]]:
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -1,6 +1,8 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Paths;
 import java.security.SecureRandom;
 import java.util.Base64;
 import java.util.HashMap;
@@ -11,7 +13,10 @@ import javax.crypto.spec.SecretKeySpec;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.crypto.ColumnDecryptionProperties;
+import org.apache.parquet.crypto.ColumnEncryptionProperties;
 import org.apache.parquet.crypto.FileDecryptionProperties;
+import org.apache.parquet.crypto.FileEncryptionProperties;
+import org.apache.parquet.crypto.ParquetCipher;
 import org.apache.parquet.crypto.keytools.KmsClient;
 import org.apache.parquet.example.data.Group;
 import org.apache.parquet.example.data.simple.SimpleGroupFactory;
@@ -30,6 +35,8 @@ import org.apache.parquet.schema.MessageTypeParser;
  *   write  path  property=value ...              100 rows, encrypted as the properties say
  *   read   path  property=value ...              rows, keys found by the properties
  *   open   path  aad  footerKey  column=key ...  rows, under given keys; aad and keys in base64, "-" for none
+ *   save   path  rows  rowsOfAPage  algorithm  "encrypted" or "plaintext" footer  "given", "stored" or "none"  aad  footerKey  column=key ...
+ *                                                a new file under given keys, of the rows in a file: id, name and ratio divided by tabs
  */
 public class ParquetPeer {
     private static final MessageType SCHEMA =
@@ -58,6 +65,7 @@ public class ParquetPeer {
             case "write" -> write(new Path(words[1]), configuration(words));
             case "read" -> print(ParquetReader.builder(new GroupReadSupport(), new Path(words[1])).withConf(configuration(words)));
             case "open" -> print(ParquetReader.builder(new GroupReadSupport(), new Path(words[1])).withDecryption(keys(words)));
+            case "save" -> save(words);
             default -> throw new IllegalArgumentException(words[0]);
         }
     }
@@ -85,6 +93,44 @@ public class ParquetPeer {
                 writer.write(group.append("ratio", id / 3.0));
             }
         }
+    }
+
+    private static void save(String[] words) throws Exception {
+        ExampleParquetWriter.Builder builder = ExampleParquetWriter.builder(new Path(words[1]))
+                .withConf(new Configuration()).withType(SCHEMA).withEncryption(encryption(words)).withPageRowCountLimit(Integer.parseInt(words[3]));
+        try (ParquetWriter<Group> writer = builder.build()) {
+            SimpleGroupFactory groups = new SimpleGroupFactory(SCHEMA);
+            for (String line : Files.readAllLines(Paths.get(words[2]))) {
+                String[] row = line.split("\t");
+                Group group = groups.newGroup().append("id", Long.parseLong(row[0]));
+                if (!row[1].equals("null")) {
+                    group.append("name", row[1]);
+                }
+                writer.write(group.append("ratio", Double.parseDouble(row[2])));
+            }
+        }
+    }
+
+    private static FileEncryptionProperties encryption(String[] words) {
+        FileEncryptionProperties.Builder builder =
+                FileEncryptionProperties.builder(bytes(words[8])).withAlgorithm(ParquetCipher.valueOf(words[4]));
+        if (words[5].equals("plaintext")) {
+            builder = builder.withPlaintextFooter();
+        }
+        if (!words[6].equals("none")) {
+            builder = builder.withAADPrefix(bytes(words[7]));
+        }
+        if (words[6].equals("given")) {
+            builder = builder.withoutAADPrefixStorage();
+        }
+        Map<ColumnPath, ColumnEncryptionProperties> columns = new HashMap<>();
+        for (int at = 9; at < words.length; at++) {
+            String[] pair = words[at].split("=", 2);
+            ColumnPath path = ColumnPath.fromDotString(pair[0]);
+            columns.put(path, ColumnEncryptionProperties.builder(path).withKey(bytes(pair[1])).build());
+        }
+        // Else the columns that are not named are not encrypted.
+        return (columns.isEmpty() ? builder : builder.withEncryptedColumns(columns).withCompleteColumnEncryption()).build();
     }
 
     private static void print(ParquetReader.Builder<Group> builder) throws Exception {
