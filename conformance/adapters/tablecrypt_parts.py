@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from tablecrypt.errors import AuthenticationError, KeyNotFoundError
+from tablecrypt.errors import AuthenticationError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.kms.client import GeneratedKey
 
 ROOT: Final = "/tmp/iceberg-encryption-conformance"
@@ -28,6 +28,8 @@ class JsonKms:
     def __init__(self, properties: Mapping[str, str]) -> None:
         entries = json.loads(Path(properties["conformance.keys"]).read_text())["master_keys"]
         self._ids = {name: each["key_id"] for each in entries for name in (each["alias"], each["key_id"])}
+        # A reader without this list may use every key.
+        self._held = properties.get("conformance.held", ",".join(self._ids)).split(",")
         self._keys = {each["key_id"]: AESGCM(b64decode(each["key_base64"])) for each in entries}
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
@@ -55,6 +57,8 @@ class JsonKms:
     def _id(self, name: str) -> str:
         if name not in self._ids:
             raise KeyNotFoundError(f"the kit has no master key {name!r}")
+        if not any(self._ids.get(held) == self._ids[name] for held in self._held):
+            raise KmsAccessDeniedError(f"this reader may not use the master key {name!r}")
         return str(self._ids[name])
 
 
@@ -78,9 +82,11 @@ class KitFileIO(PyArrowFileIO):
         return scheme, netloc, path.removeprefix(f"{ROOT}/")
 
 
-def properties(kit: Path) -> dict[str, str]:
-    """Of a catalog that reads the kit in this folder."""
+def properties(kit: Path, held: Sequence[str] | None = None) -> dict[str, str]:
+    """Of a catalog that reads the kit in this folder, for somebody who may use these master keys; by default all."""
+    rights = {} if held is None else {"conformance.held": ",".join(held)}
     return {
+        **rights,
         "py-io-impl": f"{KitFileIO.__module__}.KitFileIO",
         "conformance.folder": str(kit),
         "conformance.keys": str(kit / "keys.json"),

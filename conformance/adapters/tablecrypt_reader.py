@@ -24,6 +24,7 @@ CLASSES = [
     (errors.MetadataRollbackError, "rollback"),
     (errors.PlaintextRefusedError, "plaintext"),
     (errors.KeyNotFoundError, "key"),
+    (errors.KmsAccessDeniedError, "key-denied"),
     (errors.KeyIdChangedError, "key-id"),
     (errors.AuthenticationError, "tampered"),
     (errors.FormatError, "format"),
@@ -57,7 +58,7 @@ def _table(case: Case) -> pa.Table:
     kit = Path(case["kit"])
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "catalog.db"
-        catalog = EncryptedSqlCatalog("kit", uri=f"sqlite:///{database}", **properties(kit))
+        catalog = EncryptedSqlCatalog("kit", uri=f"sqlite:///{database}", **properties(kit, case.get("keys")))
         try:
             catalog.create_namespace("db")
             first = str(case.get("seen_before", case["metadata"]))
@@ -68,7 +69,7 @@ def _table(case: Case) -> pa.Table:
                 with sqlite3.connect(database) as connection:
                     connection.execute("UPDATE iceberg_tables SET metadata_location = ?", [_location(case["metadata"], kit)])
             table = catalog.load_table("db.t")
-            scan = table.scan(snapshot_id=case.get("snapshot_id"))
+            scan = table.scan(selected_fields=tuple(case.get("columns", "*")), snapshot_id=case.get("snapshot_id"))
             return (scan.use_ref(case["ref"]) if "ref" in case else scan).to_arrow()
         finally:
             catalog.close()

@@ -65,6 +65,13 @@ def test_the_kit_has_cases_of_each_kind_and_level_and_stays_small() -> None:
     assert sum(path.stat().st_size for path in (KIT / "cases").rglob("*") if path.is_file()) < MOST_BYTES
 
 
+def test_a_share_is_read_with_the_partners_key_alone_and_refused_to_who_has_the_owners_alone() -> None:
+    shares = [case for case in json.loads((KIT / "manifest.json").read_text())["cases"] if case["id"].startswith("share-")]
+
+    assert {(case["kind"], *case["keys"]) for case in shares} == {("read", "alias/conformance-partner"), ("refuse", "alias/conformance")}
+    assert [case["refusal"] for case in shares if case["kind"] == "refuse"] == [["key-denied"]] * 3
+
+
 def test_a_reader_that_gives_rows_of_a_forged_table_is_told_so(tmp_path: Path) -> None:
     case = {"kind": "refuse", "refusal": ["tampered"]}
 
