@@ -6,7 +6,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from conformance.adapters.kit_kms import kms_of_the_kit
+from conformance.adapters.kit_kms import hold, kms_of_the_kit
 from conformance.adapters.protocol import Case, Unsupported, serve
 from conformance.adapters.spark_sql import create_table, statement_of
 from conformance.rows import read_rows, write_rows
@@ -18,12 +18,13 @@ def read(java: JavaOracle, case: Case) -> str:
     """Read one table."""
     if "pins" in case.get("needs", ()):
         raise Unsupported("Iceberg Java pins nothing")
+    hold(case.get("keys"))
     name = "db.t_" + re.sub(r"\W", "_", case["id"])
     java.sql(f"CALL h.system.register_table(table => '{name}', metadata_file => 'file://{case['metadata']}')")
     version = (
         f" VERSION AS OF '{case['ref']}'" if "ref" in case else f" VERSION AS OF {case['snapshot_id']}" if "snapshot_id" in case else ""
     )
-    write_rows(java.sql(f"SELECT * FROM h.{name}{version}"), case["out"])
+    write_rows(java.sql(f"SELECT {projection(case)} FROM h.{name}{version}"), case["out"])
     return "rows"
 
 
@@ -42,6 +43,11 @@ def write(java: JavaOracle, case: Case) -> str:
     return java.metadata_location(name).removeprefix("file://").removeprefix("file:")
 
 
+def projection(case: Case) -> str:
+    """What of a table is selected."""
+    return ", ".join(case.get("columns", "*"))
+
+
 LENGTHS = ("Reached the end of stream with", "Incorrect length provided")
 """What a length that is not that of the key metadata comes to."""
 
@@ -49,6 +55,7 @@ LENGTHS = ("Reached the end of stream with", "Incorrect length provided")
 def refused(error: Exception) -> str:
     """The class of an error, by what the message says."""
     words = {
+        "key-denied": ("is not found. (Service: Kms", "AccessDenied"),
         "missing": ("NotFoundException", "FileNotFound", "does not exist"),
         "plaintext": ("plaintext file", "Plaintext"),
         "tampered": ("GCM tag", "AEADBadTag", "Tag mismatch", "GCM stream", "Cannot open stream", "InvalidCiphertext", *LENGTHS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,7 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from conformance.adapters.protocol import Case
-from tablecrypt.errors import AuthenticationError, KeyNotFoundError
+from tablecrypt.errors import AuthenticationError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.kms.client import GeneratedKey
 from tablecrypt.parquet import FileKeys
 
@@ -30,6 +30,8 @@ class JsonKms:
     def __init__(self, properties: Mapping[str, str]) -> None:
         entries = json.loads(Path(properties["conformance.keys"]).read_text())["master_keys"]
         self._ids = {name: each["key_id"] for each in entries for name in (each["alias"], each["key_id"])}
+        # A reader without this list may use every key.
+        self._held = properties.get("conformance.held", ",".join(self._ids)).split(",")
         self._keys = {each["key_id"]: AESGCM(b64decode(each["key_base64"])) for each in entries}
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
@@ -57,6 +59,8 @@ class JsonKms:
     def _id(self, name: str) -> str:
         if name not in self._ids:
             raise KeyNotFoundError(f"the kit has no master key {name!r}")
+        if not any(self._ids.get(held) == self._ids[name] for held in self._held):
+            raise KmsAccessDeniedError(f"this reader may not use the master key {name!r}")
         return str(self._ids[name])
 
 
@@ -80,9 +84,12 @@ class KitFileIO(PyArrowFileIO):
         return scheme, netloc, path.removeprefix(f"{ROOT}/")
 
 
-def properties(kit: Path) -> dict[str, str]:
-    """Of a catalog that reads the kit in this folder."""
-    return key_properties(kit / "keys.json") | {
+def properties(kit: Path, held: Sequence[str] | None = None) -> dict[str, str]:
+    """Of a catalog that reads the kit in this folder, for somebody who may use these master keys; by default all."""
+    rights = {} if held is None else {"conformance.held": ",".join(held)}
+    return {
+        **rights,
+        **key_properties(kit / "keys.json"),
         "py-io-impl": f"{KitFileIO.__module__}.KitFileIO",
         "conformance.folder": str(kit),
         "warehouse": f"file://{ROOT}",

@@ -27,6 +27,7 @@ CLASSES = [
     (errors.MetadataRollbackError, "rollback"),
     (errors.PlaintextRefusedError, "plaintext"),
     (errors.KeyNotFoundError, "key"),
+    (errors.KmsAccessDeniedError, "key-denied"),
     (errors.KeyIdChangedError, "key-id"),
     (errors.AuthenticationError, "tampered"),
     (errors.FormatError, "format"),
@@ -76,7 +77,7 @@ def _table(case: Case) -> pa.Table:
     own = Path(case["metadata"]).is_relative_to(kit)
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "catalog.db"
-        settings = properties(kit) if own else key_properties(Path(case["key_file"]))
+        settings = properties(kit, case.get("keys")) if own else key_properties(Path(case["key_file"]))
         catalog = EncryptedSqlCatalog("kit", uri=f"sqlite:///{database}", **settings)
         try:
             catalog.create_namespace("db")
@@ -88,7 +89,7 @@ def _table(case: Case) -> pa.Table:
                 with sqlite3.connect(database) as connection:
                     connection.execute("UPDATE iceberg_tables SET metadata_location = ?", [_location(case["metadata"], kit)])
             table = catalog.load_table("db.t")
-            scan = table.scan(snapshot_id=case.get("snapshot_id"))
+            scan = table.scan(selected_fields=tuple(case.get("columns", "*")), snapshot_id=case.get("snapshot_id"))
             return (scan.use_ref(case["ref"]) if "ref" in case else scan).to_arrow()
         finally:
             catalog.close()

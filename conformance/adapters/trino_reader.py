@@ -10,8 +10,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from sqlalchemy import create_engine, text
 
-from conformance.adapters.iceberg_java_reader import LENGTHS
-from conformance.adapters.kit_kms import kms_of_the_kit
+from conformance.adapters.iceberg_java_reader import LENGTHS, projection
+from conformance.adapters.kit_kms import hold, kms_of_the_kit
 from conformance.adapters.protocol import Case, Unsupported, serve
 from conformance.rows import read_rows, write_rows
 from tests.support.postgres import PostgresServer
@@ -32,6 +32,7 @@ class TrinoReader:
         """Read one table."""
         if "pins" in case.get("needs", ()):
             raise Unsupported("Trino pins nothing")
+        hold(case.get("keys"))
         name = "t_" + re.sub(r"\W", "_", case["id"])
         # Not through tablecrypt's catalog, which looks at what it registers.
         with self._engine.begin() as connection:
@@ -39,13 +40,13 @@ class TrinoReader:
         version = f" FOR VERSION AS OF '{case['ref']}'" if "ref" in case else ""
         version = f" FOR VERSION AS OF {case['snapshot_id']}" if "snapshot_id" in case else version
         try:
-            rows = self._trino.rows(f"SELECT * FROM {name}{version}", read_rows(case["rows"]).schema)
+            rows = self._trino.rows(f"SELECT {projection(case)} FROM {name}{version}", read_rows(case["rows"]).schema)
         except TrinoError as error:
             if case["kind"] == "refuse" and _NOT_PARQUET in str(error):
                 raise Unsupported(f"Trino looks at no such file: {_NOT_PARQUET}") from error
             raise
         # The types are those that are expected, the names are Trino's own.
-        names = [str(name) for name, *_ in self._trino.values(f"SHOW COLUMNS FROM {name}")]
+        names = case.get("columns") or [str(name) for name, *_ in self._trino.values(f"SHOW COLUMNS FROM {name}")]
         write_rows(rows.rename_columns(names), case["out"])
         return "rows"
 
@@ -76,6 +77,7 @@ def _literal(value: int | str) -> str:
 def refused(error: Exception) -> str:
     """The class of an error, by what the message and its causes say."""
     words = {
+        "key-denied": ("is not found. (Service: Kms", "AccessDenied"),
         "tampered": ("GCM tag", "Tag mismatch", "tag check failed", "AEADBadTag", "GCM stream", "InvalidCiphertext", *LENGTHS),
         "format": ("Malformed Parquet file",),
         "plaintext": ("plaintext file",),

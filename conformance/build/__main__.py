@@ -14,12 +14,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from conformance.build.described import expected as _expected
+from conformance.build.described import metadata_of as _metadata
+from conformance.build.described import remove_unread as _remove_unread
+from conformance.build.described import table_case as _table_case
 from conformance.build.files import FileCase, every_file
 from conformance.build.forged_tables import FORGERIES, Forgery, Scene, recipe_of
+from conformance.build.shares import share_cases
 from conformance.build.tables import RECIPES, Recipe, build_table, kit_catalog, listed_files, read_state
 from conformance.build.writes import every_write
-from conformance.rows import described, write_rows
-from tablecrypt.table.table import EncryptedTable
 
 KIT = Path(__file__).parents[1]
 
@@ -34,6 +37,7 @@ def build(kit: Path) -> int:
         *(_table(kit, recipe, length) for recipe in RECIPES for length in recipe.key_lengths),
         *(_forged(kit, forgery, length) for forgery in FORGERIES for length in forgery.key_lengths),
         _rolled_back(kit),
+        *share_cases(kit),
         *(_file(kit, case) for case in every_file()),
         *every_write(kit),
     ]
@@ -100,34 +104,11 @@ def _file(kit: Path, case: FileCase) -> dict[str, Any]:
     return described_case | {"plaintext": {"length": len(case.plaintext), "sha256": hashlib.sha256(case.plaintext).hexdigest()}}
 
 
-def _remove_unread(kit: Path, table: EncryptedTable) -> None:
-    """Older metadata files take space, and no reader opens them."""
-    newest = kit / _metadata(table.metadata_location)
-    for path in newest.parent.glob("*.metadata.json"):
-        if path != newest:
-            path.unlink()
-
-
-def _table_case(name: str, kind: str, clause: str, metadata: str) -> dict[str, Any]:
-    folder = f"cases/{name}"
-    return {"id": name, "level": "table", "kind": kind, "clause": clause, "folder": folder, "metadata": metadata, "key_file": "keys.json"}
-
-
-def _metadata(location: str) -> str:
-    return location[location.index("cases/") :]
-
-
 def _expected_once(kit: Path, rows: pa.Table) -> dict[str, Any]:
     """Many files hold the same rows, which are kept once."""
     name = f"rows-of-{'-'.join(rows.column_names)}"
     (kit / "cases" / name).mkdir(exist_ok=True)
     return _expected(kit, name, rows)
-
-
-def _expected(kit: Path, name: str, rows: pa.Table) -> dict[str, Any]:
-    path = f"cases/{name}/expected.arrow"
-    write_rows(rows, kit / path)
-    return {"rows": path, "sums": described(rows)}
 
 
 if __name__ == "__main__":

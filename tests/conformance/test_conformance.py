@@ -18,7 +18,7 @@ from tests.support.plaintext_scan import unwatch
 from tests.support.selection import need
 
 REPOSITORY = Path(__file__).parents[2]
-MOST_BYTES = 5_300_000
+MOST_BYTES = 6_000_000
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,13 @@ def test_the_kit_has_cases_of_each_kind_and_level_and_stays_small() -> None:
         "key-metadata",
     }
     assert sum(path.stat().st_size for path in (KIT / "cases").rglob("*") if path.is_file()) < MOST_BYTES
+
+
+def test_a_share_is_read_with_the_partners_key_alone_and_refused_to_who_has_the_owners_alone() -> None:
+    shares = [case for case in json.loads((KIT / "manifest.json").read_text())["cases"] if case["id"].startswith("share-")]
+
+    assert {(case["kind"], *case["keys"]) for case in shares} == {("read", "alias/conformance-partner"), ("refuse", "alias/conformance")}
+    assert [case["refusal"] for case in shares if case["kind"] == "refuse"] == [["key-denied"]] * 3
 
 
 def test_a_reader_that_gives_rows_of_a_forged_table_is_told_so(tmp_path: Path) -> None:

@@ -35,11 +35,15 @@ struct KitKms {
 }
 
 impl KitKms {
-    fn new(key_file: &Path) -> Self {
+    /// `held`: the aliases that a case says the reader may use; by default all.
+    fn new(key_file: &Path, held: &Value) -> Self {
         let content: Value =
             serde_json::from_slice(&fs::read(key_file).expect("the key file")).expect("JSON");
         let mut keys = HashMap::new();
         for entry in content["master_keys"].as_array().expect("master_keys") {
+            if held.as_array().is_some_and(|held| !held.contains(&entry["alias"])) {
+                continue;
+            }
             let key_id = text(entry, "key_id").to_string();
             let key = STANDARD.decode(text(entry, "key_base64")).expect("base64");
             keys.insert(
@@ -163,7 +167,7 @@ async fn table(case: &Value) -> Result<Value> {
         .metadata(metadata)
         .metadata_location(text(case, "metadata"))
         .file_io(FileIO::new_with_fs())
-        .kms_client(Arc::new(KitKms::new(Path::new(text(case, "key_file")))))
+        .kms_client(Arc::new(KitKms::new(Path::new(text(case, "key_file")), &case["keys"])))
         .runtime(Runtime::current())
         .readonly(true)
         .build()?;
