@@ -225,7 +225,8 @@ fn class_of(message: &str) -> &'static str {
             ]
             .as_slice(),
         ),
-        ("key", &["Encryption key '", "KEK", "no such master key"]),
+        ("key-denied", &["no such master key"]),
+        ("key", &["Encryption key '", "KEK"]),
         ("missing", &["No such file"]),
         (
             "format",
