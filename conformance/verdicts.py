@@ -43,6 +43,8 @@ def judged(case: dict[str, Any], answer: dict[str, Any], out: Path) -> Verdict:
             return Verdict(case, DIED, message)
         case "refuse", "refused":
             return Verdict(case, REFUSED if answer["class"] in case["refusal"] else OTHERWISE, f"{answer['class']}: {message}")
+        case "read", "files" if "files" not in case:
+            return Verdict(case, UNSUPPORTED, "it opens lists and manifests alone")
         case "refuse", "files" if case["forged"] == "content":
             return Verdict(case, UNSUPPORTED, "it opens lists and manifests alone")
         case "refuse", "files":

@@ -13,7 +13,7 @@ import pytest
 
 from conformance.run import ADAPTERS as PROGRAMS
 from conformance.run import KIT, Reader, Report, install, load_cases, run
-from conformance.verdicts import ACCEPTED, DIED, REFUSED, RIGHT, TOLERATED, UNSUPPORTED, judged
+from conformance.verdicts import ACCEPTED, DIED, REFUSED, RIGHT, TOLERATED, UNSUPPORTED, WRONG, judged
 from tests.support.plaintext_scan import unwatch
 from tests.support.selection import need
 
@@ -77,6 +77,13 @@ def test_a_reader_that_gives_rows_of_a_forged_table_is_told_so(tmp_path: Path) -
     case = {"kind": "refuse", "refusal": ["tampered"]}
 
     assert judged(case, {"result": "rows"}, tmp_path / "out").outcome == ACCEPTED
+
+
+def test_a_reader_of_manifests_alone_judges_no_table_whose_files_nobody_counted(tmp_path: Path) -> None:
+    answer = {"result": "files", "files": 1, "records": 2}
+
+    assert judged({"kind": "read"}, answer, tmp_path / "out").outcome == UNSUPPORTED
+    assert judged({"kind": "read", "files": 1, "records": 3}, answer, tmp_path / "out").outcome == WRONG
 
 
 def test_the_runner_and_the_adapters_of_files_need_no_tablecrypt() -> None:
