@@ -46,6 +46,7 @@ def same_nonces(case: Case) -> None:
 
 
 def same_dek(case: Case) -> str | None:
+    # A program of its own that is to do wrong: no argument of the product makes DEKs that are not fresh.
     key = bytes(range(int(case["properties"]["encryption.data-key-length"])))
     first = StandardKeyMetadata.generate.__func__  # type: ignore[attr-defined]
     StandardKeyMetadata.generate = classmethod(  # type: ignore[assignment, method-assign]
