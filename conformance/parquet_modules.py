@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from conformance.streams import NONCE, TAG
+
 MAGIC_LENGTH: Final = 4
-_NONCE: Final = 12
-_SIGNATURE: Final = 28
+_SIGNATURE: Final = NONCE + TAG
 
 
 class ModulesError(Exception):
@@ -32,20 +33,20 @@ def nonces(data: bytes, magic: bytes) -> list[bytes]:
     found, at = [], MAGIC_LENGTH
     while at < footer:
         length = _number(data, at)
-        if length < _NONCE or at + 4 + length > footer:
+        if length < NONCE or at + 4 + length > footer:
             raise ModulesError(f"its bytes from {at} on are no encrypted module")
-        found.append(data[at + 4 : at + 4 + _NONCE])
+        found.append(data[at + 4 : at + 4 + NONCE])
         at += 4 + length
     return [*found, _footers_nonce(data, footer, footer_end, magic)]
 
 
 def _footers_nonce(data: bytes, footer: int, end: int, magic: bytes) -> bytes:
     if magic == b"PAR1":
-        return data[end - _SIGNATURE : end - _SIGNATURE + _NONCE]
+        return data[end - _SIGNATURE : end - _SIGNATURE + NONCE]
     # How long FileCryptoMetaData is stands nowhere: the module begins where its length leads to the end.
     for at in range(footer, end - _SIGNATURE):
         if at + 4 + _number(data, at) == end:
-            return data[at + 4 : at + 4 + _NONCE]
+            return data[at + 4 : at + 4 + NONCE]
     raise ModulesError("its footer is no encrypted module")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ def write_rows(rows: pa.Table, path: Path | str) -> None:
 def read_rows(path: Path | str) -> pa.Table:
     with pa.OSFile(str(path), "rb") as source:
         return pa.ipc.open_file(source).read_all()
+
+
+def digest(data: bytes) -> dict[str, Any]:
+    """Return what the manifest says of bytes that are expected."""
+    return {"length": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def described(rows: pa.Table) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from conformance.streams import KeyMetadata, StreamError, decrypt_gcm, decrypt_stream
+from conformance.streams import NONCE, TAG, KeyMetadata, StreamError, decrypt_gcm, decrypt_stream
 
-_ID, _NONCE, _TAG = 36, 12, 16
+_ID: Final = 36
 _SCHEME: Final = "file:"
 
 
@@ -63,7 +63,7 @@ def _unwrapped(kek: dict[str, Any], key_file: Path) -> bytes:
         each for each in json.loads(key_file.read_text())["master_keys"] if kek["encrypted-by-id"] in (each["alias"], each["key_id"])
     )
     wrapped = b64decode(kek["encrypted-key-metadata"])
-    nonce, tag, ciphertext = wrapped[_ID : _ID + _NONCE], wrapped[_ID + _NONCE : _ID + _NONCE + _TAG], wrapped[_ID + _NONCE + _TAG :]
+    nonce, tag, ciphertext = wrapped[_ID : _ID + NONCE], wrapped[_ID + NONCE : _ID + NONCE + TAG], wrapped[_ID + NONCE + TAG :]
     return decrypt_gcm(b64decode(master["key_base64"]), nonce + ciphertext + tag, None)
 
 

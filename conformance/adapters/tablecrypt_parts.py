@@ -7,7 +7,6 @@ import os
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pyarrow.fs import FileSystem, LocalFileSystem, SubTreeFileSystem
@@ -15,12 +14,11 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from conformance.adapters.protocol import Case
+from conformance.verdicts import ROOT
 from tablecrypt.errors import AuthenticationError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.kms.client import GeneratedKey
 from tablecrypt.parquet import FileKeys
 
-ROOT: Final = "/tmp/iceberg-encryption-conformance"
-"""Where the tables say that they are."""
 _NONCE, _TAG, _ID = 12, 16, 36
 
 

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from conformance.adapters.protocol import Case, serve
 from conformance.adapters.pyarrow_reader import writer_options
-from conformance.adapters.tablecrypt_parts import ROOT, file_keys, key_properties, properties
+from conformance.adapters.tablecrypt_parts import file_keys, key_properties, properties
 from conformance.adapters.tablecrypt_tables import written_table
 from conformance.rows import read_rows, write_rows
+from conformance.verdicts import ROOT
 from tablecrypt import errors
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret

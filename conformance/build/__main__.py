@@ -5,24 +5,19 @@ from __future__ import annotations
 # First of all, before anything of tablecrypt or PyIceberg.
 from conformance.build.fixed import FIXED  # isort: skip
 
-import hashlib
 import json
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from conformance.build.described import expected as _expected
-from conformance.build.described import metadata_of as _metadata
-from conformance.build.described import remove_unread as _remove_unread
-from conformance.build.described import table_case as _table_case
+from conformance.build.described import expected, expected_once, metadata_of, remove_unread, table_case
 from conformance.build.files import FileCase, every_file
 from conformance.build.forged_tables import FORGERIES, Forgery, Scene, recipe_of
 from conformance.build.shares import share_cases
 from conformance.build.tables import RECIPES, Recipe, build_table, kit_catalog, listed_files, read_state
 from conformance.build.writes import every_write
+from conformance.rows import digest
 
 KIT = Path(__file__).parents[1]
 
@@ -50,8 +45,8 @@ def _table(kit: Path, recipe: Recipe, length: int) -> dict[str, Any]:
     table = build_table(kit, kit_catalog(kit), name, recipe, length)
     state = recipe.read(table)
     rows, listed = read_state(table, state), listed_files(table, state)
-    _remove_unread(kit, table)
-    return _table_case(name, "read", recipe.clause, _metadata(table.metadata_location)) | state | _expected(kit, name, rows) | listed
+    remove_unread(kit, table)
+    return table_case(name, "read", recipe.clause, metadata_of(table.metadata_location)) | state | expected(kit, name, rows) | listed
 
 
 def _forged(kit: Path, forgery: Forgery, length: int) -> dict[str, Any]:
@@ -62,8 +57,8 @@ def _forged(kit: Path, forgery: Forgery, length: int) -> dict[str, Any]:
     listed = listed_files(table, {})
     forgery.forge(Scene(kit, table, neighbour))
     shutil.rmtree(kit / "cases" / f"{name}-neighbour")
-    _remove_unread(kit, table)
-    return _table_case(name, "refuse", forgery.clause, _metadata(table.metadata_location)) | {
+    remove_unread(kit, table)
+    return table_case(name, "refuse", forgery.clause, metadata_of(table.metadata_location)) | {
         "refusal": list(forgery.refusal),
         "forged": forgery.forged,
         "rows": f"cases/{recipe.name}-{length}/expected.arrow",
@@ -78,8 +73,8 @@ def _rolled_back(kit: Path) -> dict[str, Any]:
     table = build_table(kit, kit_catalog(kit), name, RECIPES[0], 16)
     older = table.metadata.metadata_log[-1].metadata_file
     clause = "Iceberg table spec, Encryption: metadata.json is not authenticated"
-    seen = {"seen_before": _metadata(table.metadata_location), "refusal": ["rollback"], "needs": ["pins"]}
-    return _table_case(name, "refuse", clause, _metadata(older)) | seen
+    seen = {"seen_before": metadata_of(table.metadata_location), "refusal": ["rollback"], "needs": ["pins"]}
+    return table_case(name, "refuse", clause, metadata_of(older)) | seen
 
 
 def _file(kit: Path, case: FileCase) -> dict[str, Any]:
@@ -98,17 +93,10 @@ def _file(kit: Path, case: FileCase) -> dict[str, Any]:
         described_case["refusal"] = list(case.refusal)
     if case.rows is not None:
         described_case["columns"] = case.rows.column_names
-        described_case |= _expected_once(kit, case.rows)
+        described_case |= expected_once(kit, case.rows)
     if case.plaintext is None:
         return described_case
-    return described_case | {"plaintext": {"length": len(case.plaintext), "sha256": hashlib.sha256(case.plaintext).hexdigest()}}
-
-
-def _expected_once(kit: Path, rows: pa.Table) -> dict[str, Any]:
-    """Many files hold the same rows, which are kept once."""
-    name = f"rows-of-{'-'.join(rows.column_names)}"
-    (kit / "cases" / name).mkdir(exist_ok=True)
-    return _expected(kit, name, rows)
+    return described_case | {"plaintext": digest(case.plaintext)}
 
 
 if __name__ == "__main__":

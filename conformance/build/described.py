@@ -35,3 +35,8 @@ def expected(kit: Path, name: str, rows: pa.Table) -> dict[str, Any]:
     (kit / path).parent.mkdir(exist_ok=True)
     write_rows(rows, kit / path)
     return {"rows": path, "sums": described(rows)}
+
+
+def expected_once(kit: Path, rows: pa.Table) -> dict[str, Any]:
+    """Many files hold the same rows, which are kept once."""
+    return expected(kit, f"rows-of-{'-'.join(rows.column_names)}", rows)

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from conformance.adapters.tablecrypt_parts import ROOT
 from conformance.build.tables import AGS1, DELETES, HIERARCHY, KEY_LENGTHS, RECIPES, SNAPSHOTS, Recipe, rows
+from conformance.verdicts import ROOT
 from tablecrypt.table.table import EncryptedTable
 from tests.support.tables import current_snapshot
 from tests.support.uniform_files import downgraded

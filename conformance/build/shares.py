@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from conformance.adapters.tablecrypt_parts import ROOT
 from conformance.build.described import expected, metadata_of, remove_unread, table_case
 from conformance.build.tables import KEY_ID, KEY_LENGTHS, RECIPES, build_table, kit_catalog, listed_files, read_state
+from conformance.verdicts import ROOT
 from tablecrypt.maintenance import share
 from tests.support.tables import encrypted_table
 

@@ -31,8 +31,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from conformance.adapters.tablecrypt_parts import ROOT, properties
+from conformance.adapters.tablecrypt_parts import properties
 from conformance.build.fixed import FIXED
+from conformance.verdicts import ROOT
 from tablecrypt import maintenance
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.table import EncryptedTable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
@@ -15,15 +14,17 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
+from conformance.build.described import expected, expected_once
 from conformance.build.files import AGS1, KEY_LENGTHS, KEY_METADATA, LAYOUTS, PARQUET, file_rows, text_key
 from conformance.build.fixed import FIXED
 from conformance.build.tables import EVOLUTION, HIERARCHY, KEY_ID, PARTITIONS, TYPES, rows
-from conformance.rows import described, write_rows
+from conformance.rows import digest, write_rows
 from conformance.streams import BLOCK, KeyMetadata
 from tests.support.plaintext import CANARY
 from tests.support.tables import BY_TEAM, TEAM_SCHEMA
 
 _LINE: Final = f"{CANARY} "
+_MARKED: Final = {"markers": [CANARY]}
 _SIZES: Final = (0, 1, BLOCK - 1, BLOCK, BLOCK + 1)
 _WRITTEN_LAYOUTS: Final = {
     "footer-key", "no-aad-prefix", "stored-aad-prefix", "plaintext-footer", "column-keys", "plaintext-footer-column-keys", "ctr",
@@ -86,12 +87,8 @@ _TABLES: Final = [
     TableWrite("types", HIERARCHY, _two_appends(TYPES), TYPES),
     TableWrite("nested", HIERARCHY, _two_appends(_NESTED), _NESTED),
     TableWrite("identity-partitions", PARTITIONS, _two_appends(), spec=BY_TEAM, key_lengths=KEY_LENGTHS),
-    TableWrite(
-        "bucket-partitions", PARTITIONS, _two_appends(), spec=PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "id_bucket"))
-    ),
-    TableWrite(
-        "day-partitions", PARTITIONS, _two_appends(TYPES), TYPES, PartitionSpec(PartitionField(7, 1000, DayTransform(), "moment_day"))
-    ),
+    TableWrite("bucket-partitions", PARTITIONS, _two_appends(), spec=_BY_BUCKET),
+    TableWrite("day-partitions", PARTITIONS, _two_appends(TYPES), TYPES, _BY_DAY),
     TableWrite("copy-on-write-delete", HIERARCHY, _without(_two_appends(), 3, 101), steps=(_DELETE,)),
     TableWrite(
         "merge-on-read-delete",
@@ -154,7 +151,7 @@ def _key_metadata() -> Iterator[dict[str, Any]]:
         key = KeyMetadata(FIXED.randbytes(length), prefix or None, file_length)
         said = f"{key.key.hex()}|{prefix.hex()}|{file_length}".encode()
         given = {"key": key.key.hex(), "aad_prefix": prefix.hex(), "file_length": file_length}
-        yield case | given | {"bytes": key.encode().hex(), "plaintext": _digest(said)}
+        yield case | given | {"bytes": key.encode().hex(), "plaintext": digest(said)}
 
 
 def _streams() -> Iterator[dict[str, Any]]:
@@ -163,11 +160,7 @@ def _streams() -> Iterator[dict[str, Any]]:
         given = {"key": FIXED.randbytes(length).hex(), "aad_prefix": FIXED.randbytes(16).hex()}
         source = {"source": f"cases/plaintext-{size}/plaintext", "made_of": {"repeated": _LINE, "first": size}}
         plaintext = (_LINE.encode() * (size // len(_LINE) + 1))[:size]
-        yield case | given | source | {"plaintext": _digest(plaintext), "markers": [CANARY]}
-
-
-def _digest(data: bytes) -> dict[str, Any]:
-    return {"length": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        yield case | given | source | {"plaintext": digest(plaintext)} | _MARKED
 
 
 def _parquet(kit: Path) -> Iterator[dict[str, Any]]:
@@ -187,7 +180,7 @@ def _parquet(kit: Path) -> Iterator[dict[str, Any]]:
             "page_rows": page,
             "columns": file_rows().column_names,
         }
-        yield case | given | _rows(kit, f"rows-of-{'-'.join(file_rows().column_names)}", file_rows())
+        yield case | given | expected_once(kit, file_rows()) | _MARKED
 
 
 def _table(kit: Path, table: TableWrite, length: int) -> dict[str, Any]:
@@ -207,7 +200,7 @@ def _table(kit: Path, table: TableWrite, length: int) -> dict[str, Any]:
         "key_file": "keys.json",
         "steps": steps,
     }
-    return case | given | _rows(kit, f"write-{table.name}", table.rows)
+    return case | given | expected(kit, f"write-{table.name}", table.rows) | _MARKED
 
 
 def _step(kit: Path, table: TableWrite, number: int, step: dict[str, Any]) -> dict[str, Any]:
@@ -217,10 +210,3 @@ def _step(kit: Path, table: TableWrite, number: int, step: dict[str, Any]) -> di
     path.parent.mkdir(exist_ok=True)
     write_rows(step["rows"], path)
     return step | {"rows": str(path.relative_to(kit))}
-
-
-def _rows(kit: Path, name: str, expected: pa.Table) -> dict[str, Any]:
-    path = kit / "cases" / name / "expected.arrow"
-    path.parent.mkdir(exist_ok=True)
-    write_rows(expected, path)
-    return {"rows": str(path.relative_to(kit)), "sums": described(expected), "markers": [CANARY]}

@@ -333,7 +333,7 @@ class Projection:
     missing: dict[int, Any]
     row_filter: pc.Expression | None
     # Of batches in such a schema the wanted columns are these, as they are, in that schema.
-    _unchanged: dict[pa.Schema, tuple[list[int], pa.Schema]] = dataclasses.field(default_factory=dict)
+    _unchanged: dict[pa.Schema, tuple[list[int], pa.Schema]] = dataclasses.field(default_factory=dict, init=False)
 
     @property
     def columns(self) -> list[str]:
