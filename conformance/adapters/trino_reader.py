@@ -33,7 +33,8 @@ class TrinoReader:
         if "pins" in case.get("needs", ()):
             raise Unsupported("Trino pins nothing")
         hold(case.get("keys"))
-        name = "t_" + re.sub(r"\W", "_", case["id"])
+        # In SQL, Trino takes every name as if it were written in small letters.
+        name = "t_" + re.sub(r"\W", "_", case["id"]).lower()
         # Not through tablecrypt's catalog, which looks at what it registers.
         with self._engine.begin() as connection:
             connection.execute(_INSERT, {"name": name, "location": f"file://{case['metadata']}"})
