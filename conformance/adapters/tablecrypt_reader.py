@@ -90,7 +90,7 @@ def _table(case: Case) -> pa.Table:
                 with sqlite3.connect(database) as connection:
                     connection.execute("UPDATE iceberg_tables SET metadata_location = ?", [_location(case["metadata"], kit)])
             table = catalog.load_table("db.t")
-            scan = table.scan(selected_fields=tuple(case.get("columns", "*")), snapshot_id=case.get("snapshot_id"))
+            scan = table.scan(snapshot_id=case.get("snapshot_id"))
             return (scan.use_ref(case["ref"]) if "ref" in case else scan).to_arrow()
         finally:
             catalog.close()

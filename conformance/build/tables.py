@@ -288,7 +288,7 @@ def build_table(kit: Path, catalog: Catalog, case: str, recipe: Recipe, key_leng
 
 def read_state(table: EncryptedTable, state: dict[str, Any]) -> pa.Table:
     """The rows of what a case reads."""
-    scan = table.scan(selected_fields=tuple(state.get("columns", "*")), snapshot_id=state.get("snapshot_id"))
+    scan = table.scan(snapshot_id=state.get("snapshot_id"))
     return (scan.use_ref(state["ref"]) if "ref" in state else scan).to_arrow()
 
 
