@@ -36,7 +36,7 @@ def write(java: ParquetJava, case: Case) -> None:
 def refused(error: Exception) -> str:
     """The class of an error, by what the message says."""
     words = ("GCM tag", "AEADBadTag", "Tag mismatch", "Signature mismatch", "AAD", "Applying decryptor on plaintext")
-    if "is not a Parquet file" in str(error):
+    if "is not a Parquet file" in str(error) or "Wrong row group ordinal" in str(error):
         return "format"
     return "tampered" if any(word in str(error) for word in words) else "other"
 

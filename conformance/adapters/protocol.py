@@ -60,6 +60,18 @@ class Unsupported(Exception):
     """The reader or writer has no way to try this."""
 
 
+def check_needs(case: Case, name: str) -> None:
+    """Unsupported for a case that concerns readers alone that pin what they saw, or that know columns with keys of their own."""
+    for need in ("pins", "column-keys"):
+        if need in case.get("needs", ()):
+            raise Unsupported(f"{name} has no {need}")
+
+
+def columns_of(case: Case) -> str:
+    """Of a table in SQL: what a case reads."""
+    return ", ".join(case.get("columns", "*"))
+
+
 def _answer(
     case: Case,
     read: Callable[[Case], str],

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 
 from conformance.adapters.iceberg_java_reader import LENGTHS
 from conformance.adapters.kit_kms import hold, kms_of_the_kit
-from conformance.adapters.protocol import Case, Unsupported, serve
+from conformance.adapters.protocol import Case, Unsupported, check_needs, columns_of, serve
 from conformance.rows import read_rows, write_rows
 from tests.support.postgres import PostgresServer
 from tests.support.trino import VERSION, Trino, TrinoError, trino_problem
@@ -30,8 +30,7 @@ class TrinoReader:
 
     def read(self, case: Case) -> str:
         """Read one table."""
-        if "pins" in case.get("needs", ()):
-            raise Unsupported("Trino pins nothing")
+        check_needs(case, "Trino")
         hold(case.get("keys"))
         # In SQL, Trino takes every name as if it were written in small letters.
         name = "t_" + re.sub(r"\W", "_", case["id"]).lower()
@@ -41,7 +40,7 @@ class TrinoReader:
         version = f" FOR VERSION AS OF '{case['ref']}'" if "ref" in case else ""
         version = f" FOR VERSION AS OF {case['snapshot_id']}" if "snapshot_id" in case else version
         try:
-            rows = self._trino.rows(f"SELECT * FROM {name}{version}", read_rows(case["rows"]).schema)
+            rows = self._trino.rows(f"SELECT {columns_of(case)} FROM {name}{version}", read_rows(case["rows"]).schema)
         except TrinoError as error:
             if case["kind"] == "refuse" and _NOT_PARQUET in str(error):
                 raise Unsupported(f"Trino looks at no such file: {_NOT_PARQUET}") from error

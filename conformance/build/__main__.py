@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from conformance.build.column_keys import column_key_cases
 from conformance.build.described import expected, expected_once, metadata_of, remove_unread, table_case
 from conformance.build.files import FileCase, every_file
 from conformance.build.forged_tables import FORGERIES, Forgery, Scene, recipe_of
@@ -33,6 +34,7 @@ def build(kit: Path) -> int:
         *(_forged(kit, forgery, length) for forgery in FORGERIES for length in forgery.key_lengths),
         _rolled_back(kit),
         *share_cases(kit),
+        *column_key_cases(kit),
         *(_file(kit, case) for case in every_file()),
         *every_write(kit),
     ]
@@ -93,7 +95,7 @@ def _file(kit: Path, case: FileCase) -> dict[str, Any]:
         described_case["refusal"] = list(case.refusal)
     if case.rows is not None:
         described_case["columns"] = case.rows.column_names
-        described_case |= expected_once(kit, case.rows)
+        described_case |= expected(kit, case.name, case.rows) if case.has_own_rows else expected_once(kit, case.rows)
     if case.plaintext is None:
         return described_case
     return described_case | {"plaintext": digest(case.plaintext)}

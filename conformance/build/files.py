@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from conformance.build.fixed import FIXED
+from conformance.build.odd_files import first_letters, with_columns_apart, with_wrapped_ordinal
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.aes_gcm import AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -51,6 +52,8 @@ class FileCase:
     plaintext: bytes | None = None
     refusal: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    has_own_rows: bool = False
+    """Whether no other case has rows of these columns and other values."""
     first_of: str | None = None
     """The case of whose file these are the first bytes: it is not kept twice."""
 
@@ -104,7 +107,28 @@ def _parquet() -> Iterator[FileCase]:
         name = f"parquet-{layout.name}-{length}"
         keys, data = _file(name, layout, length)
         yield FileCase(name, "parquet", f"{PARQUET}, {layout.clause}", data, _opening(keys), rows=_ROWS)
+    yield from _columns_apart()
     yield from _forged_parquet()
+
+
+def _columns_apart() -> Iterator[FileCase]:
+    """Who has the footer's key alone reads the columns that the footer lists."""
+    shown = _ROWS.set_column(1, "name", first_letters(_ROWS["name"]))
+    for length, (what, prefix) in product(KEY_LENGTHS, (("", _PREFIX), ("-without-aad-prefix", b""))):
+        name = f"parquet-columns-apart{what}-{length}"
+        FIXED.begin(name)
+        keys = FileKeys(text_key(length), aad_prefix=prefix)
+        assert keys.footer_key is not None
+        data = with_columns_apart(_ROWS, "name", StandardKeyMetadata(keys.footer_key, prefix), text_key(length))
+        yield FileCase(
+            name,
+            "parquet",
+            "Parquet format, key-value metadata: readers pass over keys they do not know",
+            data,
+            _opening(keys),
+            shown,
+            has_own_rows=True,
+        )
 
 
 def _file(name: str, layout: Layout, length: int) -> tuple[FileKeys, bytes]:
@@ -184,6 +208,11 @@ def _forged_parquet() -> Iterator[FileCase]:
     keys, data = _file("forged-pages", Layout("", "", options=_PAGES), 16)
     yield _refused("data-pages-exchanged", "4.4.2 AAD suffix: page ordinals", _exchanged_pages(data, keys), keys)
     other = FileKeys(keys.footer_key, aad_prefix=b"another-prefix!!")
+    FIXED.begin("forged-ordinal")
+    wrapped = with_wrapped_ordinal(_ROWS, keys, FIXED.randbytes)
+    yield _refused(
+        "row-group-ordinal-beyond-32767", "4.4.2 AAD suffix: ordinals of two bytes", wrapped, keys, refusal=("format", "tampered")
+    )
     yield _refused("another-aad-prefix", "4.4.1 AAD prefix", data, other)
     yield _refused("without-aad-prefix", "4.4.1 AAD prefix", data, FileKeys(keys.footer_key), refusal=("tampered", "key"))
     yield _refused("another-key", "4.2 GCM", data, FileKeys(bytes(range(16)), aad_prefix=keys.aad_prefix))

@@ -1,20 +1,19 @@
 """Time and randomness of the builder's process, so that it writes the same bytes each time. Import it before tablecrypt and PyIceberg.
 
 NEVER import it elsewhere: keys and nonces that it gives are known to everyone. It changes this process alone; tablecrypt's own sources of
-randomness stay as they are. Arrow encrypts Parquet with nonces of its own, which cannot be replaced, so here Arrow writes plaintext into
-memory and tablecrypt's module writer encrypts it.
+randomness stay as they are. Arrow encrypts Parquet with nonces of its own, which cannot be replaced: see
+fixed_parquet.py.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import io
 import os
 import random
 import secrets
 import time
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 _BEGIN_MS: Final = 1_750_000_000_000
 _STEP_MS: Final = 1_000
@@ -63,29 +62,12 @@ def _replace_sources() -> None:
 
 
 def _replace_arrow_encryption() -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from conformance.build.fixed_parquet import FixedParquetWriter
+    from tablecrypt.parquet.uniform import UniformParquetWriter
 
-    from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-    from tablecrypt.parquet import FileKeys, encrypt
-    from tablecrypt.parquet.uniform import UniformParquetWriter, _decryption, check_writer_options
-
-    def begin(self: Any, sink: Any, schema: pa.Schema, key_metadata: StandardKeyMetadata, **options: Any) -> None:
-        check_writer_options(options)
-        self._sink, self._key_metadata, self._plain = sink, key_metadata, io.BytesIO()
-        self._writer = pq.ParquetWriter(self._plain, schema=schema, store_decimal_as_integer=True, **options)
-
-    def close(self: Any) -> tuple[pq.FileMetaData, int]:
-        self._writer.close()
-        keys = FileKeys(self._key_metadata.encryption_key, aad_prefix=self._key_metadata.aad_prefix)
-        encrypted = io.BytesIO()
-        encrypt(self._plain.getvalue(), encrypted, keys, random=FIXED.randbytes)
-        self._sink.write(encrypted.getvalue())
-        opened = pq.ParquetFile(pa.BufferReader(encrypted.getvalue()), decryption_properties=_decryption(self._key_metadata))
-        return opened.metadata, self._sink.tell()
-
-    UniformParquetWriter.__init__ = begin  # type: ignore[method-assign]
-    UniformParquetWriter.close = close  # type: ignore[method-assign]
+    for method in (FixedParquetWriter.__init__, FixedParquetWriter.aad_file_unique, FixedParquetWriter.write, FixedParquetWriter.close):
+        setattr(UniformParquetWriter, method.__name__, method)
+    UniformParquetWriter._add = FixedParquetWriter._add  # type: ignore[attr-defined]
 
 
 _replace_sources()

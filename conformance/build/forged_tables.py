@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,9 +165,8 @@ def _list_key(metadata: dict[str, Any]) -> dict[str, Any]:
     return next(each for each in metadata["encryption-keys"] if each["key-id"] == _newest(metadata)["key-id"])
 
 
-def _flipped(entry: dict[str, Any]) -> None:
-    from base64 import b64decode, b64encode
-
+def flip_entry(entry: dict[str, Any]) -> None:
+    """Of `encryption-keys`: change a bit of the wrapped key."""
     data = bytearray(b64decode(entry["encrypted-key-metadata"]))
     data[-1] ^= 1
     entry["encrypted-key-metadata"] = b64encode(bytes(data)).decode()
@@ -225,12 +225,12 @@ FORGERIES: Final = [
     Forgery("snapshot-names-an-older-list", SNAPSHOTS, ("tampered",), lambda at: at.edit(_older_list_named), needs=BEYOND),
     Forgery("kek-missing", HIERARCHY, ("key",), lambda at: at.edit(lambda each: each["encryption-keys"].remove(_kek(each)))),
     Forgery("list-key-missing", HIERARCHY, ("key",), lambda at: at.edit(lambda each: each["encryption-keys"].remove(_list_key(each)))),
-    Forgery("kek-flipped-bit", HIERARCHY, ("tampered",), lambda at: at.edit(lambda each: _flipped(_kek(each))), key_lengths=KEY_LENGTHS),
+    Forgery("kek-flipped-bit", HIERARCHY, ("tampered",), lambda at: at.edit(lambda each: flip_entry(_kek(each))), key_lengths=KEY_LENGTHS),
     Forgery(
         "list-key-flipped-bit",
         HIERARCHY,
         ("tampered",),
-        lambda at: at.edit(lambda each: _flipped(_list_key(each))),
+        lambda at: at.edit(lambda each: flip_entry(_list_key(each))),
         key_lengths=KEY_LENGTHS,
     ),
     Forgery(

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from conformance.build.column_keys import COLUMN, DECLARED, EXTENSION, OTHERS
 from conformance.build.described import expected, metadata_of, remove_unread, table_case
-from conformance.build.tables import KEY_ID, KEY_LENGTHS, RECIPES, build_table, kit_catalog, listed_files, read_state
+from conformance.build.tables import KEY_ID, KEY_LENGTHS, RECIPES, Recipe, build_table, kit_catalog, listed_files, read_state, rows
 from conformance.verdicts import ROOT
 from tablecrypt.maintenance import share
+from tablecrypt.maintenance.sharing.result import Shared
+from tablecrypt.table.table import EncryptedTable
 from tests.support.tables import encrypted_table
 
 PARTNER: Final = "alias/conformance-partner"
+PARTNERS_COLUMN: Final = "alias/conformance-partner-column"
 CLAUSE: Final = "Iceberg table spec, Encryption: a table whose files lie in another table's folder, each with its own key_metadata"
 
 
@@ -22,15 +27,25 @@ def share_cases(kit: Path) -> Iterator[dict[str, Any]]:
     """Build them."""
     for length in KEY_LENGTHS:
         yield from _read(kit, length)
+    yield _part(kit, "filtered", _APPENDS, lambda source, location: share(source, PARTNER, location, "id < 100"))
+    yield _part(kit, "deletion-vectors", _of("deletion-vectors"), lambda source, location: share(source, PARTNER, location))
+    yield _part(kit, "updated", _APPENDS, _updated)
+    yield from _with_its_column(kit)
     for name, (refusal, edit) in EDITS.items():
         yield _forged(kit, name, refusal, edit)
 
 
-def _shared(kit: Path, name: str, length: int) -> str:
+Share = Callable[[EncryptedTable, str], Shared]
+
+
+def _of(recipe: str) -> Recipe:
+    return next(each for each in RECIPES if each.name == recipe)
+
+
+def _shared(kit: Path, name: str, length: int, recipe: Recipe, make: Share) -> str:
     """Build a table and its share, and return the location of the share's metadata."""
-    recipe = next(each for each in RECIPES if each.name == "appends")
     source = build_table(kit, kit_catalog(kit), f"{name}-source", recipe, length)
-    shared = share(source, PARTNER, f"file://{ROOT}/cases/{name}")
+    shared = make(source, f"file://{ROOT}/cases/{name}")
     for folder in (f"{name}-source", name):
         for journal in (kit / "cases" / folder / "metadata").glob("tablecrypt-*"):
             shutil.rmtree(journal)
@@ -38,26 +53,62 @@ def _shared(kit: Path, name: str, length: int) -> str:
     return shared.metadata_location
 
 
+def _registered(kit: Path, name: str, location: str) -> EncryptedTable:
+    return encrypted_table(kit_catalog(kit).register_table(f"db.{name}", location))
+
+
+def _whole(source: EncryptedTable, location: str) -> Shared:
+    return share(source, PARTNER, location)
+
+
+def _updated(source: EncryptedTable, location: str) -> Shared:
+    share(source, PARTNER, location)
+    source.append(rows(500, 3))
+    return share(source, PARTNER, location, update=True)
+
+
 def _read(kit: Path, length: int) -> Iterator[dict[str, Any]]:
     name = f"share-{length}"
-    location = _shared(kit, name, length)
-    theirs = encrypted_table(kit_catalog(kit).register_table(f"db.{name}", location))
+    location = _shared(kit, name, length, _APPENDS, _whole)
+    theirs = _registered(kit, name, location)
     held, metadata = {"keys": [PARTNER]}, metadata_of(location)
-    rows = expected(kit, name, read_state(theirs, {})) | listed_files(theirs, {})
+    found = expected(kit, name, read_state(theirs, {})) | listed_files(theirs, {})
 
-    yield table_case(name, "read", CLAUSE, metadata) | held | rows
+    yield table_case(name, "read", CLAUSE, metadata) | held | found
     yield (
         table_case(f"{name}-with-the-owners-key", "refuse", CLAUSE, metadata)
         | {"folder": f"cases/{name}", "keys": [KEY_ID], "refusal": ["key-denied"], "forged": "metadata"}
-        | rows
+        | found
     )
+
+
+def _part(kit: Path, what: str, recipe: Recipe, make: Share) -> dict[str, Any]:
+    name = f"share-{what}-16"
+    location = _shared(kit, name, 16, recipe, make)
+    theirs = _registered(kit, name, location)
+    found = expected(kit, name, read_state(theirs, {})) | listed_files(theirs, {})
+    return table_case(name, "read", CLAUSE, metadata_of(location)) | {"keys": [PARTNER]} | found
+
+
+def _with_its_column(kit: Path) -> Iterator[dict[str, Any]]:
+    """A protected column is shared under a second master key of the partner's."""
+    name, recipe = "share-column-keys-16", replace(_APPENDS, properties=DECLARED)
+    location = _shared(kit, name, 16, recipe, lambda source, place: share(source, PARTNER, place, columns={COLUMN: PARTNERS_COLUMN}))
+    theirs, metadata = _registered(kit, name, location), metadata_of(location)
+    shown, listed = read_state(theirs, {}), listed_files(theirs, {})
+
+    who: dict[str, Any] = {"keys": [PARTNER, PARTNERS_COLUMN], "needs": ["column-keys"]}
+    yield table_case(name, "read", EXTENSION, metadata) | who | expected(kit, name, shown) | listed
+    others, name = shown.drop_columns([COLUMN]), f"{name}-without-its-key"
+    who = {"folder": "cases/share-column-keys-16", "keys": [PARTNER], "columns": others.column_names}
+    yield table_case(name, "read", OTHERS, metadata) | who | expected(kit, name, others) | listed
 
 
 def _forged(kit: Path, name: str, refusal: tuple[str, ...], edit: Callable[[dict[str, Any], dict[str, Any]], object]) -> dict[str, Any]:
     case = f"forged-share-{name}-16"
-    location = _shared(kit, case, 16)
+    location = _shared(kit, case, 16, _APPENDS, _whole)
     (source,) = (kit / "cases" / f"{case}-source" / "metadata").glob("*.metadata.json")
-    listed = listed_files(encrypted_table(kit_catalog(kit).register_table(f"db.{case}", location)), {})
+    listed = listed_files(_registered(kit, case, location), {})
     path = kit / metadata_of(location)
     metadata = json.loads(path.read_text())
     edit(metadata, json.loads(source.read_text()))
@@ -83,3 +134,4 @@ EDITS: Final[dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any], dict[str
     "list-of-the-source": (("tampered",), _list_of_the_source),
     "entries-of-the-source": (("key", "key-denied"), _entries_of_the_source),
 }
+_APPENDS: Final = _of("appends")

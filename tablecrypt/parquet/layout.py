@@ -33,7 +33,7 @@ from tablecrypt.parquet import thrift_reader
 from tablecrypt.parquet.columns_apart import ENTRY, with_columns_apart
 from tablecrypt.parquet.file_keys import FOOTER_KEY_NAME, FileKeys, required_keys
 from tablecrypt.parquet.footer import MAGIC_LENGTH, StoredFooter, described, read_footer
-from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, module_length
+from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, check_stated, module_length
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.thrift import (
     COLUMN_CHUNK_SHAPE,
@@ -373,7 +373,12 @@ class FileLayout:
     def _row_group(self, group: Struct, number: int) -> RowGroupLayout:
         # The AAD has the ordinal that the footer states (section 4.4). Where it states none, row groups count from 0.
         ordinal = group.optional_integer(RowGroup.ORDINAL) if self.footer.algorithm is not None else None
-        return RowGroupLayout(group.deferred_structs(RowGroup.COLUMNS), number if ordinal is None else ordinal, self)
+        row_group = number if ordinal is None else ordinal
+        chunks = group.deferred_structs(RowGroup.COLUMNS)
+        if self.footer.algorithm is not None:
+            check_stated(row_group, "a row group with ordinal")
+            check_stated(len(chunks) - 1, "a column with ordinal")
+        return RowGroupLayout(chunks, row_group, self)
 
 
 def may_hold_columns_apart(footer: Struct) -> bool:

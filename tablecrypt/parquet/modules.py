@@ -36,7 +36,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from tablecrypt._bytes import flat_view
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, OVERHEAD, TAG_LENGTH
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyMismatchError, TamperedFileError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyMismatchError, TamperedFileError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -114,6 +114,15 @@ class ModuleOrdinals:
 
     def describe(self, module_type: ModuleType, page: int = 0) -> str:
         return f"{module_type.label} {page} of {self}" if module_type.has_page else f"the {module_type.label} of {self}"
+
+
+def check_stated(ordinal: int, what: str) -> None:
+    """FormatError for an ordinal that a file has or states, and that its AADs have no room for.
+
+    A writer that counts on in two bytes comes to -32768, and from then on to AADs that other modules of the file have.
+    """
+    if not 0 <= ordinal <= MAX_ORDINAL:
+        raise FormatError(f"it has {what} {ordinal}: modular encryption counts from 0 to {MAX_ORDINAL}")
 
 
 FOOTER_SUFFIX: Final = bytes([ModuleType.FOOTER])
