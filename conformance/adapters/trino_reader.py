@@ -46,7 +46,7 @@ class TrinoReader:
                 raise Unsupported(f"Trino looks at no such file: {_NOT_PARQUET}") from error
             raise
         # The types are those that are expected, the names are Trino's own.
-        names = [str(name) for name, *_ in self._trino.values(f"SHOW COLUMNS FROM {name}")]
+        names = case.get("columns") or [str(name) for name, *_ in self._trino.values(f"SHOW COLUMNS FROM {name}")]
         write_rows(rows.rename_columns(names), case["out"])
         return "rows"
 
@@ -78,6 +78,7 @@ def _literal(value: int | str) -> str:
 def refused(error: Exception) -> str:
     """The class of an error, by what the message and its causes say."""
     words = {
+        "placeholder": ("Dictionary is missing",),
         "key-denied": ("is not found. (Service: Kms", "AccessDenied"),
         "tampered": ("GCM tag", "Tag mismatch", "tag check failed", "AEADBadTag", "GCM stream", "InvalidCiphertext", *LENGTHS),
         "format": ("Malformed Parquet file",),

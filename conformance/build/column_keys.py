@@ -56,7 +56,7 @@ def _read(kit: Path, recipe: Recipe, length: int) -> Iterator[dict[str, Any]]:
         | expected(kit, others_of, others)
         | listed
     )
-    denied = {"columns": ["id", COLUMN], "refusal": ["key-denied", "placeholder"]}
+    denied = {"columns": ["id", COLUMN], "forged": "content", "refusal": ["key-denied", "placeholder"]}
     column = f"{name}-denied"
     yield table_case(column, "refuse", EXTENSION, metadata) | here | denied | expected(kit, column, rows.select(["id", COLUMN])) | listed
 
@@ -145,7 +145,7 @@ FORGERIES: Final[dict[str, tuple[tuple[str, ...], Callable[[Scene], object]]]] =
 _ROW_GROUPS: Final = Recipe(
     "row-groups",
     EXTENSION,
-    lambda table: table.append(rows_of(1000, 1500)),
+    lambda table: table.append(rows_of(1000, 1010)),
     properties={"write.parquet.row-group-limit": "1000"},
     appends=0,
 )

@@ -41,7 +41,7 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import Chunk, Span
-from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, MAX_ORDINAL, ModuleCipher, ModuleType, module_length
+from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, check_page, module_length
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.thrift import FLAT, BloomFilterHeader, PageHeader, PageType
 
@@ -224,8 +224,7 @@ def _read_encrypted(window: Window, chunk: Chunk, cipher: ModuleCipher, number: 
     is_dictionary = window.position == chunk.pages.start and chunk.has_dictionary
     header_type = ModuleType.DICTIONARY_PAGE_HEADER if is_dictionary else ModuleType.DATA_PAGE_HEADER
     what = ordinals.describe(header_type, number)
-    if number > MAX_ORDINAL:
-        raise FormatError(f"{location}: {what} cannot be: modular encryption has pages 0 to {MAX_ORDINAL} of a chunk")
+    check_page(number, ordinals, location)
     framed, header_span = window.take(module_length(window.peek(LENGTH_BYTES), window.left, what, location))
     # Authenticated before Thrift's parser sees a byte of it.
     decrypted = bytes(cipher.decrypt(ordinals.suffix(header_type, number), framed, what))

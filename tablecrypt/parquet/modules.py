@@ -125,6 +125,12 @@ def check_stated(ordinal: int, what: str) -> None:
         raise FormatError(f"it has {what} {ordinal}: modular encryption counts from 0 to {MAX_ORDINAL}")
 
 
+def check_page(number: int, ordinals: ModuleOrdinals, location: str) -> None:
+    """FormatError for a page of a chunk that its AADs have no room for."""
+    if number > MAX_ORDINAL:
+        raise FormatError(f"{location}: page {number} of {ordinals} cannot be: modular encryption has pages 0 to {MAX_ORDINAL} of a chunk")
+
+
 FOOTER_SUFFIX: Final = bytes([ModuleType.FOOTER])
 
 

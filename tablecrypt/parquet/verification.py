@@ -36,7 +36,7 @@ from tablecrypt.parquet.chunk_modules import PIECE_LENGTH, read_bloom_filter, re
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.footer import MAGIC_LENGTH
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span, encrypted_layout
-from tablecrypt.parquet.modules import GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, impossible_length, stated_length
+from tablecrypt.parquet.modules import GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, check_page, impossible_length, stated_length
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.storage import Source, open_source
 from tablecrypt.parquet.thrift import ColumnChunk
@@ -300,6 +300,7 @@ class FileChecks:
 
         while modules.left:
             is_dictionary = chunk.has_dictionary and modules.left == chunk.pages.length
+            check_page(number, ordinals, chunk.location)
             for module_type in _DICTIONARY if is_dictionary else _DATA:
                 framed = modules.take()
                 if framed is None:

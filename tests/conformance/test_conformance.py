@@ -13,12 +13,12 @@ import pytest
 
 from conformance.run import ADAPTERS as PROGRAMS
 from conformance.run import KIT, Reader, Report, install, load_cases, run
-from conformance.verdicts import ACCEPTED, DIED, REFUSED, RIGHT, TOLERATED, UNSUPPORTED, WRONG, judged
+from conformance.verdicts import ACCEPTED, DIED, NOT_READ, REFUSED, RIGHT, TOLERATED, UNSUPPORTED, WRONG, judged
 from tests.support.plaintext_scan import unwatch
 from tests.support.selection import need
 
 REPOSITORY = Path(__file__).parents[2]
-MOST_BYTES = 6_000_000
+MOST_BYTES = 6_500_000
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,28 @@ def test_the_page_tells_of_a_run_of_these_cases() -> None:
         assert f"\n## {reader} " in page
 
 
+def test_who_lacks_the_key_of_a_column_is_asked_for_the_others_and_for_this_one() -> None:
+    cases = {case["id"]: case for case in json.loads((KIT / "manifest.json").read_text())["cases"]}
+
+    for name in (name for name in cases if name.startswith("column-keys-") and name.endswith("-without-its-key")):
+        whole, denied = name.removesuffix("-without-its-key"), cases[name.replace("-without-its-key", "-denied")]
+        assert cases[whole]["metadata"] == cases[name]["metadata"] == denied["metadata"]
+        assert (cases[name]["keys"], denied["keys"]) == (["alias/conformance"], ["alias/conformance"])
+        assert "team" in denied["columns"] and "team" not in cases[name]["columns"]
+
+
+def not_read(report: Report) -> list[str]:
+    """Tables without right rows, of those that are not for readers with an extension."""
+    concerned = (each for each in report.verdicts if each.case["kind"] == "read" and not each.case.get("needs"))
+    return [each.case["id"] for each in concerned if each.outcome != RIGHT]
+
+
+def column_outcomes(report: Report) -> set[str]:
+    """What came of tables with column keys for who has none of them."""
+    concerned = (each for each in report.verdicts if "column-keys" in each.case["id"] and not each.case.get("needs"))
+    return {each.outcome for each in concerned}
+
+
 ACCEPTED_BY_OTHERS = [
     # Both take the cipher from the file, which nothing authenticates.
     "forged-data-file-cipher-renamed-required-columns-16",
@@ -128,7 +150,8 @@ ACCEPTED_BY_OTHERS = [
 def test_iceberg_java_reads_every_table_and_accepts_three_forgeries() -> None:
     report = report_of("iceberg_java_reader.py", load_cases(install()))
 
-    assert [each for each in report.verdicts if each.case["kind"] == "read" and each.outcome != RIGHT] == []
+    assert not_read(report) == []
+    assert column_outcomes(report) == {RIGHT, REFUSED}
     assert [each.case["id"] for each in report.verdicts if each.outcome in (ACCEPTED, DIED)] == ACCEPTED_BY_OTHERS
 
 
@@ -139,8 +162,12 @@ def test_trino_reads_every_table_without_deletion_vectors_and_avro_and_accepts_t
     need(trino_problem())
     report = report_of("trino_reader.py", load_cases(install()))
 
-    not_read = [each.case["id"] for each in report.verdicts if each.case["kind"] == "read" and each.outcome != RIGHT]
-    assert not_read == [f"{kind}-{length}" for kind in ("deletion-vectors", "avro-data") for length in (16, 24, 32)]
+    assert not_read(report) == [
+        *(f"{kind}-{length}" for kind in ("deletion-vectors", "avro-data") for length in (16, 24, 32)),
+        "share-deletion-vectors-16",
+        *(f"column-keys-deletion-vectors-{length}-without-its-key" for length in (16, 24, 32)),
+    ]
+    assert column_outcomes(report) == {RIGHT, REFUSED, NOT_READ, UNSUPPORTED}
     assert [each.case["id"] for each in report.verdicts if each.outcome in (ACCEPTED, DIED)] == ACCEPTED_BY_OTHERS
 
 
