@@ -36,7 +36,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from tablecrypt.manifests.manifest_cache import CACHE
-from tablecrypt.table.metadata_cache import PARSED
+from tablecrypt.table.metadata import PARSED
 
 PYICEBERG: Final = "PyIceberg"
 TABLE: Final = "db.t"

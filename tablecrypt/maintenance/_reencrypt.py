@@ -54,7 +54,7 @@ from tablecrypt.table.planning import FileCondition, ScanPlanner
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.shares.records import live_shares
+from tablecrypt.table.shares import live_shares
 from tablecrypt.table.table import EncryptedTable, check_branch
 from tablecrypt.table.table_files import is_deletion_vector, key_metadata_of, name_of
 

@@ -47,9 +47,9 @@ from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressLi
 from tablecrypt.manifests.manifest_cache import CACHE
 from tablecrypt.printable import counted
 from tablecrypt.properties import KMS_CACHE_TTL_MS
-from tablecrypt.table.metadata_cache import PARSED
+from tablecrypt.table.metadata import PARSED
 from tablecrypt.table.replace_files import EncryptedManifestCleaning
-from tablecrypt.table.shares.deleting import SharedFiles, metadata_deleting_io
+from tablecrypt.table.shares import SharedFiles, metadata_deleting_io
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 from tablecrypt.table.updates import removed_snapshots

@@ -34,7 +34,7 @@ from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.reachable import FileKind, Reachable, reachable_files
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.shares.deleting import deleting_io
+from tablecrypt.table.shares import deleting_io
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
 

@@ -40,7 +40,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType, UnknownType
 
-from tablecrypt.manifests.avro_writer import AvroRecords
+from tablecrypt.manifests.avro_container import AvroRecords
 
 FORMAT_VERSION: Final = 3
 

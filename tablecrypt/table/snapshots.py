@@ -60,12 +60,18 @@ from tablecrypt.table._pyiceberg.transactions import (
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.protection.authenticated import check_declared
-from tablecrypt.table.protection.kept_entries import named_column_keys, refuse_beside_lost, still_named
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
-from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, AssertHead
+from tablecrypt.table.updates import (
+    AddEncryptedSnapshotUpdate,
+    AddEncryptionKeyUpdate,
+    AssertHead,
+    named_column_keys,
+    refuse_beside_lost,
+    still_named,
+)
 
 RETENTION = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
 _ENGINE = "engine-name"

@@ -22,7 +22,7 @@ from tablecrypt.maintenance import Progress, remove_orphan_files, rescue, rewrap
 from tablecrypt.maintenance._shred_find import inspect_older
 from tablecrypt.maintenance.older_metadata import older_metadata
 from tablecrypt.manifests.manifest_cache import CACHE
-from tablecrypt.table.metadata_cache import PARSED
+from tablecrypt.table.metadata import PARSED
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.maintenance.test_rescue import rewritten
 from tests.support.aws import ACCOUNT, REGION, AwsServer

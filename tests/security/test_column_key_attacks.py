@@ -25,8 +25,7 @@ from tablecrypt.errors import (
     TablecryptError,
     TamperedFileError,
 )
-from tablecrypt.keys.column_entries import ENTRY_PREFIX
-from tablecrypt.keys.key_ring import COLUMN_KEK, EncryptedKey
+from tablecrypt.keys.key_ring import COLUMN_KEK, ENTRY_PREFIX, EncryptedKey
 from tablecrypt.maintenance import FindingKind
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.columns_apart import ENTRY, structs_of

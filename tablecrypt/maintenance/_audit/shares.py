@@ -17,7 +17,7 @@ from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.reachable import files_of_snapshot
 from tablecrypt.maintenance.sharing.listing import LiveShare
 from tablecrypt.printable import counted
-from tablecrypt.table.shares.records import ShareRecord, named_records, read_record
+from tablecrypt.table.shares import ShareRecord, named_records, read_record
 from tablecrypt.table.table import EncryptedTable
 
 _SHOWN = 3

@@ -22,12 +22,11 @@ from tablecrypt.errors import (
     KmsError,
     PlaintextRefusedError,
 )
-from tablecrypt.keys.column_entries import is_gone, is_own, stored_entries
 from tablecrypt.keys.column_keys import ColumnPolicy
-from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, is_gone, is_own, stored_entries
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.protection.kept_entries import lost_column_keys
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.updates import lost_column_keys
 
 _NOWHERE: Final = "is in no metadata file that was found: give one that holds it, or shred_column ends the column's earlier values"
 _CANNOT_TELL: Final = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, FileNotFoundError, PlaintextRefusedError)

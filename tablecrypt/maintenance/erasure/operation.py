@@ -32,7 +32,7 @@ from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progre
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.parquet_options import parquet_writer_options
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.shares.deleting import SharedFiles, deleting_io, keeping_shared
+from tablecrypt.table.shares import SharedFiles, deleting_io, keeping_shared
 from tablecrypt.table.table_files import name_of
 
 

@@ -27,7 +27,7 @@ from tablecrypt.maintenance.erasure.plan import Searching
 from tablecrypt.maintenance.older_metadata import older_metadata
 from tablecrypt.maintenance.progress import Counted, ProgressListener
 from tablecrypt.maintenance.reachable import reachable_files
-from tablecrypt.table.shares.deleting import deleting_io
+from tablecrypt.table.shares import deleting_io
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
 

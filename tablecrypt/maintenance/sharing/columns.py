@@ -23,7 +23,7 @@ from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import column_keys, unreadable
-from tablecrypt.table.shares.records import SharedColumn
+from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of, name_of
 

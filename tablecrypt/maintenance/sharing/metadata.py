@@ -42,9 +42,8 @@ from pyroaring import BitMap64
 from tablecrypt import properties as names
 from tablecrypt.files.encrypting_file_io import EncryptingOutputFile
 from tablecrypt.iceberg_properties import GC_ENABLED
-from tablecrypt.keys.column_entries import copy_of
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy, ProtectedColumn
-from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, copy_of
 from tablecrypt.keys.manager import OpenKek
 from tablecrypt.maintenance.sharing.plan import SharePlan
 from tablecrypt.manifests.manifest_file import ManifestWriterV3

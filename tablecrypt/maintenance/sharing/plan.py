@@ -42,7 +42,7 @@ from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.protection.policy import has_column_keys
-from tablecrypt.table.shares.records import SharedColumn
+from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import is_deletion_vector, name_of
 

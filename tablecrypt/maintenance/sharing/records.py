@@ -1,4 +1,4 @@
-"""Remembering a share, and forgetting it: one commit each of the table's metadata, which names the record (see table/shares/records.py).
+"""Remembering a share, and forgetting it: one commit each of the table's metadata, which names the record (see table/shares.py).
 
 A share is remembered before it exists, by a commit on metadata that still has its snapshot. What deletes files looks for records once its
 own commit has taken the files out of the metadata. So one of the two sees the other.
@@ -17,7 +17,7 @@ from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._tables import require_encrypted
 from tablecrypt.properties import SHARE
-from tablecrypt.table.shares.records import NamedRecord, ShareRecord, live_shares, new_record, readably_named
+from tablecrypt.table.shares import NamedRecord, ShareRecord, live_shares, new_record, readably_named
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import delete_written, name_of
 
