@@ -35,7 +35,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.manifests.entries import CACHE
 from tablecrypt.table.metadata import PARSED
 
 PYICEBERG: Final = "PyIceberg"

@@ -34,9 +34,9 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.key_ring import EncryptedKey, KeyChain, KeyRing
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, replaced_key
+from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.columns.lost_keys import LostColumnKeys
-from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata

@@ -44,7 +44,7 @@ from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, 
 from tablecrypt.maintenance._storage import object_versions
 from tablecrypt.maintenance._tables import metadata_folder, reload, require_encrypted
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
-from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.manifests.entries import CACHE
 from tablecrypt.printable import counted
 from tablecrypt.properties import KMS_CACHE_TTL_MS
 from tablecrypt.table.metadata import PARSED

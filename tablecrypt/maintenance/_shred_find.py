@@ -33,7 +33,7 @@ from tablecrypt.errors import (
     PlaintextRefusedError,
 )
 from tablecrypt.keys.key_ring import KeyRing, stored_entries
-from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata, read_older
+from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata

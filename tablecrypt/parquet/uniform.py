@@ -42,6 +42,7 @@ from tablecrypt._size_bounded_cache import SizeBoundedCache
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import is_local
 from tablecrypt.parquet.footer import (
     ENCRYPTED_MAGIC,
     MAGIC_LENGTH,
@@ -55,7 +56,7 @@ from tablecrypt.parquet.footer import (
 from tablecrypt.parquet.layout import check_one_key
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess, open_columns
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
-from tablecrypt.parquet.storage import await_release, is_local, open_source
+from tablecrypt.parquet.storage import await_release, open_source
 from tablecrypt.parquet.text_columns import LIMITS, CodingLimits, coded_columns, decoded, with_dictionaries, without_views
 
 SMALL_FILE_LENGTH: Final = 1024 * 1024

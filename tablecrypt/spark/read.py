@@ -33,8 +33,7 @@ from tablecrypt.spark.masked_columns import marked_schema, masked_ids, masks_ask
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.tables import PlannedRead, readable_columns, table_access
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.prefetch import prefetched
-from tablecrypt.table.reader import ReadOptions, TaskReader
+from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

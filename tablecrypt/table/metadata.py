@@ -68,8 +68,9 @@ from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedE
 from tablecrypt.files.deletion import DeletionScope, ParsedLocation
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refusing_made_up
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, entries_with_copies, is_copy
-from tablecrypt.manifests.manifest_cache import known_manifest_list
+from tablecrypt.manifests.entries import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.table_state import StatedLayout, StatedTable
 from tablecrypt.table._pyiceberg.statistics import AnyStatisticsFile
@@ -302,6 +303,13 @@ def encrypted_metadata(plain: TableMetadata) -> EncryptedTableMetadata:
     fields = {**IcebergBaseModel.model_dump(plain), "format-version": 3}
     fields.setdefault("next-row-id", 0)
     return EncryptedTableMetadata.model_validate(fields)
+
+
+def has_column_keys(metadata: TableMetadata) -> bool:
+    """Whether a column of the table is or was protected, by its properties or its keys."""
+    ring = metadata.key_ring if isinstance(metadata, EncryptedTableMetadata) else KeyRing()
+    policy = ColumnPolicy.from_properties(metadata.properties)
+    return bool(policy or policy.former or ring.column_keys)
 
 
 def has_encryption_traces(metadata: EncryptedTableMetadata) -> bool:

@@ -61,7 +61,7 @@ from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import statistics_plan
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.prefetch import RowSource, prefetched
+from tablecrypt.table.reader import RowSource, prefetched
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.write import write_data_files

@@ -49,8 +49,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import ConfigurationError, FormatError, KmsError, SharedFilesError, ShareRecordError, TablecryptError
 from tablecrypt.files.deletion import ParsedLocation, is_share_record_name, unusable_location
-from tablecrypt.files.encrypting_file_io import encrypting_io
-from tablecrypt.files.wrapped_files import WrappedFileKey, read_wrapped, write_wrapped
+from tablecrypt.files.encrypting_file_io import WrappedFileKey, encrypting_io, read_wrapped, write_wrapped
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import KeyManagementClient

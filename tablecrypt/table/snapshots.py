@@ -46,7 +46,14 @@ from tablecrypt.keys.manager import NewManifestListKey
 from tablecrypt.manifests.copied_files import copied_files_of, header_field
 from tablecrypt.manifests.manifest_file import COPIED_NAME_ENDING, EncryptedManifestFile, ManifestWriterV3, remembers_files
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, partition_values
+from tablecrypt.manifests.records import (
+    DATA_FILE_POSITIONS,
+    EncryptedDataFile,
+    is_deletion_vector,
+    key_metadata_of,
+    partition_values,
+    refuse_plaintext,
+)
 from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.table._pyiceberg.transactions import (
     DeleteFilesAdapter,
@@ -63,7 +70,7 @@ from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
+from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO
 from tablecrypt.table.updates import (
     AddEncryptedSnapshotUpdate,
     AddEncryptionKeyUpdate,

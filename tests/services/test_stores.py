@@ -10,7 +10,7 @@ import pytest
 
 from tablecrypt.errors import TablecryptError
 from tablecrypt.maintenance import compact, reencrypt, remove_orphan_files, rotate_kek, verify
-from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.manifests.entries import CACHE
 from tablecrypt.table.metadata import PARSED
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.services.stores import ObjectStore

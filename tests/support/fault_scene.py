@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from sqlalchemy import MetaData, create_engine
 from sqlalchemy.pool import NullPool
 
-from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.manifests.entries import CACHE
 from tablecrypt.table.metadata import PARSED
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog

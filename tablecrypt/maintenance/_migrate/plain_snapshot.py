@@ -23,10 +23,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.manifests.manifest_file import inherit, parse_manifest
 from tablecrypt.manifests.manifest_list import parse_manifest_list
-from tablecrypt.manifests.records import FORMAT_VERSION
+from tablecrypt.manifests.records import FORMAT_VERSION, is_deletion_vector
 from tablecrypt.table._pyiceberg.arrow import read_plain_deletes
 from tablecrypt.table.replace_files import BaseManifest, EncryptedFileSwap
-from tablecrypt.table.table_files import is_deletion_vector
 
 
 def plain_manifests(metadata: TableMetadata, snapshot: Snapshot, io: FileIO) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:

@@ -47,19 +47,19 @@ from tablecrypt.maintenance.columns.masks import refuse_masks
 from tablecrypt.maintenance.columns.partitions import ShownFiles
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.protected.carried_over_columns import reencrypt_beside_hidden_columns
 from tablecrypt.parquet.protected.hidden_column_rewriting import RewrittenFile, rewrite_protected
 from tablecrypt.parquet.protected.hidden_columns import hidden_name
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.file_entries import STATISTICS
-from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of
+from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
+from tablecrypt.table.protection.policy import column_keys, policy_of
 from tablecrypt.table.protection.stored_masks import replacement_of
 from tablecrypt.table.protection.writing import fields_left_out
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import FreshKeys, deleting_on_error, key_metadata_of
+from tablecrypt.table.table_files import FreshKeys, deleting_on_error
 
 logger = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from tablecrypt.maintenance.columns.blanking import BLANKED
 from tablecrypt.maintenance.erasure.bounds import UnaccountedBounds
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.maintenance.progress import Counted
-from tablecrypt.manifests.records import FORMAT_VERSION
+from tablecrypt.manifests.records import FORMAT_VERSION, is_deletion_vector
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator, to_requested_schema
 from tablecrypt.table.data_file_reader import FIELD_ID_KEY, opened_file
@@ -40,7 +40,6 @@ from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.planning import EncryptedFileScanTask, sequence_number_of
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import is_deletion_vector
 
 _THREADS: Final = 8
 _DELETED_ROW: Final = b"2147483544"

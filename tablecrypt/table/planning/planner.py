@@ -53,14 +53,12 @@ from pyiceberg.utils.properties import property_as_bool
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.avro_columns import Mask
-from tablecrypt.manifests.entries import Entries
+from tablecrypt.manifests.entries import Entries, read_in_columns
 from tablecrypt.manifests.entry_columns import Column
-from tablecrypt.manifests.manifest_cache import read_in_columns
-from tablecrypt.manifests.records import EncryptedDataFile, in_literals, partition_values
+from tablecrypt.manifests.records import EncryptedDataFile, in_literals, is_deletion_vector, partition_values
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.planning.file_filter import FileFilter
 from tablecrypt.table.restrictions.read_restrictions import plannable
-from tablecrypt.table.table_files import is_deletion_vector
 
 FILE_PATH_FIELD_ID: Final = 2147483546
 _Partition: TypeAlias = tuple[int, tuple[Hashable, ...]]

@@ -71,7 +71,7 @@ from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ProtectedColum
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.nested_columns import ancestors, covering
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.table_files import OpensColumnKeys
 
 WHERE: Final = "docs/column-keys.md"
@@ -144,13 +144,6 @@ def unreadable(keys: ColumnKeys, field_ids: Iterable[int]) -> dict[int, ColumnKe
             denied[field_id] = error
 
     return denied
-
-
-def has_column_keys(metadata: TableMetadata) -> bool:
-    """Whether a column of the table is or was protected, by its properties or its keys."""
-    ring = metadata.key_ring if isinstance(metadata, EncryptedTableMetadata) else KeyRing()
-    policy = ColumnPolicy.from_properties(metadata.properties)
-    return bool(policy or policy.former or ring.column_keys)
 
 
 def refuse_protected(metadata: TableMetadata, what: str) -> None:

@@ -52,7 +52,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.errors import FormatError
 from tablecrypt.files.locations import with_scheme
-from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.records import EncryptedDataFile, key_metadata_of
 from tablecrypt.spark.shared.schema import schema_json, stored_names
 from tablecrypt.spark.shared.sources import PACKAGE
 from tablecrypt.spark.shared.support import unsupported_projection, unsupported_task, value_it_may_lack
@@ -73,7 +73,6 @@ from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner
 from tablecrypt.table.protection.visible_columns import ERROR, MASK
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
-from tablecrypt.table.table_files import key_metadata_of
 
 READ_OPTIONS: Final = {
     "parquet.crypto.factory.class": f"{PACKAGE}.ReadKeys",
