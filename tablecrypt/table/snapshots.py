@@ -65,7 +65,7 @@ from tablecrypt.table._pyiceberg.transactions import (
     WholeSnapshotAdapter,
 )
 from tablecrypt.table.deletion_vectors import RowDelta
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.protection.writing import WrittenUnder
@@ -208,7 +208,7 @@ class EncryptedProducer(ProducerAdapter):
         if isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None:
             check_still_protected(snapshot.known_header(self.io).protected_columns, metadata, snapshot.manifest_list)
         # The attempt may follow a change of the properties that came after its files were written.
-        if self.added_data_files:
+        if self.added_data_files and has_column_keys(metadata):
             check_declared(metadata, self.table_io, writing=True)
 
     def _followed(self, metadata: EncryptedTableMetadata) -> Snapshot | None:
