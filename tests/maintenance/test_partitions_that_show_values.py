@@ -19,7 +19,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTra
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError
-from tablecrypt.maintenance._audit.partitions import partition_findings
+from tablecrypt.maintenance._audit.columns import partition_findings
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.deletion_vectors import RowDelta
