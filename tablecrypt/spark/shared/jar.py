@@ -142,10 +142,6 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
 def compiled_jar(gateway: Any, sources: JavaSources) -> bytes:
     """Compile sources and return their jar.
 
@@ -204,3 +200,7 @@ def _jar_of_entries(entries: Mapping[str, bytes]) -> bytes:
             entry.external_attr = _READABLE_FILE
             jar.writestr(entry, entries[name])
     return content.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
