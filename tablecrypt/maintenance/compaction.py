@@ -51,7 +51,7 @@ from tablecrypt.maintenance.compaction_plan import (
 )
 from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
-from tablecrypt.maintenance.sorting.orders import SortColumn, SortKey, ZOrder, names_in, order_id_of, sort_keys, sorted_rows
+from tablecrypt.maintenance.sorting import SortColumn, SortKey, ZOrder, names_in, order_id_of, sort_keys, sorted_rows
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.datasets.castable import cast_batch
