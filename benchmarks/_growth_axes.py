@@ -35,8 +35,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from tablecrypt.manifests.manifest_cache import CACHE
-from tablecrypt.table.metadata_cache import PARSED
+from tablecrypt.manifests.entries import CACHE
+from tablecrypt.table.metadata import PARSED
 
 PYICEBERG: Final = "PyIceberg"
 TABLE: Final = "db.t"

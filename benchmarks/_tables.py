@@ -18,8 +18,7 @@ from pyiceberg.table import Table
 
 from tablecrypt import load_catalog
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.table_files import key_metadata_of
+from tablecrypt.manifests.records import EncryptedDataFile, key_metadata_of
 
 FLOOR: Final = "pyarrow with the key"
 PLAINTEXT_FLOOR: Final = "pyarrow, plaintext"

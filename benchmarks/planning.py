@@ -48,7 +48,7 @@ from pyiceberg.types import LongType, NestedField
 
 from tablecrypt import load_catalog
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.manifests.entries import CACHE
 from tablecrypt.table.scan import EncryptedDataScan
 
 COLUMNS: Final = 10

@@ -26,7 +26,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.maintenance import Shared, share
-from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.manifests.entries import CACHE
 
 BY_COLUMN: Final = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "column_2"))
 MOST_SECONDS: Final = 5.0

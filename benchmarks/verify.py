@@ -38,9 +38,9 @@ from pyiceberg.table import Table
 from tablecrypt import load_catalog
 from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import verify
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet import FileKeys, inspect
 from tablecrypt.parquet.modules import GCM_OVERHEAD
-from tablecrypt.table.table_files import key_metadata_of
 
 AIM: Final = 0.6
 MEMORY_AIM_MB: Final = 300

@@ -32,13 +32,12 @@ from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata, read_metadata_file
 from tablecrypt.table.protection.declaration import declared_at_creation, declares
-from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.protection.policy import check_layout
 from tablecrypt.table.protection.tags import tagged_columns, tags_of, written_tags
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
 from tablecrypt.table.table_files import check_garbage_is_collected
 from tablecrypt.table.transaction import EncryptedCreateTransaction
-from tablecrypt.table.updates import EncryptTableUpdate, UpgradeToVersion3Update, check_commit, check_migration
+from tablecrypt.table.updates import EncryptTableUpdate, UpgradeToVersion3Update, check_commit, check_migration, with_copies
 from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter, iceberg_schema
 from tablecrypt_catalog.new_table import NewTable, checked_existing
 from tablecrypt_catalog.pins.client import ClientPins, PinCheck

@@ -40,8 +40,7 @@ from tablecrypt.errors import (
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, read_named_metadata_file
-from tablecrypt.table.shares.deleting import SharedFiles, deleting_io
-from tablecrypt.table.shares.records import readably_named
+from tablecrypt.table.shares import SharedFiles, deleting_io, readably_named
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 

@@ -46,7 +46,6 @@ from tablecrypt.errors import (
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, check_keys, encrypted_metadata, is_encrypted_tables
 from tablecrypt.table.protection.declaring import first_declarations
-from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 from tablecrypt.table.updates import (
@@ -56,6 +55,7 @@ from tablecrypt.table.updates import (
     check_migration,
     check_properties_keep_key_id,
     depends_on_protection,
+    with_copies,
 )
 from tablecrypt_catalog._pyiceberg.rest import RestrictedCreationError, TableAnswer, problems_of
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog

@@ -32,8 +32,7 @@ from sqlalchemy.orm import Session
 from tablecrypt.arguments import check_text
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.locations import is_relative, scheme_of
-from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
-from tablecrypt.table.metadata_cache import PARSED
+from tablecrypt.table.metadata import PARSED, EncryptedTableMetadata, MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog._pyiceberg.sql import ROWS, SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.new_table import NewTable

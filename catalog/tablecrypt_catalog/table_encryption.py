@@ -52,10 +52,9 @@ from tablecrypt.table.metadata import (
 from tablecrypt.table.planning.missing_main import cut_off_head, described
 from tablecrypt.table.protection.declaration import check_master_keys
 from tablecrypt.table.protection.declaring import first_declarations
-from tablecrypt.table.protection.kept_entries import with_copies
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_of
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_icebergs_properties, check_name_mapping
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_icebergs_properties, check_name_mapping, with_copies
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.proven_heads import Proof, ProvenHeads
 from tablecrypt_catalog.pins.record import TableVersion, folders_on_first_sight, table_version

@@ -48,8 +48,8 @@ from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.keys.write_only_keys import own_keys
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.factory import shared_kms
-from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of, unreadable
+from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
+from tablecrypt.table.protection.policy import column_keys, policy_of, unreadable
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

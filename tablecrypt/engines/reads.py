@@ -26,9 +26,8 @@ from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
-from tablecrypt.table.reader import ReadOptions, TaskReader
+from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan, counts_whole
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO

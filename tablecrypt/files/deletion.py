@@ -8,7 +8,7 @@ storage may have written them. What they name is deleted only if
     it is named as such a file is          data.parquet, x.avro, x.orc, x.puffin, x.stats, x.metadata.json, a journal or record of ours
     its spelling has one meaning           no "..", ".", "//", percent-encoded slash or dot segment, "?", "#", "*", control character
     links do not lead out of the folder    on a local disk, the real folder of the file is below the real folder of the table
-    nobody else needs it                   no live share of the table names it (table/shares/)
+    nobody else needs it                   no live share of the table names it (table/shares.py)
 
 A file that is written over must be no link itself either: the bytes would go where it leads. To delete a link harms nothing there.
 
@@ -230,7 +230,7 @@ def is_table_file_name(path: str) -> bool:
 
 
 def is_share_record_name(path: str) -> bool:
-    """Whether a path is that of the record of a share, as table/shares/records.py names them."""
+    """Whether a path is that of the record of a share, as table/shares.py names them."""
     return re.search(f"/{_SHARE_RECORD_NAMES.pattern}$", path) is not None
 
 

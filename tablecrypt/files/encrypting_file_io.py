@@ -14,15 +14,21 @@ No key is held here: key metadata comes in with each call. So the object pickles
 
 Every reader of rows gets the table's FileIO: scans, transactions, their pickled copies, Spark's executors. So what a catalog's server
 restricts of a table's rows travels with it, and no reader can be built without. tablecrypt.table.restrictions says what it means.
+
+A file that no manifest names, such as a journal or the record of a share, is an AGS1 stream too. Whoever names it keeps the wrapped keys
+that open it again, of which none is secret:
+
+    {"encryption-keys": [KEK, key of the stream], "key-id": …}      as metadata.json would hold them; the stream's key has this id
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
@@ -33,7 +39,9 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TablecryptError, TamperedFileError
 from tablecrypt.files.ags1_streams import Ags1InputStream, Ags1OutputStream
 from tablecrypt.files.deletion import NOTHING, DeletionScope
-from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent, RawOutputFile
+from tablecrypt.files.raw_output import ENCRYPTION_KEYS, KEY_ID, TABLE_METADATA_SUFFIXES, RawContent, RawOutputFile
+from tablecrypt.keys.key_ring import EncryptedKey, KeyChain, KeyRing
+from tablecrypt.keys.manager import EncryptionManager
 
 _SALT_BYTES: Final = 32
 _ENCRYPTED_MAGICS: Final = (magics.ENCRYPTED_PARQUET, magics.AGS1)
@@ -278,3 +286,70 @@ def refusing_made_up(location: str, own_folders: DeletionScope) -> Iterator[None
         if reason is None:
             raise
         raise FormatError(f"{location}: cannot be read ({type(error).__name__}), and as a file of the table it {reason}") from error
+
+
+@dataclass(frozen=True)
+class WrappedFileKey:
+    """The key of one file: the KEK and the entry under it."""
+
+    entries: tuple[EncryptedKey, ...]
+    key_id: str
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any], what: str) -> WrappedFileKey:
+        """Return what JSON says. FormatError, naming `what` it is, where it says something else, or half of it."""
+        try:
+            return cls(tuple(EncryptedKey.model_validate(key) for key in fields[ENCRYPTION_KEYS]), str(fields[KEY_ID]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(f"{what}: not the keys of a file, or only half of them: {type(error).__name__}") from None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What of it is kept, as JSON's types."""
+        keys = [key.model_dump() for key in self.entries]
+        return {ENCRYPTION_KEYS: keys, KEY_ID: self.key_id}
+
+    @property
+    def chain(self) -> KeyChain:
+        """What opens the file. FormatError or KeyNotFoundError where that is not among the entries."""
+        return KeyRing(self.entries).chain(self.key_id)
+
+
+def write_wrapped(
+    io: EncryptingFileIO, manager: EncryptionManager, location: str, content: bytes, keys: Iterable[EncryptedKey], key_id: str | None
+) -> WrappedFileKey:
+    """Write a file under a fresh DEK, and return what opens it.
+
+    Args:
+        io: the table's.
+        manager: wraps the file's key.
+        location: of the new file.
+        content: its plaintext.
+        keys, key_id: among these entries the one whose KEK wraps the file's key too, while it may; None for a new KEK.
+    """
+    output = io.encrypting_output(location, manager.new_key_metadata())
+    with output.create() as stream:
+        stream.write(content)
+
+    ring = KeyRing(keys)
+    wrapped = manager.encrypt_manifest_list_key_metadata(output.key_metadata, ring, key_id)
+    chain = ring.with_others(wrapped.added).chain(wrapped.key_id)
+
+    return WrappedFileKey((chain.kek, chain.manifest_list_key), wrapped.key_id)
+
+
+def read_wrapped(io: EncryptingFileIO, manager: EncryptionManager, location: str, key: WrappedFileKey) -> bytes:
+    """Return a file's plaintext.
+
+    Raises:
+        AuthenticationError, FormatError, KeyNotFoundError, KmsError: its key does not open, or the file is not what that key is for.
+        FileNotFoundError: it is gone.
+    """
+    key_metadata = manager.decrypt_manifest_list_key_metadata(key.chain)
+    with io.decrypting_input(location, key_metadata).open() as stream:
+        return bytes(stream.read())
+
+
+def is_local(location: str) -> bool:
+    """Whether a file lies in the local file system, so that no read of it is a request."""
+    return urlsplit(location).scheme in ("", "file")

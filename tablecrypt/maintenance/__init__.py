@@ -43,12 +43,12 @@ from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
 from tablecrypt.maintenance.report.bundle import Evidence, write_evidence
 from tablecrypt.maintenance.runner import Runner
-from tablecrypt.maintenance.sharing.listing import LiveShare, Shares, shares
 from tablecrypt.maintenance.sharing.moving import MovedShare, accept_update
 from tablecrypt.maintenance.sharing.operation import share
+from tablecrypt.maintenance.sharing.records import LiveShare, Shares, shares
 from tablecrypt.maintenance.sharing.result import Shared
 from tablecrypt.maintenance.sharing.unshare import Unshared, unshare
-from tablecrypt.maintenance.sorting.orders import SortColumn, ZOrder
+from tablecrypt.maintenance.sorting import SortColumn, ZOrder
 
 __all__ = [
     "Audit",

@@ -52,21 +52,20 @@ from tablecrypt._bytes import ByteReader, frame
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, KmsUnavailableError, TablecryptError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, WrappedFileKey, read_wrapped, write_wrapped
 from tablecrypt.files.raw_output import JOURNAL_ENTRIES, JOURNAL_FOLDER, JOURNAL_KEYS, RawContent, operation_of_journal
-from tablecrypt.files.wrapped_files import WrappedFileKey, read_wrapped, write_wrapped
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import metadata_folder
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runner, run_counted
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
 from tablecrypt.parquet.file_keys import FileKeys
 from tablecrypt.parquet.writing import encrypt, reencrypt
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.snapshots import EncryptedProducer
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import FreshKeys, TableFileIO, deleting_on_error, key_metadata_of, with_key
+from tablecrypt.table.table_files import FreshKeys, TableFileIO, deleting_on_error
 
 logger = logging.getLogger(__name__)
 

@@ -57,7 +57,7 @@ from tablecrypt.maintenance._tables import check_own_manifests, reload
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.shares.records import NamedRecord, named_records, read_record
+from tablecrypt.table.shares import NamedRecord, named_records, read_record
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
 from tablecrypt.table.updates import check_snapshots_have_keys

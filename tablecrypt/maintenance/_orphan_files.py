@@ -37,8 +37,7 @@ from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import read_named_metadata_file
 from tablecrypt.table.protection.exposed_values import ShownPartitions
-from tablecrypt.table.shares.deleting import deleting_io, keeping_shared
-from tablecrypt.table.shares.records import named_records
+from tablecrypt.table.shares import deleting_io, keeping_shared, named_records
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, check_garbage_is_collected, name_of
 

@@ -47,16 +47,16 @@ from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column
-from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, key_metadata_of
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import FileCondition, ScanPlanner
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.shares.records import live_shares
+from tablecrypt.table.shares import live_shares
 from tablecrypt.table.table import EncryptedTable, check_branch
-from tablecrypt.table.table_files import is_deletion_vector, key_metadata_of, name_of
+from tablecrypt.table.table_files import name_of
 
 _FORMATS: Final = (FileFormat.PARQUET.value, FileFormat.AVRO.value)
 

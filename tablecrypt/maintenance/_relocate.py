@@ -47,7 +47,7 @@ from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.protection.declaring import copied_declarations
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.shares.records import readably_named
+from tablecrypt.table.shares import readably_named
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
 

@@ -39,10 +39,9 @@ from pyiceberg.table import TableProperties
 from tablecrypt import properties as names
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
-from tablecrypt.keys.column_entries import copy_of, is_copy, is_own
-from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.keys.key_ring import EncryptedKey, copy_of, is_copy, is_own
 from tablecrypt.maintenance._relocate_files import PathMap, RewrittenCopy
-from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
+from tablecrypt.manifests.avro_container import BlockAvroOutputFile
 from tablecrypt.manifests.copied_files import fingerprints_in, header_field
 from tablecrypt.manifests.manifest_file import COPIED_NAME_ENDING, DecryptedManifest, EncryptedManifestFile, ManifestWriterV3
 from tablecrypt.manifests.manifest_list import ManifestListHeader, further_fields

@@ -44,12 +44,12 @@ from tablecrypt.maintenance._shred_scrub import DRY_RUN, Scrubbed, after_scrub, 
 from tablecrypt.maintenance._storage import object_versions
 from tablecrypt.maintenance._tables import metadata_folder, reload, require_encrypted
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
-from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.manifests.entries import CACHE
 from tablecrypt.printable import counted
 from tablecrypt.properties import KMS_CACHE_TTL_MS
-from tablecrypt.table.metadata_cache import PARSED
+from tablecrypt.table.metadata import PARSED
 from tablecrypt.table.replace_files import EncryptedManifestCleaning
-from tablecrypt.table.shares.deleting import SharedFiles, metadata_deleting_io
+from tablecrypt.table.shares import SharedFiles, metadata_deleting_io
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
 from tablecrypt.table.updates import removed_snapshots

@@ -32,9 +32,8 @@ from tablecrypt.errors import (
     MasterKeyMismatchError,
     PlaintextRefusedError,
 )
-from tablecrypt.keys.column_entries import stored_entries
-from tablecrypt.keys.key_ring import KeyRing
-from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata, read_older
+from tablecrypt.keys.key_ring import KeyRing, stored_entries
+from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata

@@ -24,8 +24,7 @@ from pyiceberg.table.update import TableUpdate
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import ENCRYPTION_KEYS, JOURNAL_FOLDER, JOURNAL_KEYS, RawContent
-from tablecrypt.keys.column_entries import is_copy
-from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.keys.key_ring import EncryptedKey, is_copy
 from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
 from tablecrypt.maintenance._storage import canonical, delete_checksums, stored_files

@@ -51,8 +51,8 @@ from tablecrypt.maintenance.compaction_plan import (
 )
 from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
-from tablecrypt.maintenance.sorting.orders import SortColumn, SortKey, ZOrder, names_in, order_id_of, sort_keys, sorted_rows
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.maintenance.sorting import SortColumn, SortKey, ZOrder, names_in, order_id_of, sort_keys, sorted_rows
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -61,15 +61,14 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import target_file_size as target_file_size_of
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask, FileCondition, PlanCounts
-from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.exposed_values import ShownPartitions, check_sort_columns
 from tablecrypt.table.protection.policy import check_size
 from tablecrypt.table.protection.writing import WrittenUnder
-from tablecrypt.table.reader import ReadOptions, TaskReader
+from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable, check_branch
-from tablecrypt.table.table_files import FreshKeys, TableFileIO, delete_written, key_metadata_of, name_of, with_key
+from tablecrypt.table.table_files import FreshKeys, TableFileIO, delete_written, name_of
 from tablecrypt.table.write import write_data_files
 
 OPERATION: Final = "compact"

@@ -24,9 +24,8 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.utils.bin_packing import PackingIterator
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.manifests.records import EncryptedDataFile, partition_values
+from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, partition_values
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.table_files import is_deletion_vector
 
 MIN_INPUT_FILES: Final = 5
 DELETE_RATIO: Final = 0.3

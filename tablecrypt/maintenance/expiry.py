@@ -1,4 +1,4 @@
-"""Expiring snapshots by their age and number, and deleting the files that only they needed.
+"""Expiring snapshots by their age and number, and deleting the files and the metadata that only they needed.
 
     branches, tags   one whose newest snapshot is older than its max-ref-age-ms goes; the main branch never does
     of each branch   its snapshots stay while they are younger than the limit, and the newest ones in any case
@@ -7,6 +7,18 @@
                      but for what a live share names
 
 Limits: arguments, else a branch's own, else the properties history.expire.*, else five days and one snapshot, as Iceberg has them.
+
+Where that is asked for, schemas and partition specs go too that nothing of the table needs any more, which Iceberg calls expired metadata:
+
+    specs      go where no manifest of a remaining snapshot is of them, and new files are not written in them
+    schemas    go where no remaining snapshot names them, and schemas that stay have all of their columns, with id, name and type
+
+The second rule is stricter than Iceberg's. Files that stay may have been written under a schema that no snapshot names any more. What tells
+their columns apart, which of them were protected, masked or dropped, and what a dropped one can be restored from is in the older schemas.
+So a column that was dropped, renamed or given another type keeps the schema that knows it so.
+
+Nothing of encryption-keys goes by this: a key goes with the last snapshot that needs it.
+
 Iceberg table spec, "Snapshot Retention Policy".
 """
 
@@ -16,25 +28,35 @@ import datetime as dt
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias, cast
 
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertRefSnapshotId,
+    RemovePartitionSpecsUpdate,
+    RemoveSchemasUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance._tables import checked_moment, reload, require_encrypted
-from tablecrypt.maintenance._unused_metadata import removal_of_unused
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.reachable import FileKind, Reachable, reachable_files
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.shares.deleting import deleting_io
+from tablecrypt.table.shares import deleting_io
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
 
@@ -46,6 +68,7 @@ _FOREVER_MS: Final = 2**63 - 1
 _MAX_SNAPSHOT_AGE: Final = "history.expire.max-snapshot-age-ms"
 _MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
 _MAX_REF_AGE: Final = "history.expire.max-ref-age-ms"
+_Column: TypeAlias = tuple[int, str, str]
 
 
 @dataclass(frozen=True)
@@ -120,7 +143,7 @@ def expire_snapshots(
         snapshots: ids of snapshots that expire in any case.
         dry_run: whether only to find them.
         delete_below: folders of the table in which files may be deleted, where no pin says where it lies.
-        clean_metadata: whether schemas and partition specs go, too, that the remaining snapshots do not need (_unused_metadata.py).
+        clean_metadata: whether schemas and partition specs go, too, that the remaining snapshots do not need.
         break_shares: whether files go, too, that a live share names; by default they stay until the share ends, and are in the result.
 
     Raises:
@@ -275,3 +298,69 @@ def _number(metadata: TableMetadata, name: str, default: int) -> int:
         return int(value)
     except ValueError:
         raise ConfigurationError(f"the property {name} is {value!r}; it must be a whole number") from None
+
+
+def removal_of_unused(metadata: TableMetadata, io: FileIO) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    """Return the updates that remove what is not needed, and what must hold when they are committed; nothing where all is needed.
+
+    Args:
+        metadata: the table's, without the snapshots that expire.
+        io: opens the lists of the remaining ones.
+
+    Raises:
+        FormatError, TamperedFileError, KmsError: a manifest list does not open.
+    """
+    specs, schemas = _unused_specs(metadata, io), _unused_schemas(metadata)
+    updates: list[TableUpdate] = []
+    if specs:
+        updates.append(cast("TableUpdate", RemovePartitionSpecsUpdate(spec_ids=specs)))
+    if schemas:
+        updates.append(cast("TableUpdate", RemoveSchemasUpdate(schema_ids=schemas)))
+    if not updates:
+        return (), ()
+
+    # A commit that lands in between may be of a spec or schema that looks unused here.
+    heads = [
+        AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id)
+        for name, ref in metadata.refs.items()
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH
+    ]
+    current = AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id)
+
+    return tuple(updates), (*heads, current, AssertDefaultSpecId(default_spec_id=metadata.default_spec_id))
+
+
+def _unused_specs(metadata: TableMetadata, io: FileIO) -> list[int]:
+    # New files are written under the default spec, whether or not a manifest is of it yet.
+    used = {metadata.default_spec_id}
+    for snapshot in metadata.snapshots:
+        # A list says of which spec each manifest is, so no manifest has to be opened.
+        used |= {manifest.partition_spec_id for manifest in snapshot.manifests(io)}
+    return sorted(spec.spec_id for spec in metadata.partition_specs if spec.spec_id not in used)
+
+
+def _unused_schemas(metadata: TableMetadata) -> list[int]:
+    named = {metadata.current_schema_id, *(snapshot.schema_id for snapshot in metadata.snapshots)}
+    known = {column for schema in metadata.schemas if schema.schema_id in named for column in _columns(schema)}
+    unused: list[int] = []
+
+    # Newest first: of several schemas that know a column alike, the newest one stays.
+    for schema in sorted(metadata.schemas, key=lambda each: each.schema_id, reverse=True):
+        if schema.schema_id in named:
+            continue
+        if _columns(schema) <= known:
+            unused.append(schema.schema_id)
+        else:
+            known |= _columns(schema)
+
+    return sorted(unused)
+
+
+def _columns(schema: Schema) -> set[_Column]:
+    return {(field_id, str(schema.find_column_name(field_id)), _kind(schema, field_id)) for field_id in schema.field_ids}
+
+
+def _kind(schema: Schema, field_id: int) -> str:
+    """The type of a column; of a struct, list or map that it is one, since the columns inside are columns too."""
+    found = schema.find_type(field_id)
+    return str(found) if found.is_primitive else type(found).__name__

@@ -44,8 +44,9 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._tables import require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
+from tablecrypt.manifests.records import is_deletion_vector, key_metadata_of
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of, name_of
+from tablecrypt.table.table_files import TableFileIO, name_of
 
 A = TypeVar("A")
 B = TypeVar("B")

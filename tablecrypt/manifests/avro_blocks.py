@@ -24,7 +24,7 @@ import fastavro
 from tablecrypt._bytes import length_of
 from tablecrypt._magics import AVRO
 from tablecrypt.errors import FormatError, MissingExtraError
-from tablecrypt.manifests.avro_reader import decompress_block
+from tablecrypt.manifests.avro_container import decompress_block
 
 LARGE_BLOCK: Final = 64 * 1024 * 1024
 _RATIO: Final = 64

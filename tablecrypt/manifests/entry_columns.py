@@ -46,7 +46,7 @@ from tablecrypt.manifests.avro_columns import (
     find_records,
     items_of,
 )
-from tablecrypt.manifests.avro_reader import AVRO_SCHEMA_KEY, AvroContainer, RecordTypes, read_record
+from tablecrypt.manifests.avro_container import AVRO_SCHEMA_KEY, AvroContainer, RecordTypes, read_record
 from tablecrypt.manifests.avro_schema import from_avro_json, to_avro_json
 from tablecrypt.manifests.records import (
     DATA_FILE_FIELD_ID,

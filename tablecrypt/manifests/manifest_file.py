@@ -59,8 +59,7 @@ from pyiceberg.typedef import EMPTY_DICT, TableVersion
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, encrypting_io
-from tablecrypt.manifests.avro_reader import AvroContainer
-from tablecrypt.manifests.avro_writer import BlockAvroOutputFile, avro_codec_name
+from tablecrypt.manifests.avro_container import AvroContainer, BlockAvroOutputFile, avro_codec_name
 from tablecrypt.manifests.entry_columns import ENTRY_TYPES, ManifestContainer
 from tablecrypt.manifests.records import (
     FIRST_ROW_ID,
@@ -70,7 +69,7 @@ from tablecrypt.manifests.records import (
     SensitiveRecord,
     entry_records,
 )
-from tablecrypt.manifests.stated_layout import StatedLayout
+from tablecrypt.manifests.table_state import StatedLayout
 
 _ADDED = ManifestEntryStatus.ADDED
 _DELETED = ManifestEntryStatus.DELETED

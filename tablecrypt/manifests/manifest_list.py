@@ -37,8 +37,7 @@ from pyiceberg.typedef import EMPTY_DICT
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile
-from tablecrypt.manifests.avro_reader import AvroContainer, RecordTypes
-from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
+from tablecrypt.manifests.avro_container import AvroContainer, BlockAvroOutputFile, RecordTypes
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.manifests.records import (
     FORMAT_VERSION,

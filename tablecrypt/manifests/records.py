@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Hashable
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import lru_cache
 from typing import Any, Final, NoReturn, Self
 
@@ -33,6 +33,8 @@ from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
+    DataFileContent,
+    FileFormat,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
 )
@@ -40,7 +42,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType, UnknownType
 
-from tablecrypt.manifests.avro_writer import AvroRecords
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import FormatError, PlaintextRefusedError
+from tablecrypt.manifests.avro_container import AvroRecords
 
 FORMAT_VERSION: Final = 3
 
@@ -63,6 +67,7 @@ FIRST_ROW_ID = DATA_FILE_POSITIONS["first_row_id"]
 REFERENCED_DATA_FILE = DATA_FILE_POSITIONS["referenced_data_file"]
 CONTENT_OFFSET = DATA_FILE_POSITIONS["content_offset"]
 CONTENT_SIZE_IN_BYTES = DATA_FILE_POSITIONS["content_size_in_bytes"]
+_KEY_METADATA: Final = DATA_FILE_POSITIONS["key_metadata"]
 _FIELDS = len(DATA_FILE_POSITIONS)
 
 
@@ -187,3 +192,36 @@ def in_literals(partition: Record) -> Record:
     """Return a partition with its uuids as bytes, which PyIceberg's literals of uuids are: compared with those, a UUID equals none."""
     values = [partition[position] for position in range(len(partition))]
     return Record(*(value.bytes if isinstance(value, uuid.UUID) else value for value in values))
+
+
+def key_metadata_of(file: DataFile) -> StandardKeyMetadata:
+    """Return the DEK, AAD prefix and length of a data or delete file.
+
+    Raises:
+        PlaintextRefusedError: the manifest names no key for it.
+        FormatError: the key metadata is not StandardKeyMetadata version 1.
+    """
+    refuse_plaintext(file)
+    try:
+        return StandardKeyMetadata.decode(bytes(file.key_metadata or b""))
+    except FormatError as error:
+        raise FormatError(f"{file.file_path}: its key metadata: {error}") from error
+
+
+def refuse_plaintext(file: DataFile) -> None:
+    """Raise PlaintextRefusedError for a file that the manifest names no key for."""
+    if not file.key_metadata:
+        raise PlaintextRefusedError(file.file_path, "has no key metadata in its manifest, so it is not an encrypted file of this table")
+
+
+def is_deletion_vector(file: DataFile) -> bool:
+    """Whether a delete file entry is a deletion vector in a Puffin file."""
+    return file.content == DataFileContent.POSITION_DELETES and file.file_format == FileFormat.PUFFIN
+
+
+def with_key(file: DataFile, key_metadata: StandardKeyMetadata | None) -> EncryptedDataFile:
+    """Return a copy of a file's entry with another key, or with none, to travel apart from it."""
+    other = copy(EncryptedDataFile.of(file))
+    other.spec_id = file.spec_id
+    other[_KEY_METADATA] = None if key_metadata is None else key_metadata.encode()
+    return other

@@ -1,4 +1,4 @@
-"""What a manifest list says of its table's state, and that held against what metadata.json says.
+"""What manifest lists and manifests say of their table, held against what metadata.json says.
 
 metadata.json is plaintext: any writer of the storage can edit it. So a manifest list that tablecrypt writes has in its header, which is
 authenticated with the file, what the table was when it was written, as the text of a JSON object without spaces, its keys sorted:
@@ -8,7 +8,7 @@ authenticated with the file, what the table was when it was written, as the text
       schema        [id, digest] of the current schema
       spec          [id, digest] of the default partition spec
       order         [id, digest] of the default sort order
-      properties    {name: digest} of the table's properties, without copies of entries of encryption-keys (column_entries.py)
+      properties    {name: digest} of the table's properties, without copies of entries of encryption-keys (key_ring.py)
       refs          {name: digest} of branches and tags, the branch that the commit moves among them
 
 A digest is the first 16 bytes of SHA-256, as 22 characters of base64url without padding. What it is made of is laid out here, so that
@@ -25,8 +25,8 @@ that many bytes:
     property    its value
     ref         type, snapshot id, min-snapshots-to-keep, max-snapshot-age-ms, max-ref-age-ms
 
-The size does not grow with a table's history: older schemas and specs are in the headers of the manifests (stated_layout.py). Of what a
-list says is held against the metadata of every reader, as no commit changes it:
+The size does not grow with a table's history: older schemas and specs are in the headers of the manifests. Of what a list says is held
+against the metadata of every reader, as no commit changes it:
 
     uuid          it is the table's
     schema        where the metadata has one of that id, it is the same; the snapshot names its id
@@ -36,7 +36,21 @@ list says is held against the metadata of every reader, as no commit changes it:
 Properties and refs change without a snapshot, so a list says what they were: an audit tells what differs. Lists without this, of other
 writers and of older versions, say nothing.
 
-Raises TamperedFileError, naming the manifest list, for a contradiction; FormatError for a header that cannot be read.
+The schemas and partition specs of a table's past are in the headers of its manifests, each authenticated with its file. A filter is
+projected onto partitions by the spec, and columns are found by the schema: an edited one makes a scan lose rows, or give them under another
+name. So each is compared where both say something of it:
+
+    partition spec    that of the header's id is in the metadata, with the same fields (source, id, name, transform)
+    schema            where the metadata still has one of the header's schema-id, it is the same in every field
+    current schema    the type of each column is that of the header, or one that it may be promoted to
+
+A header's schema is that of its time. Expiry may have removed it from the metadata, and a table may have a newer one that no manifest
+knows: then only the types are compared. A header without schema-id, of older Java, is compared like one whose schema was removed.
+
+Equal headers are compared once: a table of thousands of manifests has a few.
+
+Raises TamperedFileError, naming the manifest list or the manifest, for a contradiction; FormatError for a header that cannot be read.
+Specification: "Manifests" of the Iceberg table specification.
 """
 
 from __future__ import annotations
@@ -46,20 +60,36 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from pydantic import ValidationError
 from pyiceberg.conversions import from_json, to_json
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, promote
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.sorting import SortOrder
-from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
+from pyiceberg.types import (
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    UnknownType,
+)
 
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.keys.column_entries import is_kept_by_commits
+from tablecrypt.keys.key_ring import is_kept_by_commits
+from tablecrypt.keys.nested_columns import fields_in
 
 TABLE_STATE: Final = "tablecrypt.table-state"
 
@@ -69,6 +99,7 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII
 _LENGTH_BYTES: Final = 4
 _MAX_ID: Final = 2**31 - 1
 _Item: TypeAlias = "str | int | Sequence[_Item] | None"
+_UNREADABLE: Final = (ValidationError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -332,3 +363,142 @@ def _encoded(item: _Item) -> bytes:
 def _tagged(tag: bytes, content: bytes) -> bytes:
     # Tag and length keep items apart: ["ab", "c"] and ["a", "bc"] must not have one digest.
     return tag + len(content).to_bytes(_LENGTH_BYTES, "big") + content
+
+
+class StatedLayout:
+    """The schemas and partition specs of one version of a table's metadata. Used by many threads."""
+
+    def __init__(
+        self, schemas: Iterable[Schema], current_schema_id: int, specs: Iterable[PartitionSpec], table: StatedTable | None = None
+    ) -> None:
+        """Take what the metadata says.
+
+        Args:
+            table: what manifest lists are held against. None: nothing.
+        """
+        self.table = table
+        self._schemas = {schema.schema_id: schema for schema in schemas}
+        self._current_schema_id = current_schema_id
+        self._specs = {spec.spec_id: spec for spec in specs}
+        self._agreeing: set[tuple[str | None, ...]] = set()
+        self._checked: set[str] = set()
+
+    def check(self, header: Mapping[str, str], spec_id: int, location: str) -> None:
+        """Compare the header of one manifest.
+
+        Args:
+            header: the metadata of its Avro file.
+            spec_id: the partition spec that the authenticated manifest list names for it.
+            location: the manifest's.
+        """
+        key = (header.get("schema"), header.get("schema-id"), header.get("partition-spec"), header.get("partition-spec-id"), str(spec_id))
+        # A header is added only when both parts agree, so each manifest that contradicts the metadata raises.
+        if key not in self._agreeing:
+            self._check_spec(header, spec_id, location)
+            self._check_schema(header, location)
+            self._agreeing.add(key)
+        self._checked.add(location)
+
+    def has_checked(self, location: str) -> bool:
+        """Whether the manifest at this location was compared already."""
+        return location in self._checked
+
+    def _check_spec(self, header: Mapping[str, str], spec_id: int, location: str) -> None:
+        with_id = _read(location, "partition spec", lambda: int(header.get("partition-spec-id", spec_id)))
+        # Entries are projected by the list's id and were written by the header's: if they differ, a filter skips the wrong files.
+        if with_id != spec_id:
+            raise TamperedFileError(location, f"its header says partition spec {with_id}, the manifest list {spec_id}")
+
+        stated = self._specs.get(spec_id)
+        # Clean-ups keep every spec that a manifest is of, so one that is missing was removed by an edit.
+        if stated is None:
+            raise TamperedFileError(location, f"it was written with partition spec {spec_id}, which the table metadata does not have")
+
+        written = _read(location, "partition spec", lambda: _fields_of_spec(header["partition-spec"]))
+
+        if tuple(written) != tuple(stated.fields):
+            raise TamperedFileError(
+                location,
+                f"partition spec {spec_id} is {_shown(written)} in the authenticated manifest, but {_shown(stated.fields)} "
+                "in the table metadata",
+            )
+
+    def _check_schema(self, header: Mapping[str, str], location: str) -> None:
+        schema_id, written = _read(location, "schema", lambda: _schema_of(header))
+        stated = None if schema_id is None else self._schemas.get(schema_id)
+        if stated is not None and stated != written:
+            raise TamperedFileError(
+                location,
+                f"schema {schema_id} of the table metadata is not the one in the authenticated manifest: {_difference(written, stated)}",
+            )
+
+        current = self._schemas.get(self._current_schema_id)
+        if current is None or current is stated:
+            return
+
+        types = dict(_types(written.as_struct()))
+
+        for field_id, name, now in _named_types(current.as_struct()):
+            # A column that the manifest does not have is newer than it.
+            before = types.get(field_id, now)
+            if not (_may_become(before, now) or _may_become(now, before)):
+                raise TamperedFileError(
+                    location, f"column {name} ({field_id}) is {before} in the manifest, but {now} in the table metadata"
+                )
+
+
+def _read(location: str, what: str, read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except _UNREADABLE as error:
+        raise FormatError(f"{location}: its header has no readable {what}: {type(error).__name__}") from error
+
+
+def _schema_of(header: Mapping[str, str]) -> tuple[int | None, Schema]:
+    fields = json.loads(header["schema"])
+    schema_id = fields.get("schema-id", header.get("schema-id"))
+    return None if schema_id is None else int(schema_id), Schema.model_validate_json(header["schema"])
+
+
+def _fields_of_spec(text: str) -> list[PartitionField]:
+    fields = json.loads(text)
+    return [PartitionField.model_validate(field) for field in (fields["fields"] if isinstance(fields, dict) else fields)]
+
+
+def _named_types(owner: IcebergType, prefix: str = "") -> Iterator[tuple[int, str, IcebergType]]:
+    for field in fields_in(owner):
+        yield field.field_id, prefix + field.name, field.field_type
+        yield from _named_types(field.field_type, f"{prefix}{field.name}.")
+
+
+def _types(owner: IcebergType) -> Iterator[tuple[int, IcebergType]]:
+    return ((field_id, each) for field_id, _, each in _named_types(owner))
+
+
+def _may_become(before: IcebergType, now: IcebergType) -> bool:
+    """Whether schema evolution allows it. What is inside a struct, list or map is compared by itself."""
+    if not isinstance(before, PrimitiveType) or not isinstance(now, PrimitiveType):
+        return type(before) is type(now) or isinstance(before, UnknownType)
+    if before == now or isinstance(before, UnknownType):
+        return True
+    if isinstance(before, DateType) and isinstance(now, (TimestampType, TimestampNanoType)):
+        return True
+
+    try:
+        promote(before, now)
+    except ResolveError:
+        return False
+
+    return True
+
+
+def _difference(written: Schema, stated: Schema) -> str:
+    fields = {field.field_id: field for field in stated.fields}
+    for field in written.fields:
+        if fields.pop(field.field_id, None) != field:
+            return f"column {field.field_id} is {field.name!r} there"
+    return f"column {next(iter(fields))} is not there" if fields else "the identifier columns differ"
+
+
+def _shown(fields: Iterable[PartitionField]) -> str:
+    return "[" + ", ".join(f"{field.name} = {field.transform}({field.source_id})" for field in fields) + "]"

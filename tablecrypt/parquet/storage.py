@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
-from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
@@ -32,6 +31,7 @@ from tablecrypt._atomic_file import atomic_file
 from tablecrypt._bytes import flat_view, length_of, write_all
 from tablecrypt.arguments import check_file
 from tablecrypt.errors import TamperedFileError
+from tablecrypt.files.encrypting_file_io import is_local
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -115,11 +115,6 @@ class Source:
             pieces.append(piece)
             missing -= len(piece)
         return memoryview(b"".join(pieces))
-
-
-def is_local(location: str) -> bool:
-    """Whether a file lies in the local file system, so that no read of it is a request."""
-    return urlsplit(location).scheme in ("", "file")
 
 
 class Sink:

@@ -42,6 +42,7 @@ from tablecrypt._size_bounded_cache import SizeBoundedCache
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import is_local
 from tablecrypt.parquet.footer import (
     ENCRYPTED_MAGIC,
     MAGIC_LENGTH,
@@ -52,10 +53,10 @@ from tablecrypt.parquet.footer import (
     read_checked_end,
     read_footer,
 )
-from tablecrypt.parquet.one_key import check_one_key
+from tablecrypt.parquet.layout import check_one_key
 from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess, open_columns
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
-from tablecrypt.parquet.storage import await_release, is_local, open_source
+from tablecrypt.parquet.storage import await_release, open_source
 from tablecrypt.parquet.text_columns import LIMITS, CodingLimits, coded_columns, decoded, with_dictionaries, without_views
 
 SMALL_FILE_LENGTH: Final = 1024 * 1024
@@ -118,7 +119,7 @@ class UniformParquetFile:
         location: names the file in errors.
         dictionary_columns: columns to read as Arrow dictionaries.
         small_file_length: files of up to so many bytes are read whole, longer ones in ranges.
-        under_one_key: check that every column is encrypted with the key (one_key.py). False: the caller knows it of what it reads.
+        under_one_key: check that every column is encrypted with the key (layout.py). False: the caller knows it of what it reads.
         access: to protected columns, in a table that has some: the file is checked, and read, as hidden_column_reader.py says.
         coding: which columns are read as dictionaries beside those (text_columns.py).
 

@@ -33,10 +33,9 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, Tablecryp
 from tablecrypt.ray.failures import ENGINE, failure, raise_from_worker
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.row_changes import RowChange, identifier_columns, is_merge_on_read, upsert_mode
+from tablecrypt.table.row_changes import RowChange, Upsert, identifier_columns, is_merge_on_read, keys_filter, upsert_mode
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.upserts import Upsert, keys_filter
 
 _UPDATED: Final = "__tablecrypt_updated"
 

@@ -28,8 +28,7 @@ from tablecrypt.engines.tasks import READ_AHEAD, decrypted_results, encrypt_task
 from tablecrypt.maintenance import Compacted, Progress, ProgressListener
 from tablecrypt.maintenance.compaction import OPERATION, Compaction
 from tablecrypt.maintenance.compaction_plan import check_rows
-from tablecrypt.maintenance.sorting.orders import SortKey, ZOrder
-from tablecrypt.maintenance.sorting.z_values import z_values
+from tablecrypt.maintenance.sorting import SortKey, ZOrder, z_values
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table, spark_schema
 from tablecrypt.spark.distribution import partition_texts
 from tablecrypt.spark.executor_job import filled_batches, open_task, result_batch, results_of, skip_per_task_setup, task_numbers

@@ -21,8 +21,8 @@ from tablecrypt.files.locations import is_relative
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.spark.broadcast_keys import brings_keys_by_spark, issue_by_broadcast
 from tablecrypt.spark.network import check_credentials_stay_private, check_network, kms_properties, warn_of_open_network
+from tablecrypt.table.metadata import has_column_keys
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.protection.policy import has_column_keys
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, visible_columns
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table import EncryptedTable

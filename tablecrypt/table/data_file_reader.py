@@ -43,9 +43,9 @@ from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.avro_blocks import LARGE_BLOCK, AvroBlocks
 from tablecrypt.manifests.avro_schema import most_types
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest, UniformParquetFile, kept, passing
 from tablecrypt.table.protection.visible_columns import MaskedFile, VisibleColumns
-from tablecrypt.table.table_files import key_metadata_of
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
 _MAX_DEPTH: Final = 64

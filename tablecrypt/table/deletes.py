@@ -36,7 +36,7 @@ from pyroaring import BitMap64
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile
+from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile, is_deletion_vector
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.data_file_reader import opened_file
@@ -49,7 +49,7 @@ from tablecrypt.table.deletion_vectors import (
     write_deletion_vectors,
 )
 from tablecrypt.table.planning import FILE_PATH_FIELD_ID
-from tablecrypt.table.table_files import TableFileIO, is_deletion_vector
+from tablecrypt.table.table_files import TableFileIO
 
 POSITION_FIELD_ID: Final = 2147483545
 T = TypeVar("T")

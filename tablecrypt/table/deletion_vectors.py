@@ -36,9 +36,9 @@ from pyroaring import BitMap64
 from tablecrypt import _magics as magics
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, key_metadata_of
 from tablecrypt.table.foreign_engines import location_provider
-from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of
+from tablecrypt.table.table_files import TableFileIO
 
 MAGIC: Final = b"\xd1\xd3\x39\x64"
 _LENGTH: Final = struct.Struct(">I")

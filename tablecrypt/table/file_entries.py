@@ -28,7 +28,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import FormatError
-from tablecrypt.manifests.avro_reader import bounded_decoder
+from tablecrypt.manifests.avro_container import bounded_decoder
 from tablecrypt.manifests.records import (
     DATA_FILE_FIELD_ID,
     DATA_FILE_POSITIONS,

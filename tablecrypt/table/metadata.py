@@ -28,19 +28,26 @@ What must hold of an encrypted table's document, before anything that it says is
 PyIceberg reads tables that are not encrypted, and none of this is asked of them. The checks are pure: a document or metadata in, an error
 or nothing out.
 
+What was parsed is kept in the process, so that a commit need not parse again what was loaded just before. Loading a table reads its
+metadata.json and hashes it, always; what was parsed is kept under that hash. So a file that was edited, or put back, is parsed and checked
+like any other, and what the pins say of a hash is asked in either case. Nothing of it is secret: metadata.json is plaintext, and the keys
+in it are wrapped. Commits keep what they have written, which the next commit would read. The longest unused goes first. A forked child
+starts with an empty cache.
+
 Iceberg table spec, "Table Metadata Fields", "Snapshots", "Encryption Keys".
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, NoReturn, Self, TypeAlias
 
 from pydantic import Field, PrivateAttr, field_serializer, model_validator
 from pyiceberg.exceptions import ValidationError
@@ -55,21 +62,20 @@ from pyiceberg.types import NestedField
 
 from tablecrypt import properties
 from tablecrypt._parsed_json import ParsedJson
+from tablecrypt._size_bounded_cache import SizeBoundedCache
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope, ParsedLocation
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, refusing_made_up
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
-from tablecrypt.keys.column_entries import entries_with_copies, is_copy
-from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
-from tablecrypt.manifests.manifest_cache import known_manifest_list
+from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, entries_with_copies, is_copy
+from tablecrypt.manifests.entries import known_manifest_list
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
-from tablecrypt.manifests.stated_layout import StatedLayout
-from tablecrypt.manifests.table_state import StatedTable
+from tablecrypt.manifests.table_state import StatedLayout, StatedTable
 from tablecrypt.table._pyiceberg.statistics import AnyStatisticsFile
 from tablecrypt.table._pyiceberg.transactions import replace_counts
 from tablecrypt.table.canonical_metadata import unknown_keys
-from tablecrypt.table.metadata_cache import PARSED, Unchanging
 from tablecrypt.table.table_files import TableFileIO
 
 REQUIRED_KEYS: Final = (
@@ -88,9 +94,9 @@ _GZIP: Final = 31
 """zlib's window bits for a gzip stream of any window."""
 _SMALL: Final = 32 * 1024 * 1024
 _RATIO: Final = 64
-
-
 _NO_KEYS: Final = KeyRing()
+MOST_KEPT_BYTES: Final = 32 * 1024 * 1024
+"""How many bytes of JSON all that is kept was at most: 30,000 snapshots of one table. Parsed, they take several times as much."""
 
 
 class EncryptedSnapshot(Snapshot):
@@ -245,7 +251,7 @@ class EncryptedTableMetadata(TableMetadataV3):
 
     @property
     def key_ring(self) -> KeyRing:
-        """The keys of this version of the metadata: `encryption-keys`, and copies of column entries that it lacks (column_entries.py)."""
+        """The keys of this version of the metadata: `encryption-keys`, and copies of column entries that it lacks."""
         return KeyRing(entries_with_copies(self.encryption_keys, self.properties), self._name_of, self._fields_of)
 
     def _name_of(self, field_id: int) -> str | None:
@@ -299,6 +305,13 @@ def encrypted_metadata(plain: TableMetadata) -> EncryptedTableMetadata:
     return EncryptedTableMetadata.model_validate(fields)
 
 
+def has_column_keys(metadata: TableMetadata) -> bool:
+    """Whether a column of the table is or was protected, by its properties or its keys."""
+    ring = metadata.key_ring if isinstance(metadata, EncryptedTableMetadata) else KeyRing()
+    policy = ColumnPolicy.from_properties(metadata.properties)
+    return bool(policy or policy.former or ring.column_keys)
+
+
 def has_encryption_traces(metadata: EncryptedTableMetadata) -> bool:
     """Whether the metadata holds keys or names them: the table was encrypted, whatever its properties say now."""
     return bool(metadata.encryption_keys) or any(snapshot.key_id is not None for snapshot in metadata.snapshots)
@@ -319,7 +332,7 @@ class MetadataFile:
     def parse(self) -> TableMetadata:
         """Return version 3 metadata with everything that encryption needs, other versions as PyIceberg reads them.
 
-        An encrypted table's is parsed and checked once, and kept (metadata_cache.py).
+        An encrypted table's is parsed and checked once, and kept in `PARSED`.
 
         Raises:
             FormatError: the bytes are not JSON, or not table metadata of a known version; or they are an encrypted table's and hold a key
@@ -547,3 +560,32 @@ def _check_current_snapshot(location: str, metadata: EncryptedTableMetadata) -> 
     log = metadata.snapshot_log
     if current is not None and log and log[-1].snapshot_id != current:
         raise TamperedFileError(location, f"current-snapshot-id is {current}, but the snapshot log ends with {log[-1].snapshot_id}")
+
+
+class Unchanging(dict[str, str]):
+    """The counts and notes of a snapshot's summary. PyIceberg's can be set, and the next commit would write what was set."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("the summary of a snapshot that is committed does not change")
+
+    __setitem__ = __delitem__ = __ior__ = update = pop = popitem = clear = setdefault = _refuse
+
+    def __reduce__(self) -> tuple[type[Unchanging], tuple[dict[str, str]]]:
+        return Unchanging, (dict(self),)
+
+
+class MetadataCache(SizeBoundedCache[str, TableMetadata]):
+    """Parsed metadata by the hash of its JSON."""
+
+    def get(self, digest: str) -> TableMetadata | None:
+        """Return metadata that is kept. Its lists and dicts are the caller's own; their items are shared, and immutable."""
+        return deepcopy(self.find(digest))
+
+    def put(self, digest: str, metadata: TableMetadata, size: int) -> None:
+        """Keep the metadata of an encrypted table, parsed from JSON of this hash and `size` bytes."""
+        if size <= MOST_KEPT_BYTES:
+            self.keep(digest, deepcopy(metadata), size, MOST_KEPT_BYTES)
+
+
+PARSED: Final = MetadataCache()
+os.register_at_fork(after_in_child=PARSED.start_empty)

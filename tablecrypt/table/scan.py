@@ -34,12 +34,11 @@ from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError, MissingExtraError
-from tablecrypt.files.encrypting_file_io import encrypting_io
+from tablecrypt.files.encrypting_file_io import encrypting_io, is_local
 from tablecrypt.manifests.avro_columns import Mask
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import Column
 from tablecrypt.manifests.records import partition_values
-from tablecrypt.parquet.storage import is_local
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanAdapter
 from tablecrypt.table.datasets.castable import castable
 from tablecrypt.table.datasets.dataset import EncryptedDataset
@@ -47,9 +46,8 @@ from tablecrypt.table.filters import fitted
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner, listed_manifests
-from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, checked_masked, refuse_masks_to_engine
-from tablecrypt.table.reader import ReadOptions, TaskReader
+from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted, restrictions_of
 
 if TYPE_CHECKING:

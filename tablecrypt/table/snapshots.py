@@ -46,7 +46,14 @@ from tablecrypt.keys.manager import NewManifestListKey
 from tablecrypt.manifests.copied_files import copied_files_of, header_field
 from tablecrypt.manifests.manifest_file import COPIED_NAME_ENDING, EncryptedManifestFile, ManifestWriterV3, remembers_files
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, partition_values
+from tablecrypt.manifests.records import (
+    DATA_FILE_POSITIONS,
+    EncryptedDataFile,
+    is_deletion_vector,
+    key_metadata_of,
+    partition_values,
+    refuse_plaintext,
+)
 from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.table._pyiceberg.transactions import (
     DeleteFilesAdapter,
@@ -58,14 +65,20 @@ from tablecrypt.table._pyiceberg.transactions import (
     WholeSnapshotAdapter,
 )
 from tablecrypt.table.deletion_vectors import RowDelta
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.protection.authenticated import check_declared
-from tablecrypt.table.protection.kept_entries import named_column_keys, refuse_beside_lost, still_named
 from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.protection.writing import WrittenUnder
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
-from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, AssertHead
+from tablecrypt.table.table_files import ObsoleteDeletes, TableFileIO
+from tablecrypt.table.updates import (
+    AddEncryptedSnapshotUpdate,
+    AddEncryptionKeyUpdate,
+    AssertHead,
+    named_column_keys,
+    refuse_beside_lost,
+    still_named,
+)
 
 RETENTION = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
 _ENGINE = "engine-name"
@@ -195,7 +208,7 @@ class EncryptedProducer(ProducerAdapter):
         if isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None:
             check_still_protected(snapshot.known_header(self.io).protected_columns, metadata, snapshot.manifest_list)
         # The attempt may follow a change of the properties that came after its files were written.
-        if self.added_data_files:
+        if self.added_data_files and has_column_keys(metadata):
             check_declared(metadata, self.table_io, writing=True)
 
     def _followed(self, metadata: EncryptedTableMetadata) -> Snapshot | None:

@@ -1,4 +1,4 @@
-"""The files of one encrypted table: the FileIO that reaches them, their keys, and what a write that failed leaves of them.
+"""The files of one encrypted table: the FileIO that reaches them, and what a write that failed leaves of them.
 
 PyIceberg hands a table's FileIO to everything that reads or writes for the table, so the encryption manager travels with it. A pickled
 copy, for a worker process, holds the KMS client's configuration and no key.
@@ -12,17 +12,16 @@ import logging
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, runtime_checkable
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, ReadRestrictions
 from tablecrypt.iceberg_properties import GC_ENABLED
@@ -30,48 +29,13 @@ from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.keys.table_column_keys import TableColumnKeys
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.foreign_engines import PropertiesForOthers
-
-_KEY_METADATA: Final = DATA_FILE_POSITIONS["key_metadata"]
 
 
 def name_of(table: Table) -> str:
     """Return how results and errors name a table: with the name under which its catalog loaded it, namespaces first."""
     return ".".join(table.name())
-
-
-def key_metadata_of(file: DataFile) -> StandardKeyMetadata:
-    """Return the DEK, AAD prefix and length of a data or delete file.
-
-    Raises:
-        PlaintextRefusedError: the manifest names no key for it.
-        FormatError: the key metadata is not StandardKeyMetadata version 1.
-    """
-    refuse_plaintext(file)
-    try:
-        return StandardKeyMetadata.decode(bytes(file.key_metadata or b""))
-    except FormatError as error:
-        raise FormatError(f"{file.file_path}: its key metadata: {error}") from error
-
-
-def refuse_plaintext(file: DataFile) -> None:
-    """Raise PlaintextRefusedError for a file that the manifest names no key for."""
-    if not file.key_metadata:
-        raise PlaintextRefusedError(file.file_path, "has no key metadata in its manifest, so it is not an encrypted file of this table")
-
-
-def is_deletion_vector(file: DataFile) -> bool:
-    """Whether a delete file entry is a deletion vector in a Puffin file."""
-    return file.content == DataFileContent.POSITION_DELETES and file.file_format == FileFormat.PUFFIN
-
-
-def with_key(file: DataFile, key_metadata: StandardKeyMetadata | None) -> EncryptedDataFile:
-    """Return a copy of a file's entry with another key, or with none, to travel apart from it."""
-    other = copy(EncryptedDataFile.of(file))
-    other.spec_id = file.spec_id
-    other[_KEY_METADATA] = None if key_metadata is None else key_metadata.encode()
-    return other
 
 
 WRITE_PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")

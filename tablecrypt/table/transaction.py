@@ -63,6 +63,7 @@ from tablecrypt.table.protection.writing import StaleWriteError
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import (
     RowChange,
+    Upsert,
     deleted_rows,
     encrypted_files_to_data_files,
     is_merge_on_read,
@@ -80,7 +81,6 @@ from tablecrypt.table.updates import (
     check_table_properties,
     may_change_declarations,
 )
-from tablecrypt.table.upserts import Upsert
 from tablecrypt.table.write import write_data_files
 
 

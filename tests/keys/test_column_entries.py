@@ -6,8 +6,19 @@ from typing import Any
 
 import pytest
 
-from tablecrypt.keys.column_entries import copy_of, entries_with_copies, is_copy, is_gone, is_kept_by_commits, mark, mark_of, stored_entries
-from tablecrypt.keys.key_ring import COLUMN_KEK, COLUMN_KEY, EncryptedKey
+from tablecrypt.keys.key_ring import (
+    COLUMN_KEK,
+    COLUMN_KEY,
+    EncryptedKey,
+    copy_of,
+    entries_with_copies,
+    is_copy,
+    is_gone,
+    is_kept_by_commits,
+    mark,
+    mark_of,
+    stored_entries,
+)
 
 
 def entry(key_id: str, by: str, wrapped: str = "AAAA", **properties: str) -> EncryptedKey:

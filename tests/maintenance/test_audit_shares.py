@@ -7,7 +7,7 @@ import pytest
 from tablecrypt.maintenance import Finding, FindingKind, audit, reencrypt
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.sharing.records import ShareRecord
-from tablecrypt.table.shares.records import named_records
+from tablecrypt.table.shares import named_records
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.maintenance.test_share_guards import NOW

@@ -10,8 +10,8 @@ from pyiceberg.table.snapshots import Operation
 from tablecrypt import maintenance as m
 from tablecrypt.errors import TamperedFileError
 from tablecrypt.maintenance.columns.blanking import blanked_file
-from tablecrypt.maintenance.erasure.blanking import blank_rows
 from tablecrypt.maintenance.erasure.plan import RefWork
+from tablecrypt.maintenance.erasure.rewriting import blank_rows
 from tablecrypt.maintenance.erasure.row_filter import ErasureFilter
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.table import EncryptedTable

@@ -20,8 +20,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError
 from tablecrypt.maintenance import erase, shred
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
-from tablecrypt.table.table_files import key_metadata_of, with_key
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
 from tests.support.listeners import once
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import Clients, protected_table

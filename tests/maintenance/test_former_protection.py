@@ -13,7 +13,7 @@ from pyiceberg.exceptions import ValidationException
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.protection.policy import has_column_keys
+from tablecrypt.table.metadata import has_column_keys
 from tablecrypt.table.table import EncryptedTable
 from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, Clients, protected_table
 from tests.support.tables import metadata_of

@@ -14,8 +14,8 @@ from pyiceberg.types import LongType
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.maintenance import FindingKind, Migrated, Progress, audit, migrate
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases

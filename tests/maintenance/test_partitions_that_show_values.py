@@ -19,12 +19,13 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTra
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError
-from tablecrypt.maintenance._audit.partitions import partition_findings
+from tablecrypt.maintenance._audit.columns import partition_findings
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.table_files import TableFileIO
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.protected_tables import COLUMN_KEY, PEOPLE_SCHEMA, SSN, Clients, clients, protected_table, write_only
 from tests.support.restricting_server import RestrictingServer

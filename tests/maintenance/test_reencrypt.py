@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.maintenance import Progress, reencrypt
-from tablecrypt.table.table_files import key_metadata_of
+from tablecrypt.manifests.records import key_metadata_of
 from tests.support.aws import AwsServer
 from tests.support.kill_points import MORTAL, Killed, dying_at, mortal_databases
 from tests.support.listeners import once, stopping_after

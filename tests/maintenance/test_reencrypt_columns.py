@@ -18,9 +18,9 @@ from tablecrypt.errors import ColumnKeyDeniedError, TamperedFileError
 from tablecrypt.keys.column_keys import key_id_in
 from tablecrypt.maintenance.columns.footers import inspect_footers
 from tablecrypt.maintenance.runner import LocalRunner
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tests.support.interrupted_catalog import InterruptedCatalog, at_commits
 from tests.support.protected_tables import (
     COLUMN_KEY,

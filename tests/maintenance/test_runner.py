@@ -14,8 +14,8 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance import compact
 from tablecrypt.maintenance.runner import FileDone, FileWork, LocalRunner, runner_or_threads
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
 from tests.support.file_functions import Copying, add, copy_encrypted, count_rows, note_and_wait, refuse_seven
 from tests.support.plaintext import CANARY

@@ -24,7 +24,7 @@ from tablecrypt.maintenance import (
     verify,
 )
 from tablecrypt.maintenance.sharing.records import live_shares
-from tablecrypt.table.shares.records import SharedColumn
+from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms

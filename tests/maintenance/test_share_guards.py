@@ -14,7 +14,7 @@ from tablecrypt.maintenance import compact, erase, reencrypt, remove_orphan_file
 from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.sharing.records import ShareRecord, forget_share, live_shares, remember_share
-from tablecrypt.table.shares.records import named_records
+from tablecrypt.table.shares import named_records
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer

@@ -14,10 +14,10 @@ from moto.kms.models import kms_backends
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from tablecrypt.errors import ConfigurationError, ShareRecordError
-from tablecrypt.files.wrapped_files import WrappedFileKey
+from tablecrypt.files.encrypting_file_io import WrappedFileKey
 from tablecrypt.maintenance import describe, prune_keys, relocate, rescue, rewrap, rotate_kek, shred
 from tablecrypt.maintenance.sharing.records import forget_share, live_shares, remember_share
-from tablecrypt.table.shares.records import SharedColumn, named_records
+from tablecrypt.table.shares import SharedColumn, named_records
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import ACCOUNT, REGION, AwsServer

@@ -20,9 +20,9 @@ from pyiceberg.table import Table
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
 from tablecrypt.maintenance import Progress, remove_orphan_files, rescue, rewrap, rotate_kek, shred
 from tablecrypt.maintenance._shred_find import inspect_older
-from tablecrypt.maintenance.older_metadata import older_metadata
-from tablecrypt.manifests.manifest_cache import CACHE
-from tablecrypt.table.metadata_cache import PARSED
+from tablecrypt.maintenance._storage import older_metadata
+from tablecrypt.manifests.entries import CACHE
+from tablecrypt.table.metadata import PARSED
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.maintenance.test_rescue import rewritten
 from tests.support.aws import ACCOUNT, REGION, AwsServer

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import SortColumn, ZOrder
-from tablecrypt.maintenance.sorting.orders import sort_keys, sorted_rows
-from tablecrypt.maintenance.sorting.z_values import z_values
+from tablecrypt.maintenance.sorting import sort_keys, sorted_rows, z_values
 
 WHOLE = st.integers(-(2**63), 2**63 - 1)
 MOMENTS = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1))

@@ -13,7 +13,7 @@ from tablecrypt.maintenance import Shared, reencrypt, remove_orphan_files, share
 from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.sharing.records import live_shares, remember_share
-from tablecrypt.table.shares.records import named_records
+from tablecrypt.table.shares import named_records
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.maintenance.test_share_guards import NOW

@@ -15,8 +15,7 @@ from pyiceberg.types import LongType, StringType
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance._unused_metadata import removal_of_unused
-from tablecrypt.maintenance.expiry import expire_snapshots
+from tablecrypt.maintenance.expiry import expire_snapshots, removal_of_unused
 from tablecrypt.maintenance.reachable import FileKind
 from tablecrypt.properties import COLUMN_KEYS
 from tests.support.aws import AwsServer

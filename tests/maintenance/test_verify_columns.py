@@ -11,6 +11,7 @@ from pyiceberg.manifest import DataFile
 
 from tablecrypt import maintenance as m
 from tablecrypt.crypto.secret import Secret
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet import FileKeys, thrift
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
@@ -19,7 +20,6 @@ from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, Struct
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tests.support.hidden_column_files import ProtectedFile
 from tests.support.listeners import stopping
 from tests.support.protected_tables import EMAIL, SSN, Clients, protected_table, write_only

@@ -14,7 +14,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, FixedType, LongType, NestedField, StringType, StructType, TimestampNanoType, UUIDType
 
 from tablecrypt.errors import FormatError
-from tablecrypt.manifests.avro_reader import AvroContainer, RecordTypes
+from tablecrypt.manifests.avro_container import AvroContainer, RecordTypes
 from tablecrypt.manifests.avro_schema import from_avro_json, to_avro_json
 from tests.support.manifest_bytes import varint
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 
 from tablecrypt.errors import FormatError
-from tablecrypt.manifests.avro_reader import bounded_decoder
+from tablecrypt.manifests.avro_container import bounded_decoder
 from tests.support.manifest_bytes import varint
 from tests.support.mutations import arbitrary
 

@@ -25,10 +25,10 @@ from tablecrypt.manifests.copied_files import (
     header_field,
 )
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile, read_manifest_header, remembers_files
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.replace_files import EncryptedManifestRewrite
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.transaction import EncryptedTransaction
 from tests.support.plaintext import CANARY
 from tests.support.tables import folder_of, new_table

@@ -21,7 +21,7 @@ from pyiceberg.types import BinaryType, DecimalType, DoubleType, LongType, Neste
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.manifests.avro_columns import NULL
-from tablecrypt.manifests.avro_reader import AvroContainer
+from tablecrypt.manifests.avro_container import AvroContainer
 from tablecrypt.manifests.entry_columns import ENTRY_TYPES, Column, decode_manifests, read_entry
 from tablecrypt.manifests.manifest_file import inherit, parse_manifest
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile

@@ -10,8 +10,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TablecryptError
 from tablecrypt.parquet import FileKeys
 from tablecrypt.parquet.footer import read_footer
-from tablecrypt.parquet.layout import FileCiphers
-from tablecrypt.parquet.one_key import keys_of_chunks
+from tablecrypt.parquet.layout import FileCiphers, keys_of_chunks
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support.modular_files import AAD_PREFIX, FOOTER_KEY, ID_KEY, encrypted, plain_file, sample_table

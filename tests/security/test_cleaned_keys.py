@@ -14,7 +14,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyNotFoundError
-from tablecrypt.keys.column_entries import ENTRY_PREFIX, GONE_PREFIX
+from tablecrypt.keys.key_ring import ENTRY_PREFIX, GONE_PREFIX
 from tablecrypt.spark.sql.planner import LoadedTable
 from tablecrypt.spark.sql.staging import StagedTable
 from tablecrypt.spark.sql.writes.python_writes import with_column_keys

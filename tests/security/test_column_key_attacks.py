@@ -25,9 +25,9 @@ from tablecrypt.errors import (
     TablecryptError,
     TamperedFileError,
 )
-from tablecrypt.keys.column_entries import ENTRY_PREFIX
-from tablecrypt.keys.key_ring import COLUMN_KEK, EncryptedKey
+from tablecrypt.keys.key_ring import COLUMN_KEK, ENTRY_PREFIX, EncryptedKey
 from tablecrypt.maintenance import FindingKind
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.columns_apart import ENTRY, structs_of
 from tablecrypt.parquet.thrift import FileMetaData, KeyValue
@@ -37,7 +37,6 @@ from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.write_barrier import METRICS_PREFIX, WRITE_BARRIER
 from tablecrypt.table.reader import ReadOptions, TaskReader
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.hidden_column_files import ProtectedFile
 from tests.support.protected_tables import SSN, TABLE_KEY, Clients, opened_by_table_key, protected_table

@@ -22,10 +22,9 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError, KeyIdChangedError, KeyNotFoundError, TablecryptError
 from tablecrypt.keys.column_declarations import ColumnDeclaration, Declarations, sealed
-from tablecrypt.keys.column_entries import ENTRY_PREFIX, GONE_PREFIX
 from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnPolicy
-from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.keys.key_ring import ENTRY_PREFIX, GONE_PREFIX, EncryptedKey
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.declaring import first_declarations
 from tablecrypt.table.table import EncryptedTable

@@ -20,7 +20,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, KeyNotFoundError, TamperedFileError
-from tablecrypt.keys.column_entries import is_copy
+from tablecrypt.keys.key_ring import is_copy
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.replace_files import EncryptedFileSwap

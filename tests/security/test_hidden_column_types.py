@@ -17,6 +17,7 @@ from tablecrypt import maintenance as m
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.errors import AuthenticationError, TamperedFileError
 from tablecrypt.keys.column_keys import key_id_in
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout
@@ -24,7 +25,6 @@ from tablecrypt.parquet.storage import source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, FileMetaData, SchemaElement, Struct
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tests.support.hidden_column_files import ProtectedFile
 from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients
 from tests.support.tables import data_files, metadata_of, path_of

@@ -25,7 +25,7 @@ from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError
 from tablecrypt.maintenance import FindingKind
-from tablecrypt.table.protection.names import folded, names_of_protected
+from tablecrypt.table.protection.policy import folded, names_of_protected
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.edited_metadata import put_as_next_version

@@ -22,9 +22,9 @@ from tablecrypt.maintenance import Shared, audit, compact, share
 from tablecrypt.maintenance.columns.footers import FooterWork, inspect_hidden_columns
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.security.matrix.partner import named_otherwise
 from tests.support.aws import AwsServer

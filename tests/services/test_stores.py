@@ -10,8 +10,8 @@ import pytest
 
 from tablecrypt.errors import TablecryptError
 from tablecrypt.maintenance import compact, reencrypt, remove_orphan_files, rotate_kek, verify
-from tablecrypt.manifests.manifest_cache import CACHE
-from tablecrypt.table.metadata_cache import PARSED
+from tablecrypt.manifests.entries import CACHE
+from tablecrypt.table.metadata import PARSED
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.services.stores import ObjectStore
 from tests.support.compare import assert_same_rows

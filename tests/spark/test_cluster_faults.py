@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
 from tablecrypt.maintenance import remove_orphan_files
-from tablecrypt.table.table_files import key_metadata_of
+from tablecrypt.manifests.records import key_metadata_of
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_path import lake_in
 from tests.support.aws import AwsServer

@@ -212,7 +212,7 @@ def test_neither_keys_nor_credentials_are_in_plans_and_events(
 
 
 def _file_keys(table: Any) -> list[bytes]:
-    from tablecrypt.table.table_files import key_metadata_of
+    from tablecrypt.manifests.records import key_metadata_of
 
     entries = [
         entry

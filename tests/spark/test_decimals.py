@@ -15,7 +15,7 @@ from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 import tablecrypt.spark as tcs
 from tablecrypt.errors import FormatError
 from tablecrypt.spark.columns import schema_for_spark, spark_schema
-from tablecrypt.spark.decimals import sent_whole, unscaled
+from tablecrypt.spark.read import sent_whole, unscaled
 from tests.spark.conftest import Lake
 from tests.support.plaintext import CANARY
 

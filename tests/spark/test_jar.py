@@ -16,8 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from tablecrypt.spark.shared.compiler import compiling_jvm
-from tablecrypt.spark.shared.jar import jar_of
+from tablecrypt.spark.shared.jar import compiling_jvm, jar_of
 from tablecrypt.spark.shared.sources import JavaSources
 from tests.support.distributions import build, copy_sources
 from tests.support.spark_connect import spark_environment

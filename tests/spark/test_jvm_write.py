@@ -48,8 +48,8 @@ from pyiceberg.types import (
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
-from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows

@@ -12,11 +12,11 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.spark.shared.task_keys import ResultKey
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.programs import Statement, planned_write, written_by
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
 from tests.support.key_search import found
 from tests.support.observed_calls import observed

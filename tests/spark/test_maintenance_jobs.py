@@ -9,9 +9,9 @@ import pytest
 from pyiceberg.table import Table
 
 from tablecrypt.maintenance import migrate, reencrypt
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.spark import SparkRunner
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake
 from tests.support.plaintext import CANARY
 from tests.support.tables import SCHEMA, data_files

@@ -17,11 +17,11 @@ import tablecrypt.spark as tcs
 from tablecrypt.engines.job_keys import JobTicket, Role
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.maintenance.runner import FileWork
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.spark.read import ReadJob, python_rows
 from tablecrypt.spark.runner import SparkRunner
 from tablecrypt.spark.tables import PlannedRead, job_columns
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
 from tests.support.aws import AwsServer
 from tests.support.file_functions import Copying, copy_encrypted, count_rows

@@ -14,10 +14,10 @@ from tablecrypt.engines.job_keys import Role
 from tablecrypt.engines.job_messages import WorkItem, encode_items
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.maintenance.runner import FileWork, LocalRunner
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.spark.runner import SharedWorkContent, SparkRunner, collected_results
 from tablecrypt.spark.tables import LocatedTable, job_columns
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake
 from tests.support.file_functions import (
     Copying,

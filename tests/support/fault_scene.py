@@ -17,8 +17,8 @@ from pyiceberg.table import Table
 from sqlalchemy import MetaData, create_engine
 from sqlalchemy.pool import NullPool
 
-from tablecrypt.manifests.manifest_cache import CACHE
-from tablecrypt.table.metadata_cache import PARSED
+from tablecrypt.manifests.entries import CACHE
+from tablecrypt.table.metadata import PARSED
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer

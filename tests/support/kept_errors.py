@@ -36,7 +36,7 @@ from tablecrypt.files.ags1_streams import Ags1InputStream, Ags1OutputStream
 from tablecrypt.hadoop_kms.server import BoundedReader
 from tablecrypt.maintenance import audit, reencrypt, rewrap, verify
 from tablecrypt.maintenance.reachable import reachable_files
-from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.manifests.entries import CACHE
 from tablecrypt.parquet.storage import Sink
 from tests.support.ags1_files import KEY, LOCATION, MIB, ags1_file, key_metadata, opened, pattern
 from tests.support.misleading_kms import ANSWERS, MEMORY_CLASS, MisleadingKeyring

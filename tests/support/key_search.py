@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 
 
 def forms(key: bytes) -> Iterator[bytes]:

@@ -14,8 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
 from tablecrypt.manifests import EncryptedManifestFile
-from tablecrypt.manifests.avro_reader import AvroContainer
-from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
+from tablecrypt.manifests.avro_container import AvroContainer, BlockAvroOutputFile
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import ENTRY_TYPES, decode_manifests
 from tablecrypt.manifests.records import EncryptedDataFile, entry_records

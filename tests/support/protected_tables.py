@@ -18,6 +18,7 @@ from pyiceberg.table.update import TableUpdate
 from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet import FileKeys
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.layout import encrypted_layout
@@ -26,7 +27,6 @@ from tablecrypt.table.file_entries import STATISTICS
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.snapshots import CommitOptions
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.updates import AddEncryptionKeyUpdate
 from tablecrypt.table.write import write_data_files

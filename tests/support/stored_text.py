@@ -14,11 +14,12 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError, PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile
+from tablecrypt.manifests.records import is_deletion_vector
 from tablecrypt.parquet.uniform import ReadRequest
 from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_metadata_file
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, is_deletion_vector
+from tablecrypt.table.table_files import TableFileIO
 
 _CLOSED = (AuthenticationError, FormatError, KeyNotFoundError, PlaintextRefusedError, FileNotFoundError)
 

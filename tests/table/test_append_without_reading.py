@@ -13,8 +13,7 @@ import pytest
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ColumnKeyDeniedError, KeyNotFoundError
-from tablecrypt.keys.column_entries import is_copy
-from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.keys.key_ring import EncryptedKey, is_copy
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.forking import holds_in_forked_child

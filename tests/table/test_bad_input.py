@@ -28,7 +28,7 @@ from tablecrypt.errors import (
     TablecryptError,
     TamperedFileError,
 )
-from tablecrypt.table.table_files import key_metadata_of
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY

@@ -18,7 +18,7 @@ from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import AddSchemaUpdate, RemovePropertiesUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate, TableUpdate
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
-from tablecrypt.keys.column_entries import is_copy
+from tablecrypt.keys.key_ring import is_copy
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.updates import (
     AssertHead,

@@ -26,9 +26,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.datasets.engine_read import FILES_OPEN
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tests.support.compare import assert_same_rows
 from tests.support.mutations import flipped
 from tests.support.noting_io import NOTING_IO, opened_files

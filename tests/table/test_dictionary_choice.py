@@ -15,9 +15,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.table.parquet_options import SAMPLE_VALUES, dictionary_columns
-from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.write import write_data_files
 from tests.support.plaintext import CANARY
 from tests.support.table_files import Keys, TableFiles

@@ -17,7 +17,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.maintenance import verify
-from tablecrypt.manifests.manifest_cache import CACHE
+from tablecrypt.manifests.entries import CACHE
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tests.support.tables import MASTER_KEY, current_snapshot, flip, memory_catalog, metadata_of, new_table, path_of

@@ -20,8 +20,7 @@ from pyiceberg.types import DoubleType, LongType
 from tablecrypt._parsed_json import ParsedJson
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.maintenance import rewrap
-from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile
-from tablecrypt.table.metadata_cache import MOST_BYTES, PARSED, MetadataCache
+from tablecrypt.table.metadata import MOST_KEPT_BYTES, PARSED, EncryptedTableMetadata, MetadataCache, MetadataFile
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.observed_calls import observed
@@ -175,13 +174,13 @@ def test_a_plain_table_and_refused_metadata_are_not_kept(catalog: Catalog, table
 
 def test_the_longest_unused_goes_where_more_is_kept_than_there_may_be(table: Table) -> None:
     cache, metadata = MetadataCache(), table.metadata
-    third = MOST_BYTES // 3
+    third = MOST_KEPT_BYTES // 3
     for digest in ("a", "b", "c"):
         cache.put(digest, metadata, third)
     assert cache.get("a") is not None
     cache.put("d", metadata, third)
     assert [cache.get(digest) is None for digest in "abcd"] == [False, True, False, False]
-    cache.put("e", metadata, MOST_BYTES + 1)
+    cache.put("e", metadata, MOST_KEPT_BYTES + 1)
     assert cache.get("e") is None
     cache.put("a", metadata, 10)
     assert cache.size == 2 * third + 10

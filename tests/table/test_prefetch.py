@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablecrypt.table import prefetch
-from tablecrypt.table.prefetch import RowSource, prefetched
+from tablecrypt.table.reader import MOST_AT_ONCE, SMALL_TOGETHER, RowSource, prefetched
 
 
 def source(items: list[int]) -> Iterator[int]:
@@ -22,7 +21,7 @@ def source(items: list[int]) -> Iterator[int]:
     st.lists(st.lists(st.integers(), max_size=8), max_size=8),
     st.integers(1, 4),
     st.integers(1, 3) | st.none(),
-    st.sampled_from([1, prefetch.SMALL_TOGETHER]),
+    st.sampled_from([1, SMALL_TOGETHER]),
 )
 def test_items_come_in_order(lists: list[list[int]], workers: int, depth: int | None, size: int) -> None:
     sources = [RowSource(partial(source, items), size) for items in lists]
@@ -76,9 +75,7 @@ def test_no_source_is_started_before_its_lane_is_free() -> None:
     assert list(reader) == list(range(1, 10))
 
 
-@pytest.mark.parametrize(
-    ("size", "together"), [(1, prefetch.MOST_AT_ONCE), (prefetch.SMALL_TOGETHER // 5, 5), (prefetch.SMALL_TOGETHER, 2)]
-)
+@pytest.mark.parametrize(("size", "together"), [(1, MOST_AT_ONCE), (SMALL_TOGETHER // 5, 5), (SMALL_TOGETHER, 2)])
 def test_small_sources_run_many_at_a_time_and_large_ones_do_not(size: int, together: int) -> None:
     released = threading.Event()
     started: list[int] = []

@@ -20,10 +20,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile
-from tablecrypt.table.data_file_writer import ROW_GROUP_BYTES, DataFileWriter, UnfinishedDataFile
-from tablecrypt.table.table_files import key_metadata_of
-from tablecrypt.table.write import write_data_files, write_stream
+from tablecrypt.table.write import ROW_GROUP_BYTES, DataFileWriter, UnfinishedDataFile, write_data_files, write_stream
 from tests.support.plaintext import CANARY
 from tests.support.table_files import Keys, TableFiles
 

@@ -14,6 +14,7 @@ from tablecrypt import maintenance as m
 from tablecrypt import parquet
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import ColumnKeys
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet import FileKeys, decrypt
 from tablecrypt.parquet.chunk_modules import Page, read_pages
 from tablecrypt.parquet.layout import Chunk, FileLayout, encrypted_layout
@@ -25,7 +26,6 @@ from tablecrypt.parquet.thrift_reader import decode
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import LEAST, LEAST_BYTES, column_keys
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.updates import check_commit
 from tablecrypt.table.write import write_data_files
 from tests.support.protected_tables import SSN, Clients, protected_table, write_as_java_does

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tablecrypt.manifests.manifest_cache import BATCH_BYTES, CACHE
+from tablecrypt.manifests.entries import BATCH_BYTES, CACHE
 from tablecrypt.parquet.uniform import SMALL_FILE_LENGTH
 from tablecrypt.table.reader import LOCAL_TOGETHER
 from tablecrypt.table.table import EncryptedTable

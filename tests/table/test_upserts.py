@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, DoubleType, ListType, LongType, NestedField, StringType
 
-from tablecrypt.table.upserts import FEW_KEYS, keys_filter
+from tablecrypt.table.row_changes import FEW_KEYS, keys_filter
 from tests.support.tables import ENCRYPTED, memory_catalog, new_table, path_of
 
 SCHEMA = Schema(

@@ -18,9 +18,9 @@ from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType, St
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.maintenance import compact, reencrypt, rewrap, rotate_column_keks, rotate_kek
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.columns_apart import with_columns_apart
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.hidden_column_files import ProtectedFile

@@ -39,7 +39,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.former_keys import FormerKey
-from tablecrypt.table.protection.names import Leaves, keys_of_leaves, names_of_protected, taken_names
+from tablecrypt.table.protection.policy import Leaves, keys_of_leaves, names_of_protected, taken_names
 
 StoredColumn = (
     tuple[int, str, str, int | None, list[str], str | None, int | None]

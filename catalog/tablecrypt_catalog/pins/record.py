@@ -41,7 +41,7 @@ from tablecrypt.files.deletion import names_location
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import DEFAULT_DATA_KEY_LENGTH
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.names import Leaves
+from tablecrypt.table.protection.policy import Leaves
 from tablecrypt.table.table_files import folders_of
 from tablecrypt_catalog.pins.moves import NO_MOVES, Moves
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn, columns_of, leaves_of, merged_columns, taken, weaker
@@ -75,7 +75,7 @@ class TableVersion:
         folders: the table's location, and those that its properties write.*.path name. A pin has only those in which files may be
             deleted, and a "?" after a location that nothing confirms. Empty in pins of before: not known.
         columns: the protected columns, by field id. Empty in pins of before.
-        leaves: columns of the schema and their master keys, see names.py. Told by metadata, not kept in a pin.
+        leaves: columns of the schema and their master keys, see protection/policy.py. Told by metadata, not kept in a pin.
         wrapping_keks: the newest KEK that a snapshot needs, in the same form, which wraps what is new. Told by metadata, not kept in a pin.
         uses: by the hash of each KEK its key-id, and the greatest sequence number of a snapshot under it. Told by metadata, not kept.
     """

@@ -11,9 +11,9 @@ from tablecrypt.maintenance._audit.findings import (
     Coverage,
     Finding,
     FindingKind,
+    Severity,
     TableAudit,
 )
-from tablecrypt.maintenance._audit.severity import Severity
 from tablecrypt.maintenance._audit.table_audit import audit
 
 __all__ = [

@@ -7,14 +7,31 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._audit.file_signatures import Signature
-from tablecrypt.maintenance._audit.severity import Severity
-from tablecrypt.maintenance.sharing.listing import LiveShare
+from tablecrypt.maintenance.sharing.records import LiveShare
 from tablecrypt.printable import json_form
+
+
+class Severity(IntEnum):
+    """How severe a finding is; a greater value is more severe."""
+
+    INFO = 1
+    """Good to know."""
+    WARNING = 2
+    """Act in the coming weeks."""
+    ERROR = 3
+    """Something cannot be read, or is not what it should be."""
+    CRITICAL = 4
+    """Rows can be read, or may be readable, by users from whom they should be hidden."""
+
+    @property
+    def label(self) -> str:
+        """The name in lower case."""
+        return self.name.lower()
 
 
 class _Meaning(NamedTuple):

@@ -15,9 +15,9 @@ from tablecrypt.errors import ShareRecordError
 from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.reachable import files_of_snapshot
-from tablecrypt.maintenance.sharing.listing import LiveShare
+from tablecrypt.maintenance.sharing.records import LiveShare
 from tablecrypt.printable import counted
-from tablecrypt.table.shares.records import ShareRecord, named_records, read_record
+from tablecrypt.table.shares import ShareRecord, named_records, read_record
 from tablecrypt.table.table import EncryptedTable
 
 _SHOWN = 3

@@ -65,7 +65,7 @@ from tablecrypt.maintenance._tables import EPOCH, checked_moment, moment_of
 from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
-from tablecrypt.maintenance.sharing.listing import LiveShare
+from tablecrypt.maintenance.sharing.records import LiveShare
 from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning.missing_main import cut_off_head, described

@@ -23,8 +23,8 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, TablecryptError
-from tablecrypt.keys.column_entries import is_kept_by_commits
 from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.key_ring import is_kept_by_commits
 from tablecrypt.keys.nested_columns import fields_in
 from tablecrypt.maintenance._audit.columns import audited_column_keks
 from tablecrypt.maintenance._audit.table_audit import created_at

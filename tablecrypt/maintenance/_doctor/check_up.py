@@ -1,6 +1,6 @@
 """The check-up: configuration, keys, table, storage, pins and versions, each tried whatever came of the others.
 
-catalog ──▶ whether it refuses plaintext, what programs written for PyIceberg make of its configuration (programs.py), its namespaces
+catalog ──▶ whether it refuses plaintext, what programs written for PyIceberg make of its configuration, its namespaces
    ├──▶ key service ─▶ a probe wrapped and unwrapped under each master key, and the table's KEKs (master_keys.py)
    ├──▶ table ─▶ its folders: list, read; a probe written, read back and deleted
    └──▶ pins
@@ -11,6 +11,8 @@ he can read a table shows the table's own KEK.
 
 The probe that is written is an AGS1 file of random bytes under a key that nobody keeps, under a name of its own, so that not even a probe
 that may not be deleted again is plaintext. Nothing but the probe is deleted.
+
+For what other programs make of a catalog's configuration, PyIceberg is asked for the type; nothing is loaded.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, Catalog, CatalogType, infer_catalog_type
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
+from pyiceberg.utils.config import Config
 
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments, names_of
@@ -37,7 +40,6 @@ from tablecrypt.maintenance._audit.table_audit import PinsTables
 from tablecrypt.maintenance._doctor.checks import Check, CheckState, CheckUp, failed, tried
 from tablecrypt.maintenance._doctor.installation import version_checks
 from tablecrypt.maintenance._doctor.master_keys import key_checks
-from tablecrypt.maintenance._doctor.programs import plain_program_checks
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance.catalog_tables import first_table
 from tablecrypt.printable import counted
@@ -51,6 +53,8 @@ _STORAGE: Final = "storage"
 PROBE: Final = "tablecrypt-probe-"
 _PROBE_FILE_LENGTH: Final = 64
 _PROBE_KEY_LENGTH: Final = 16
+_OURS: Final = "tablecrypt"
+_ADVICE: Final = "write 'type: tablecrypt' into the catalog's configuration, which PyIceberg's own loader refuses"
 
 
 @checked_arguments()
@@ -262,3 +266,50 @@ def try_to_write(io: FileIO, folder: str) -> Iterator[Check]:
     if written.state == CheckState.WORKS:
         yield tried(_STORAGE, f"read back from {folder}", read_back, "find out what changes data between this client and the store")
         yield tried(_STORAGE, f"delete from {folder}", delete, f"give this client the right to delete there; {location} stays until then")
+
+
+def plain_program_checks(area: str, name: str) -> Iterator[Check]:
+    """Say whether a program that calls PyIceberg's load_catalog by a catalog's name would write plaintext. Nothing if none is configured.
+
+    Args:
+        area: of the check.
+        name: the catalog's.
+    """
+    configured = Config().get_catalog_config(name) or {}
+    if not configured:
+        # Nothing by that name is in PyIceberg's own configuration, so such a program does not find the catalog at all.
+        return
+
+    kind = str(configured.get(TYPE) or "").lower()
+    if kind == _OURS:
+        yield Check(area, "programs written for PyIceberg", CheckState.WORKS, f"'type: {_OURS}': PyIceberg's own loader {_what_it_does()}")
+        return
+
+    said = f"'type: {kind}'" if kind else f"{PY_CATALOG_IMPL} alone" if configured.get(PY_CATALOG_IMPL) else f"no 'type: {_OURS}'"
+    ignores = "ignores it and " if not kind and configured.get(PY_CATALOG_IMPL) else ""
+    plain = kind or _inferred(name, configured)
+
+    if plain:
+        # This is the silent case: the program opens the tables' catalog, and writes plaintext there.
+        found, state = f"{said}: PyIceberg's loader {ignores}opens a plain catalog ({plain})", CheckState.FAILS
+    else:
+        found, state = f"{said}: PyIceberg's loader {ignores}finds no catalog without it", CheckState.NOTED
+
+    yield Check(area, "programs written for PyIceberg", state, found, _ADVICE)
+
+
+def _what_it_does() -> str:
+    try:
+        CatalogType(_OURS)
+    except ValueError:
+        return "refuses it; tablecrypt run, tablecrypt activate and tablecrypt.register() let it open the encrypting catalog"
+    return "opens the encrypting catalog in this environment, where it is registered, and refuses it elsewhere"
+
+
+def _inferred(name: str, configured: Mapping[str, Any]) -> str | None:
+    """Return the type that PyIceberg infers without the class, which it does not look at; None where it infers none."""
+    try:
+        found = infer_catalog_type(name, {each: value for each, value in configured.items() if each != PY_CATALOG_IMPL})
+    except ValueError:
+        return None
+    return None if found is None else str(found.value)

@@ -1,5 +1,5 @@
-"""Migrating plain tables: operation.py says how one goes, attempt.py encrypts and commits one state of a table, plain_snapshot.py reads
-what its last snapshot has, orc_files.py rewrites ORC, and plaintext.py finds what was plain, to delete it or to say that it is left.
+"""Migrating plain tables: operation.py says how one goes, attempt.py reads, encrypts and commits one state of a table, and
+plaintext.py finds what was plain, to delete it or to say that it is left.
 """
 
 from tablecrypt.maintenance._migrate.operation import Migrated, migrate

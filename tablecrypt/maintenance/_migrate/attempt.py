@@ -4,22 +4,43 @@
     as another     metadata of the same schemas, partition specs, sort orders and properties, with a UUID, a location and one snapshot
                    of its own, registered under the new name
 
-Sequence numbers, row ids, partition specs and statistics of the files stay in both, and the snapshot has the rows of the last plain one
-(plain_snapshot.py). Each file is encrypted under a DEK of its own, without decoding a value (`write_again`); ORC is rewritten
-(orc_files.py).
+Sequence numbers, row ids, partition specs and statistics of the files stay in both, and the snapshot has the rows of the last plain one.
+Each file is encrypted under a DEK of its own, without decoding a value (`write_again`); ORC is rewritten as Parquet, since encrypted tables
+hold no ORC.
+
+Plain manifests are read with every field of version 3: those of versions 1 and 2 by PyIceberg's own readers, those of version 3 by ours
+without the decryption, because PyIceberg's drop row ids and the offsets of deletion vectors.
+
+Positional deletes of any kind become deletion vectors; equality deletes stay what they are, since sequence numbers do. Row ids of a
+version 3 table stay; rows of earlier versions get theirs now. What was plain is named nowhere.
+
+Every row of an ORC file stays at its position, those that position deletes name too, so that deletes and row ids still refer to the same
+rows. The columns are those of the table's current schema.
+
+Raises FormatError for bytes that are no manifest list or manifest, and for an ORC file that does not hold as many rows as its manifest
+says.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from io import BytesIO
+from typing import Any, ClassVar, Final, cast
 
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
-from pyiceberg.table import Table
+import fastavro
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import ALWAYS_TRUE, FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
     AssertTableUUID,
     RemovePartitionStatisticsUpdate,
@@ -35,23 +56,30 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.maintenance._file_rewrite import FileRewrite, Journal, NewFileWork, replacement_entry, write_again
-from tablecrypt.maintenance._migrate.orc_files import RewriteOrcWork, rewrite_orc_file, rewrite_orc_work, rewritten_entry
-from tablecrypt.maintenance._migrate.plain_snapshot import MigrationSnapshot, plain_manifests
+from tablecrypt.maintenance._file_rewrite import FileRewrite, Journal, NewFileWork, done_files, new_files, replacement_entry, write_again
 from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
-from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.manifest_file import inherit, parse_manifest
+from tablecrypt.manifests.manifest_list import parse_manifest_list
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, FORMAT_VERSION, EncryptedDataFile, is_deletion_vector
+from tablecrypt.table._pyiceberg.arrow import read_plain_deletes
+from tablecrypt.table.datasets.castable import cast_batch
+from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, write_metadata_file
-from tablecrypt.table.replace_files import BaseManifest
+from tablecrypt.table.parquet_options import with_target_file_size
+from tablecrypt.table.replace_files import BaseManifest, EncryptedFileSwap
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, folders_of
+from tablecrypt.table.table_files import FreshKeys, TableFileIO, delete_written, folders_of
 from tablecrypt.table.updates import EncryptTableUpdate
+from tablecrypt.table.write import write_data_files
 
 OPERATION: Final = "migrate"
 _ANY_NAME: Final = "file.parquet"
 _NAMESPACE: Final = uuid.UUID("0d1c6f57-8a43-5b0e-9c72-4f2ab6e1d935")
+_ONE_FILE: Final = 2**62
+_PARTITION: Final = DATA_FILE_POSITIONS["partition"]
 
 
 class Migration:
@@ -205,3 +233,123 @@ def plain_snapshot_ids(snapshots: Iterable[EncryptedSnapshot]) -> list[int]:
 def migrate_file(io: EncryptingFileIO, work: NewFileWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
     """Write the encrypted file and return its location and key metadata, which knows the file's length."""
     return write_again(io, work, None)
+
+
+def plain_manifests(metadata: TableMetadata, snapshot: Snapshot, io: FileIO) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
+    """Yield each manifest of a plain snapshot with its live entries, complete with all that they inherit.
+
+    Args:
+        metadata: of the plain table.
+        snapshot: one of its snapshots.
+        io: the plain table's.
+    """
+    if metadata.format_version < FORMAT_VERSION:
+        for manifest in snapshot.manifests(io):
+            yield manifest, manifest.fetch_manifest_entry(io, discard_deleted=True)
+        return
+
+    for row in parse_manifest_list(_stored(io, snapshot.manifest_list), snapshot.manifest_list).manifests:
+        entries = parse_manifest(_stored(io, row.manifest_path), row.manifest_path, row.content).entries
+        inherit(entries, row, row.first_row_id, encrypted=False)
+        yield row, [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
+
+
+def _stored(io: FileIO, location: str) -> bytes:
+    with io.new_input(location).open() as stream:
+        return stream.read()
+
+
+class MigrationSnapshot(EncryptedFileSwap):
+    """A file swap whose base is a plain snapshot.
+
+    Args:
+        manifests: the plain snapshot's, with their live entries.
+        plain_io: the plain table's FileIO.
+    """
+
+    records_dropped: ClassVar[bool] = False
+
+    def __init__(self, *, manifests: Iterable[BaseManifest], plain_io: FileIO, **options: Any) -> None:
+        super().__init__(**options)
+        self._plain_manifests = list(manifests)
+        self._plain_io = plain_io
+        self._read_deletes: dict[str, dict[str, list[int]]] = {}
+
+    def base_manifests(self) -> Iterable[BaseManifest]:
+        """Return the plain snapshot's, without those that name only files which are gone."""
+        return [manifest for manifest in self._plain_manifests if manifest.entries]
+
+    def deleted_positions(self, data_file: DataFile, deletes: set[DataFile]) -> Iterable[int]:
+        """Return the positions that plain delete files name. A deletion vector says all that there is to say."""
+        vectors = {file for file in deletes if is_deletion_vector(file)}
+        positions: set[int] = set()
+        for file in vectors or deletes:
+            if file.file_path not in self._read_deletes:
+                self._read_deletes[file.file_path] = self._positions_by_path(file)
+            positions.update(self._read_deletes[file.file_path].get(data_file.file_path, ()))
+
+        return sorted(positions)
+
+    def _positions_by_path(self, file: DataFile) -> dict[str, list[int]]:
+        if file.file_format != FileFormat.AVRO:
+            return {path: positions.to_pylist() for path, positions in read_plain_deletes(self._plain_io, file).items()}
+
+        by_path: dict[str, list[int]] = defaultdict(list)
+        with self._plain_io.new_input(file.file_path).open() as stored:
+            records = cast("Iterator[dict[str, Any]]", fastavro.reader(BytesIO(stored.read())))
+            for record in records:
+                by_path[record["file_path"]].append(record["pos"])
+
+        return by_path
+
+
+@dataclass(frozen=True)
+class RewriteOrcWork:
+    """The file's entry, the metadata of the table that it will be in, without history, and how many bytes the DEK has."""
+
+    entry: bytes
+    metadata_json: str
+    data_key_length: int
+
+
+def rewrite_orc_work(file: DataFile, metadata: EncryptedTableMetadata, data_key_length: int) -> FileWork[RewriteOrcWork]:
+    """Return the work of rewriting one file."""
+    entry = FileEntryCodec(metadata).encode_files([file])
+    return FileWork(RewriteOrcWork(entry, metadata.without_history().model_dump_json(), data_key_length), size=file.file_size_in_bytes)
+
+
+def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[bytes]:
+    """Write the encrypted file; the result is its entry without the key, in no partition."""
+    metadata = EncryptedTableMetadata.model_validate_json(work.metadata_json)
+    [old] = FileEntryCodec(metadata).decode_files(work.entry)
+    one_file = with_target_file_size(_unpartitioned(metadata), _ONE_FILE)
+    files = write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), uuid.uuid4())
+    if [file.record_count for file in files] != [old.record_count]:
+        delete_written(io, [file.file_path for file in files])
+        raise FormatError(f"{old.file_path}: holds {sum(file.record_count for file in files)} rows, its manifest says {old.record_count}")
+
+    return done_files(FileEntryCodec(one_file), files)
+
+
+def rewritten_entry(metadata: EncryptedTableMetadata, file: DataFile, done: FileDone[bytes]) -> EncryptedDataFile:
+    """Return the new file's entry, in the partition of the old one."""
+    [new] = new_files(FileEntryCodec(_unpartitioned(metadata)), done)
+    new[_PARTITION] = file.partition
+    new.spec_id = file.spec_id
+    return new
+
+
+def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, file: DataFile) -> pa.RecordBatchReader:
+    schema = metadata.schema()
+    arrow_schema = schema_to_pyarrow(schema, include_field_ids=False)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in ArrowScan(metadata, io.inner, schema, ALWAYS_TRUE).to_record_batches([FileScanTask(file)]):
+            yield cast_batch(batch, arrow_schema)
+
+    return pa.RecordBatchReader.from_batches(arrow_schema, batches())
+
+
+def _unpartitioned(metadata: EncryptedTableMetadata) -> EncryptedTableMetadata:
+    spec = UNPARTITIONED_PARTITION_SPEC
+    return metadata.model_copy(update={"partition_specs": [spec], "default_spec_id": spec.spec_id})

@@ -24,8 +24,7 @@ from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.maintenance._audit.file_signatures import Signature, read_file_starts
 from tablecrypt.maintenance._orphan_files import known_locations
-from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, stored_files
-from tablecrypt.maintenance.older_metadata import read_older
+from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, read_older, stored_files
 from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.printable import bytes_shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations

@@ -18,13 +18,13 @@ from pyiceberg.manifest import DataFile
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of, with_key
 from tablecrypt.parquet.protected.carried_over_columns import blank_rows_beside_hidden_columns
 from tablecrypt.table.lineage import without_lineage_ids
 from tablecrypt.table.parquet_options import FileStatistics
 from tablecrypt.table.protection.writing import WriteProtection
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import deleting_on_error, key_metadata_of, with_key
+from tablecrypt.table.table_files import deleting_on_error
 
 BLANKED: Final = "-blanked.parquet"
 """Ends the new file's name, by which an erasure whose caller may use the column keys finds what is left to do."""

@@ -11,10 +11,10 @@ from pyiceberg.manifest import DataFile
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.protected.protected_layout import ProtectedLayout, StoredHiddenColumns
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 
 _FOOTER_SIZE: Final = 64 * 1024
 """Bytes that reading a footer takes, for distributing the work."""

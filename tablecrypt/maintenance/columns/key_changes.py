@@ -29,9 +29,8 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, TablecryptError
-from tablecrypt.keys.column_entries import mark, stored_entries
 from tablecrypt.keys.column_keys import ColumnPolicy
-from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, mark, stored_entries
 from tablecrypt.keys.nested_columns import ancestors
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
 from tablecrypt.maintenance._shred_find import OlderFiles, inspect_older, kek_ids
@@ -42,11 +41,11 @@ from tablecrypt.printable import counted, shown
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.authenticated import check_declared, undeclared_columns
 from tablecrypt.table.protection.declaring import declared_anew
-from tablecrypt.table.protection.kept_entries import lost_column_keys, named_column_keys, refuse_beside_lost
 from tablecrypt.table.protection.policy import policy_of
-from tablecrypt.table.shares.deleting import SharedFiles, metadata_deleting_io
+from tablecrypt.table.shares import SharedFiles, metadata_deleting_io
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import name_of
+from tablecrypt.table.updates import lost_column_keys, named_column_keys, refuse_beside_lost
 
 _ROUNDS: Final = 5
 

@@ -26,11 +26,11 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, is_from_before
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.protected.hidden_column_rewriting import values_under_file_key
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.protection.stored_masks import are_masks
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
 
 _SHOWN: Final = 3
 

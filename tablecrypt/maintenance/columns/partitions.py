@@ -24,12 +24,12 @@ from tablecrypt.maintenance.compaction import Compaction, scan_tasks, unused_del
 from tablecrypt.maintenance.compaction_plan import CompactionRules, plan_groups
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import Runner
+from tablecrypt.manifests.records import is_deletion_vector, key_metadata_of
 from tablecrypt.table.deletion_vectors import data_files_named_in
 from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.exposed_values import ShownPartitions
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import is_deletion_vector, key_metadata_of
 
 
 @dataclass(frozen=True)

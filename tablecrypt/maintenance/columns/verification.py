@@ -34,9 +34,9 @@ from tablecrypt.maintenance.runner import FileDone, Runner
 from tablecrypt.parquet.file_keys import KeyByPath
 from tablecrypt.parquet.protected.hidden_columns import hidden_field_id
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
+from tablecrypt.table.metadata import has_column_keys
 from tablecrypt.table.protection.authenticated import check_declared
-from tablecrypt.table.protection.names import check_names
-from tablecrypt.table.protection.policy import column_keys, has_column_keys
+from tablecrypt.table.protection.policy import check_names, column_keys
 from tablecrypt.table.table import EncryptedTable
 
 

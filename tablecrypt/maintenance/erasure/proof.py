@@ -26,7 +26,7 @@ from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.printable import counted as counted_text
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.protection.policy import policy_of
-from tablecrypt.table.shares.records import readably_named
+from tablecrypt.table.shares import readably_named
 from tablecrypt.table.table import EncryptedTable
 
 PARTITION_SUMMARY: Final = b'"partitions.'

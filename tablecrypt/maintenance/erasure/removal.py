@@ -21,13 +21,12 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import LOCAL, ParsedLocation
 from tablecrypt.maintenance._shred import shred
 from tablecrypt.maintenance._shred_scrub import forget_in_log
-from tablecrypt.maintenance._storage import canonical, delete_checksums
+from tablecrypt.maintenance._storage import canonical, delete_checksums, older_metadata
 from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.erasure.plan import Searching
-from tablecrypt.maintenance.older_metadata import older_metadata
 from tablecrypt.maintenance.progress import Counted, ProgressListener
 from tablecrypt.maintenance.reachable import reachable_files
-from tablecrypt.table.shares.deleting import deleting_io
+from tablecrypt.table.shares import deleting_io
 from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
 

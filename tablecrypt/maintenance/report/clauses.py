@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from tablecrypt.maintenance._audit.findings import Audit, FindingKind
-from tablecrypt.maintenance._audit.severity import Severity
+from tablecrypt.maintenance._audit.findings import Audit, FindingKind, Severity
 from tablecrypt.maintenance.report.exposure import UNSEEN
 from tablecrypt.printable import counted
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tablecrypt.maintenance._audit.changes import AuditChanges, TableChangeKind, TableChanges
-from tablecrypt.maintenance._audit.findings import Audit, Finding, FindingKind, TableAudit, by_severity
-from tablecrypt.maintenance._audit.severity import Severity
+from tablecrypt.maintenance._audit.findings import Audit, Finding, FindingKind, Severity, TableAudit, by_severity
 from tablecrypt.maintenance.report.exposure import UNSEEN, is_readable
 from tablecrypt.maintenance.report.key_tables import KeyAge, ages_of, day, end_of
 from tablecrypt.printable import bytes_shown, counted

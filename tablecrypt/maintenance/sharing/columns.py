@@ -19,13 +19,14 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import key_id_in
 from tablecrypt.keys.given_deks import FileColumn, GivenDeks
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import column_keys, unreadable
-from tablecrypt.table.shares.records import SharedColumn
+from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of, name_of
+from tablecrypt.table.table_files import name_of
 
 
 def named_columns(

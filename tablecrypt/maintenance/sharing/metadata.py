@@ -42,14 +42,13 @@ from pyroaring import BitMap64
 from tablecrypt import properties as names
 from tablecrypt.files.encrypting_file_io import EncryptingOutputFile
 from tablecrypt.iceberg_properties import GC_ENABLED
-from tablecrypt.keys.column_entries import copy_of
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy, ProtectedColumn
-from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing, copy_of
 from tablecrypt.keys.manager import OpenKek
 from tablecrypt.maintenance.sharing.plan import SharePlan
 from tablecrypt.manifests.manifest_file import ManifestWriterV3
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3, further_fields
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile, key_metadata_of
 from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
@@ -59,7 +58,7 @@ from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata,
 from tablecrypt.table.protection.write_barrier import barrier_properties, has_write_barrier
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import schema_of_spec, summary_counts
-from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.write import write_data_files
 
 _ENTRIES: Final = 5000

@@ -47,7 +47,7 @@ from tablecrypt.maintenance.sharing.result import Shared, storage_policy
 from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
 from tablecrypt.maintenance.sharing.states import States
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.shares.records import SharedColumn
+from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_on_error, folders_of, name_of
 

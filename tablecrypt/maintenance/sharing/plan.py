@@ -34,17 +34,17 @@ from tablecrypt.keys.nested_columns import covering
 from tablecrypt.maintenance.columns.footers import inspect_footers
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.maintenance.sharing.columns import check_right, named_columns
+from tablecrypt.manifests.records import is_deletion_vector
 from tablecrypt.parquet.protected.protected_layout import StoredHiddenColumns
 from tablecrypt.printable import counted
 from tablecrypt.table._pyiceberg.whole_files import WholeFiles
 from tablecrypt.table.filters import fitted, with_sql_null_semantics
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
 from tablecrypt.table.protection.exposed_values import ShownPartitions
-from tablecrypt.table.protection.policy import has_column_keys
-from tablecrypt.table.shares.records import SharedColumn
+from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import is_deletion_vector, name_of
+from tablecrypt.table.table_files import name_of
 
 
 @dataclass(frozen=True)

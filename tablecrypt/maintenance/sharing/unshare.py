@@ -29,7 +29,7 @@ from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.sharing.records import ShareRecord, forget_share
 from tablecrypt.maintenance.sharing.states import States
 from tablecrypt.printable import counted, shown
-from tablecrypt.table.shares.records import named_records, read_record, readable_shares, readably_named
+from tablecrypt.table.shares import named_records, read_record, readable_shares, readably_named
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
 

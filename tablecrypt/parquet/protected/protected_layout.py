@@ -26,9 +26,8 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.keys.bound_schemas import BoundSchema
 from tablecrypt.parquet.file_keys import FOOTER_KEY_NAME, FileKeys
 from tablecrypt.parquet.footer import StoredFooter, described
-from tablecrypt.parquet.layout import FileCiphers, FileLayout, encrypted_layout
+from tablecrypt.parquet.layout import FileCiphers, FileLayout, encrypted_layout, keys_of_chunks
 from tablecrypt.parquet.modules import ModuleCipher
-from tablecrypt.parquet.one_key import keys_of_chunks
 from tablecrypt.parquet.protected.hidden_columns import (
     HiddenLeaf,
     bound_schemas,

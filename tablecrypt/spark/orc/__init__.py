@@ -2,8 +2,7 @@
 
     options.py      what to encrypt and how to mask, checked against the schema, as ORC's writer options
     plaintext_settings.py  what of a session or a table would write plaintext, and whether the KMS gives the keys
-    checked.py      key providers that turn a failing KMS into an error instead of masks (java/)
-    files.py        write_orc, which looks at what was written, and read_orc
+    files.py        write_orc, which looks at what was written, and read_orc, whose key providers (java/) turn a failing KMS into an error
 
 Keys come from a Hadoop KMS: `tablecrypt hadoop-kms` in front of any key service, or an existing one. Not for Spark Connect.
 """

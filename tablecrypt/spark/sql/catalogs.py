@@ -14,7 +14,7 @@ from pyiceberg.transforms import Transform
 import tablecrypt
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.keys.column_entries import is_kept_by_commits
+from tablecrypt.keys.key_ring import is_kept_by_commits
 from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.properties import SHARE
 from tablecrypt.spark.network import keeps_messages_private

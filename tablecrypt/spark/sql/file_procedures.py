@@ -26,6 +26,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import SortColumn, ZOrder
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind
+from tablecrypt.manifests.records import is_deletion_vector
 from tablecrypt.setting_kinds import one_of, truth, whole_number
 from tablecrypt.spark.sql.calls import (
     BREAK_SHARES,
@@ -43,7 +44,7 @@ from tablecrypt.spark.sql.calls import (
 from tablecrypt.spark.sql.statements.operations import procedure_of
 from tablecrypt.table.replace_files import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import is_deletion_vector, name_of
+from tablecrypt.table.table_files import name_of
 
 _OPTIONS: Final[Mapping[str, tuple[str, type]]] = {
     "target-file-size-bytes": ("target_file_size", int),

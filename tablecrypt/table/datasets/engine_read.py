@@ -46,9 +46,8 @@ from tablecrypt.parquet.uniform import ReadRequest, UniformParquetFile, is_store
 from tablecrypt.table.datasets.castable import cast_batch
 from tablecrypt.table.datasets.engine_filter import EngineFilter
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
-from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.protection.visible_columns import ERROR, MASK, protected_in, refuse_masks_to_engine, visible_columns
-from tablecrypt.table.reader import ReadOptions, TaskReader
+from tablecrypt.table.reader import ReadOptions, TaskReader, prefetched
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
 Columns: TypeAlias = list[str] | dict[str, pc.Expression] | None

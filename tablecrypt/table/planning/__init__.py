@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from tablecrypt.table.planning.delete_index import FILE_PATH_FIELD_ID, DeleteIndex, only_path, sequence_number_of
 from tablecrypt.table.planning.file_filter import FileCondition
-from tablecrypt.table.planning.planner import EncryptedFileScanTask, FilePart, PlanCounts, ScanPlanner, listed_manifests, parts_of
+from tablecrypt.table.planning.planner import (
+    FILE_PATH_FIELD_ID,
+    DeleteIndex,
+    EncryptedFileScanTask,
+    FilePart,
+    PlanCounts,
+    ScanPlanner,
+    listed_manifests,
+    only_path,
+    parts_of,
+    sequence_number_of,
+)
 
 __all__ = [
     "FILE_PATH_FIELD_ID",

@@ -6,7 +6,7 @@
     there is none, the properties name a stored mask, and values are written     KeyIdChangedError
     this user may not use the master key                                         nothing: he relies on pins
     another column of the schema has a name that one declares, files are         KeyIdChangedError: earlier schemas may have been taken out,
-    written, and that column is not under the same key (names.py)                in which the name would be seen
+    written, and that column is not under the same key (policy.py)               in which the name would be seen
 
 keys/column_declarations.py says what a declaration is and allows, declaring.py who writes one.
 """
@@ -27,7 +27,7 @@ from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_M
 from tablecrypt.keys.column_lookup import KeyedColumn
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.names import folded, keys_of_leaves, taken_message, taken_names
+from tablecrypt.table.protection.policy import folded, keys_of_leaves, taken_message, taken_names
 from tablecrypt.table.table_files import TableFileIO
 
 _PROPERTY_OF: Final = {PROTECTION: "key-id", KEY: "key-id", MASK: "mask", SINCE: "since", FORMER: "former-key-id", UNTIL: "former-until"}

@@ -34,9 +34,9 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from tablecrypt import properties as names
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, column_shown, with_sentence
-from tablecrypt.keys.column_entries import is_kept_by_commits
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.former_keys import FormerKey
+from tablecrypt.keys.key_ring import is_kept_by_commits
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.new_blobs import wrap_unopened
 from tablecrypt.table.protection.exposed_values import ShownPartitions
@@ -173,7 +173,7 @@ def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_cat
     asked = tuple(removals)
     schema = metadata.schema()
     _refuse_by_id([name for name in asked if is_kept_by_commits(name) or name.startswith(names.SHARE.name)], "the table")
-    # Those of a dropped column may go, which frees its names (names.py).
+    # Those of a dropped column may go, which frees its names (policy.py).
     by_id = [name for name in asked if name.startswith(COLUMN_PREFIX)]
     _refuse_by_id([name for name in by_id if schema.find_column_name(_field_id(name)) is not None], "the table")
     if not any(_is_consumed(name) for name in asked):

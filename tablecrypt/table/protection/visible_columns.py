@@ -36,9 +36,9 @@ from tablecrypt.parquet.protected.hidden_column_reader import ColumnAccess
 from tablecrypt.parquet.protected.placeholders import blanks
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest
 from tablecrypt.setting_kinds import one_of
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.protection.authenticated import check_declared
-from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of, unreadable
+from tablecrypt.table.protection.policy import column_keys, policy_of, unreadable
 from tablecrypt.table.table_files import OpensColumnKeys
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.nested_columns import covering
 from tablecrypt.parquet.protected.hidden_arrays import Replacement
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedTableMetadata, has_column_keys
 from tablecrypt.table.protection.authenticated import check_declared
 from tablecrypt.table.protection.policy import check_layout, column_keys, policy_of
 from tablecrypt.table.protection.stored_masks import replacement_of
@@ -80,7 +80,8 @@ class WriteProtection:
         if names.COLUMN_TAGS.name in metadata.properties:
             check_tagged(metadata.schema(), metadata.properties, policy.columns)
         # Before the way out for tables without protected columns: the properties that protect them may have been removed.
-        check_declared(metadata, io, writing=True)
+        if has_column_keys(metadata):
+            check_declared(metadata, io, writing=True)
         if not policy:
             return None
         if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(io, OpensColumnKeys):

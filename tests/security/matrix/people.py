@@ -27,12 +27,13 @@ from pyiceberg.types import StringType
 from tablecrypt.errors import TablecryptError
 from tablecrypt.maintenance import rotate_column_keks
 from tablecrypt.manifests import EncryptedManifestFile
+from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet import FileKeys
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.storage import source_of
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.security.matrix.saved import SavedFolder
 from tests.support.protected_tables import SSN, Clients, clients, protected_table

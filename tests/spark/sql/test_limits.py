@@ -24,9 +24,8 @@ from pyiceberg.types import LongType, NestedField
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql.handles import Handles
 from tablecrypt.spark.sql.messages import Request
-from tablecrypt.spark.sql.planner import Limits, Planner
+from tablecrypt.spark.sql.planner import Handles, Limits, Planner
 from tablecrypt.spark.sql.process import OPERATIONS
 from tablecrypt.spark.sql.scans.python_reads import TaskRows
 from tablecrypt.spark.sql.staging import StagedTable

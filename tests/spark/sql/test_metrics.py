@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.transforms import IdentityTransform
 
 from tablecrypt.manifests import EncryptedDataFile
-from tablecrypt.spark.sql.writes.metrics import write_metrics
+from tablecrypt.spark.sql.writes.commits import write_metrics
 from tests.spark.conftest import Lake, SparkRun
 from tests.spark.sql.test_row_level import MARK, in_mode
 from tests.spark.sql.test_write import SIMPLE, create

@@ -16,8 +16,7 @@ from pyiceberg.types import DateType, DecimalType, LongType, NestedField, String
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.local_rows import local_rows
-from tablecrypt.spark.sql.metadata_tables import metadata_table
-from tablecrypt.spark.sql.position_deletes import position_deletes
+from tablecrypt.spark.sql.metadata_tables import metadata_table, position_deletes
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.tables import MASTER_KEY, encrypted_sql_catalog

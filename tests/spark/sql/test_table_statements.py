@@ -12,8 +12,7 @@ from pyiceberg.types import DecimalType, NestedField, StructType
 import tablecrypt.spark as tcs
 from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql.statements.alter_table import alter
-from tablecrypt.spark.sql.statements.tokens import Tokens
+from tablecrypt.spark.sql.statements.alter_table import Tokens, alter
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer

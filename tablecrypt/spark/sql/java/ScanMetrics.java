@@ -18,7 +18,7 @@ class ScanMetrics {
   private static final String DELETES = "numDeletes";
   private static final String DECRYPTED = "decryptedBytes";
   private static final String BY_PYTHON = "pythonFiles";
-  /** Names and descriptions. Those of planning are counted in tablecrypt/spark/sql/scans/metrics.py. */
+  /** Names and descriptions. Those of planning are counted in tablecrypt/spark/sql/scans/plan.py. */
   private static final String[][] SHOWN = {
     {SPLITS, "number of file splits read"},
     {DELETES, "number of row deletes applied"},

@@ -9,7 +9,7 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
  * rows and bytes; none is a value of a row or a key.
  */
 class WriteMetrics {
-  /** Names and descriptions. tablecrypt/spark/sql/writes/metrics.py takes them from the summary. */
+  /** Names and descriptions. tablecrypt/spark/sql/writes/commits.py takes them from the summary. */
   private static final String[][] SHOWN = {
     {"addedDataFiles", "number of added data files"},
     {"addedDeleteFiles", "number of added delete files"},

@@ -41,7 +41,7 @@ from tablecrypt.spark.sql.scans.partition_values import json_value
 from tablecrypt.spark.sql.scans.plan import is_filtered, planned_tasks
 from tablecrypt.spark.sql.scans.read_settings import ReadSettings
 from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
-from tablecrypt.table.protection.names import check_names
+from tablecrypt.table.protection.policy import check_names
 
 _EXACT_BOUNDS: Final = (BooleanType, IntegerType, LongType, DateType, TimestampType, TimestamptzType, DecimalType)
 _FLOATING: Final = (FloatType, DoubleType)

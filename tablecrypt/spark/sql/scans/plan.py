@@ -11,8 +11,8 @@ plan        {table, columns: Spark's JSON of the columns wanted, filter: [predic
 response    {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see shared/schema.py),
              steady: names of the columns that Parquet may be filtered by, options: of Spark's Parquet reader, rows,
              stored_bytes: of each of the table's columns that are read, how many bytes it takes up in the files,
-             split, vectorized (read_settings.py), distinct: [{column, count}], metrics: numbers by name (metrics.py), grouping
-             (grouping.py) or null, and of each file by number:
+             split, vectorized (read_settings.py), distinct: [{column, count}], metrics: numbers by name, grouping or null, and of each
+             file by number:
              locations, paths (locations as Hadoop takes them), lengths, records, first_row_ids, sequences, specs,
              partitions (partition_values.py, where asked for),
              deletes: whether some of its rows are deleted, portable: why Python reads it, else null}
@@ -32,39 +32,56 @@ executor. Spark refuses nothing here, and no file is ever read as if a column th
 
 A limit comes only with predicates that partitions answer: Spark takes it back where rows are filtered afterwards. Files are planned until
 the rows of those without deletes suffice. Of a table whose rows are restricted no count says how many may be read.
+
+Metrics are what Spark's UI shows of planning: Iceberg's, under Iceberg's names (java/ScanMetrics.java describes them), numbers of files and
+manifests and sizes of files, never a value of a row. Iceberg counts deletion vectors apart and does not show them; here they are position
+deletes, which they are by the specification.
+
+Grouping puts files in groups of like partition values: tasks that each read one group spare a join or an aggregation on these values the
+shuffle.
+
+    transforms   the partition fields that all files of the scan have and whose columns it reads, as Spark's transforms (catalogs.py)
+    type         Spark's JSON of a struct of their values
+    groups       how many combinations of values there are
+    keys         of each file its values (partition_values.py); files of one group are next to each other
+
+Spark's documentation calls this storage-partitioned joins. It is on where the session has Iceberg's setting
+spark.sql.iceberg.planning.preserve-data-grouping=true, because many small partitions make many small tasks.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.transforms import BucketTransform, VoidTransform
+from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType, UUIDType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.errors import FormatError
 from tablecrypt.files.locations import with_scheme
-from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.records import EncryptedDataFile, key_metadata_of
 from tablecrypt.spark.shared.schema import schema_json, stored_names
 from tablecrypt.spark.shared.sources import PACKAGE
 from tablecrypt.spark.shared.support import unsupported_projection, unsupported_task, value_it_may_lack
 from tablecrypt.spark.shared.task_keys import PlannedFile, encode_planned_files
+from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.changes import ChangeTask, change_tasks
 from tablecrypt.spark.sql.scans.filters import Predicate, looked_at, pruning_filter
-from tablecrypt.spark.sql.scans.grouping import Grouping
-from tablecrypt.spark.sql.scans.metrics import planning_metrics
 from tablecrypt.spark.sql.scans.partition_terms import partition_filters
-from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
+from tablecrypt.spark.sql.scans.partition_values import PartitionStruct, json_value
 from tablecrypt.spark.sql.scans.python_reads import portable_tasks
 from tablecrypt.spark.sql.scans.read_settings import ReadSettings
 from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
@@ -73,7 +90,6 @@ from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.planning import EncryptedFileScanTask, PlanCounts, ScanPlanner
 from tablecrypt.table.protection.visible_columns import ERROR, MASK
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
-from tablecrypt.table.table_files import key_metadata_of
 
 READ_OPTIONS: Final = {
     "parquet.crypto.factory.class": f"{PACKAGE}.ReadKeys",
@@ -425,3 +441,98 @@ def _is_compared_otherwise(field: NestedField) -> bool:
 
 
 OPERATIONS: Final = {"plan": plan, "prune": prune, "open_files": open_files}
+
+
+def planning_metrics(tasks: Sequence[EncryptedFileScanTask], counts: PlanCounts | None) -> dict[str, int]:
+    """Return the metrics of a plan by name.
+
+    Args:
+        tasks: the files that are read.
+        counts: what planning looked at; None where rows of a range of snapshots are read, each of which was planned by itself.
+    """
+    deletes = [EncryptedDataFile.of(file) for task in tasks for file in task.delete_files]
+    metrics = {
+        "resultDataFiles": len(tasks),
+        "totalDataFileSize": sum(task.file.file_size_in_bytes for task in tasks),
+        "resultDeleteFiles": len(deletes),
+        "totalDeleteFileSize": sum(_size(file) for file in deletes),
+    }
+    return metrics if counts is None else metrics | _counted(tasks, counts)
+
+
+def _counted(tasks: Sequence[EncryptedFileScanTask], counts: PlanCounts) -> dict[str, int]:
+    return {
+        # Iceberg's name lacks the last letter.
+        "totalDataManifest": counts.data_manifests,
+        "scannedDataManifests": counts.read_data_manifests,
+        "skippedDataManifests": counts.data_manifests - counts.read_data_manifests,
+        "skippedDataFiles": counts.listed_data_files - len(tasks),
+        "totalDeleteManifests": counts.delete_manifests,
+        "scannedDeleteManifests": counts.read_delete_manifests,
+        "skippedDeleteManifests": counts.delete_manifests - counts.read_delete_manifests,
+        "equalityDeleteFiles": counts.equality_delete_files,
+        "positionalDeleteFiles": counts.position_delete_files,
+        "indexedDeleteFiles": counts.equality_delete_files + counts.position_delete_files,
+        "skippedDeleteFiles": 0,
+    }
+
+
+def _size(file: EncryptedDataFile) -> int:
+    """Return a delete file's stored bytes; those of a deletion vector alone, not of the file that holds it among others."""
+    return int(file.file_size_in_bytes if file.content_size_in_bytes is None else file.content_size_in_bytes)
+
+
+def _is_computed_alike(field: PartitionField, schema: Schema) -> bool:
+    """Whether Spark works out the same values of the other side of a join. Of a uuid it has the text, whose bucket is another."""
+    of_text = isinstance(field.transform, BucketTransform) and isinstance(schema.find_type(field.source_id), UUIDType)
+    return not (isinstance(field.transform, VoidTransform) or of_text)
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The partition fields by which the files of a scan are grouped."""
+
+    fields: Sequence[PartitionField]
+    metadata: TableMetadata
+    schema: Schema
+
+    @classmethod
+    def of(cls, tasks: Sequence[EncryptedFileScanTask], metadata: TableMetadata, schema: Schema, columns: Set[str]) -> Grouping | None:
+        """Return the grouping of a scan's files; None where they have no partition field in common.
+
+        Args:
+            tasks: the files.
+            metadata: of their table.
+            schema: the one that is read.
+            columns: the columns that are read. Spark groups by columns that it knows.
+        """
+        specs = [metadata.specs()[spec_id] for spec_id in {task.file.spec_id for task in tasks}]
+        shared = set.intersection(*({field.field_id for field in spec.fields} for spec in specs)) if specs else set()
+        names = {field.field_id: field.name for field in schema.fields}
+        fields = [field for field in (specs[0].fields if specs else ()) if field.field_id in shared]
+        read = [field for field in fields if names.get(field.source_id) in columns and _is_computed_alike(field, schema)]
+        return cls(read, metadata, schema) if read else None
+
+    def in_groups(self, tasks: Iterable[EncryptedFileScanTask]) -> list[EncryptedFileScanTask]:
+        """Return the tasks with those of one group next to each other."""
+        # By JSON, since values may be null and of types that do not compare.
+        return sorted(tasks, key=lambda task: json.dumps(self._key(task.file)))
+
+    def described(self, tasks: Sequence[EncryptedFileScanTask]) -> Mapping[str, Any]:
+        """Return what Java knows of the grouping, as drawn above."""
+        keys = [self._key(task.file) for task in tasks]
+        return {
+            "transforms": described_partitioning(PartitionSpec(*self.fields), self.schema),
+            "type": schema_json(self._struct),
+            "groups": len({json.dumps(key) for key in keys}),
+            "keys": keys,
+        }
+
+    @property
+    def _struct(self) -> list[NestedField]:
+        types = {field.field_id: field.transform.result_type(self.schema.find_type(field.source_id)) for field in self.fields}
+        return [NestedField(field.field_id, field.name, types[field.field_id]) for field in self.fields]
+
+    def _key(self, file: DataFile) -> list[Any]:
+        positions = {field.field_id: at for at, field in enumerate(self.metadata.specs()[file.spec_id].fields)}
+        return [json_value(file.partition[positions[field.field_id]], field) for field in self._struct]

@@ -45,9 +45,8 @@ from tablecrypt.spark.tables import table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.prefetch import RowSource, prefetched
 from tablecrypt.table.protection.visible_columns import MASK
-from tablecrypt.table.reader import ReadOptions, TaskReader
+from tablecrypt.table.reader import ReadOptions, RowSource, TaskReader, prefetched
 
 POSITION: Final = "_pos"
 _LENGTH: Final = struct.Struct(">I")

@@ -18,6 +18,10 @@ Rows of a change carry `_row_id` and `_last_updated_sequence_number` in two more
 A micro-batch of a stream is a write with a query id and a batch id, which the snapshot keeps: a batch that the branch holds is not
 committed again (commit.py).
 
+Metrics are what Spark's UI shows of a write: Iceberg's, under Iceberg's names (java/WriteMetrics.java describes them), numbers of files,
+rows and bytes from the summary of the write's snapshot, never a value of a row. Iceberg counts deletion vectors apart and does not show
+them; here they are position deletes, which they are by the specification.
+
 Raises:
     AlreadyAddedError: add_files has copied the rows' files into the table before.
     ColumnKeyDeniedError: this user may not read a protected column, and rows may hold its masks; or may not wrap under its key either.
@@ -56,7 +60,6 @@ from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.conflicts import ConflictCheck, checked_since, in_partitions_of, may_match
 from tablecrypt.spark.sql.writes.distribution import sort_order_of
-from tablecrypt.spark.sql.writes.metrics import write_metrics
 from tablecrypt.spark.sql.writes.python_writes import content_for_tasks, with_column_keys
 from tablecrypt.spark.sql.writes.row_level import changed_rows, merge_counts, scans_of, whole_files
 from tablecrypt.spark.sql.writes.source_columns import SourceColumns, merged_metadata
@@ -78,6 +81,9 @@ if TYPE_CHECKING:
     from tablecrypt.table.row_changes import RowChange
     from tablecrypt.table.transaction import EncryptedTransaction
 
+
+from pyiceberg.table.snapshots import Snapshot
+
 logger = logging.getLogger(__name__)
 
 _DELTA: Final = "delta"
@@ -91,6 +97,30 @@ _REWRITTEN: Final = "it writes rows again that it reads"
 _READS_MASKS: Final = "it reads masks of"
 """What java/ProtectedColumn.java says of a column of which it is known."""
 _UNKNOWN: Final = "Spark does not say where its rows come from"
+_SUMMARY_FIELDS: Final = {
+    "addedDataFiles": ("added-data-files",),
+    "addedDeleteFiles": ("added-delete-files",),
+    "addedEqualityDeleteFiles": ("added-equality-delete-files",),
+    "addedEqualityDeletes": ("added-equality-deletes",),
+    "addedFileSizeInBytes": ("added-files-size",),
+    "addedPositionalDeleteFiles": ("added-position-delete-files", "added-dvs"),
+    "addedPositionalDeletes": ("added-position-deletes",),
+    "addedRecords": ("added-records",),
+    "removedDataFiles": ("deleted-data-files",),
+    "removedDeleteFiles": ("removed-delete-files",),
+    "removedEqualityDeleteFiles": ("removed-equality-delete-files",),
+    "removedEqualityDeletes": ("removed-equality-deletes",),
+    "removedFileSizeInBytes": ("removed-files-size",),
+    "removedPositionalDeleteFiles": ("removed-position-delete-files", "removed-dvs"),
+    "removedPositionalDeletes": ("removed-position-deletes",),
+    "removedRecords": ("deleted-records",),
+    "totalDataFiles": ("total-data-files",),
+    "totalDeleteFiles": ("total-delete-files",),
+    "totalEqualityDeletes": ("total-equality-deletes",),
+    "totalFileSizeInBytes": ("total-files-size",),
+    "totalPositionalDeletes": ("total-position-deletes",),
+    "totalRecords": ("total-records",),
+}
 
 
 @dataclass(frozen=True)
@@ -501,3 +531,16 @@ OPERATIONS: Final = {
     "commit_write": commit_write,
     "abort_write": abort_write,
 }
+
+
+def write_metrics(snapshot: Snapshot | None) -> dict[str, int]:
+    """Return the metrics of a write by name; those of no snapshot are all 0, as Spark shows a metric without a value."""
+    if snapshot is None or snapshot.summary is None:
+        return {}
+    summary = snapshot.summary.additional_properties
+    return {name: sum(_number(summary.get(field)) for field in fields) for name, fields in _SUMMARY_FIELDS.items()}
+
+
+def _number(text: str | None) -> int:
+    # The rows are committed, so what a server made of the summary is no error any more.
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else 0

@@ -48,14 +48,13 @@ from tablecrypt.spark.columns import batch_for_table, schema_for_table
 from tablecrypt.spark.shared.written_files import partition_key
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.tables import table_access
-from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS
 from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.protection.policy import column_keys, policy_of
 from tablecrypt.table.table_files import FreshKeys
 from tablecrypt.table.updates import AddEncryptionKeyUpdate
-from tablecrypt.table.write import PendingRowGroup, RowGroupLimit
+from tablecrypt.table.write import DataFileWriter, PendingRowGroup, RowGroupLimit, UnfinishedDataFile
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey

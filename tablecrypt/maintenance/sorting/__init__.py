@@ -1,1 +1,0 @@
-"""Orders in which compaction writes rows."""
