@@ -6,8 +6,8 @@ import json
 import os
 import pty
 import shutil
-import subprocess
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
