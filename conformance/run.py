@@ -92,7 +92,9 @@ def install(root: Path = ROOT) -> Path:
     if root.exists() and not mark.is_file() and any(root.iterdir()):
         raise SystemExit(f"{root} is not empty, and no copy of the kit: it stays as it is. Move it away, or choose another --root")
     shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(KIT, root, ignore=shutil.ignore_patterns("build", "adapters", "upstream", "__pycache__", "*.py"))
+    root.mkdir(parents=True)
+    mark.touch()  # a copy that is cut short is known as one
+    shutil.copytree(KIT, root, ignore=shutil.ignore_patterns("build", "adapters", "upstream", "__pycache__", "*.py"), dirs_exist_ok=True)
     for case in load_cases(root):
         if "made_of" in case:
             path = Path(case.get("source") or case["file"])

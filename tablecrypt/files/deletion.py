@@ -23,6 +23,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import unquote
@@ -133,7 +134,7 @@ class DeletionScope:
         kept = {}
         for location, reason in reasons.items():
             # What cannot be parsed is not deleted anyway.
-            if unusable_location(location) is None:
+            with suppress(ConfigurationError):
                 kept[ParsedLocation.of(location).any_spelling] = reason
         return replace(self, kept={**self.kept, **kept})
 

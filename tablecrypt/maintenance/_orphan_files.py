@@ -32,7 +32,7 @@ from tablecrypt.files.deletion import DeletionScope, is_share_record_name
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import StoredFile, canonical, remove_empty_folders, stored_files
 from tablecrypt.maintenance._tables import checked_moment, reload, require_encrypted
-from tablecrypt.maintenance.progress import OperationResult
+from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.printable import bytes_shown, counted, shown
 from tablecrypt.table._pyiceberg.statistics import statistics_locations
 from tablecrypt.table.metadata import read_named_metadata_file
@@ -92,6 +92,7 @@ def remove_orphan_files(
     listed: Sequence[tuple[str, dt.datetime]] | None = None,
     despite_other_prefixes: bool = False,
     break_shares: bool = False,
+    progress: ProgressListener = no_progress,
 ) -> OrphanFiles:
     """Find the files under an encrypted table's location that nothing in the table names, and delete them if asked to.
 
@@ -107,6 +108,7 @@ def remove_orphan_files(
             those below the table's location count.
         despite_other_prefixes: whether a file is an orphan although the table knows one of its path in another store, bucket or host.
         break_shares: whether files go, too, that a live share names, and that the table itself needs no more.
+        progress: listener for reports of the files that are deleted.
 
     Raises:
         ConfigurationError: the table is not encrypted, `older_than` has no time zone, its FileIO cannot list, `folder` is not the table's,
@@ -136,7 +138,7 @@ def remove_orphan_files(
     elsewhere = {} if despite_other_prefixes else _known_elsewhere(known, [file.location for file in unknown])
     refused |= elsewhere
     found = tuple(file for file in unknown if file.location not in refused)
-    deleted, failed = ([], {}) if dry_run else _delete(io, found)
+    deleted, failed = ([], {}) if dry_run else _delete(io, found, Counted("remove_orphan_files", "files", progress))
     if not dry_run and io.deletable.contains(folder or location) and (begins := ShownPartitions.of(table.metadata).folders):
         # Names of folders are all that is left of values by which a table was partitioned before their column was protected.
         remove_empty_folders(folder or location, begins)
@@ -224,11 +226,11 @@ def known_locations(table: EncryptedTable) -> set[str]:
     return known
 
 
-def _delete(io: TableFileIO, found: Iterable[StoredFile]) -> tuple[list[str], dict[str, str]]:
+def _delete(io: TableFileIO, found: Collection[StoredFile], counted: Counted) -> tuple[list[str], dict[str, str]]:
     """Delete files; return the locations of those that are gone, and why others are not."""
     deleted: list[str] = []
     failed: dict[str, str] = {}
-    for file in found:
+    for file in counted.track(found):
         try:
             io.delete(file.location)
         except FileNotFoundError:

@@ -119,7 +119,6 @@ OPERATIONS: Final = (
             more="delete data",
         ),
         found="a file could not be deleted; the report says why",
-        has_progress=False,
         asks=True,
         procedure=False,
     ),

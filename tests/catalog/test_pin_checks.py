@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError
+from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt_catalog.pins.client import ClientPins, PinFile
 from tablecrypt_catalog.pins.moves import Moves
 from tablecrypt_catalog.pins.record import Head, TableVersion, table_version
@@ -36,6 +36,10 @@ def pinned(path: Path) -> TableVersion | None:
     return PinFile(str(path)).recall_all().get(PLACE)
 
 
+def proves_nothing(before: TableVersion | None, seen: TableVersion) -> None:
+    """The proof of an answer of which nothing may be pinned."""
+
+
 def test_without_a_pin_file_nothing_is_held_against_anything() -> None:
     pins = ClientPins("prod", {})
     check = pins.begin_check("db.t")
@@ -59,9 +63,40 @@ def test_the_answer_becomes_the_pin_under_the_catalogs_name(pins: ClientPins, pa
 def test_an_answer_that_moves_nothing_leaves_the_file_alone(pins: ClientPins, path: Path) -> None:
     pins.begin_check("db.t").verify(VERSION_1)
     before = path.stat().st_ino
+    asked: list[TableVersion] = []
 
-    assert pins.begin_check("db.t").verify(VERSION_1) == VERSION_1
-    assert path.stat().st_ino == before
+    def proof(_: TableVersion | None, seen: TableVersion) -> TableVersion:
+        asked.append(seen)
+        return seen
+
+    assert pins.begin_check("db.t").verify(VERSION_1, proof) == VERSION_1
+    assert (path.stat().st_ino, asked) == (before, [])
+    assert pins.begin_check("db.t").verify(VERSION_1, proof, Moves(refs=frozenset({"main"}))) == VERSION_1
+    assert asked == [VERSION_1]
+
+
+def test_what_proves_nothing_is_held_against_the_pin_all_the_same(pins: ClientPins, path: Path) -> None:
+    pins.begin_check("db.first").verify(version(2))
+    pins.begin_check("db.t").verify(replace(version(3), table_uuid="uuid-2"))
+
+    with pytest.raises(TamperedFileError, match=r"it is the metadata of prod\.db\.first"):
+        pins.begin_check("db.t").verify(version(2), proves_nothing)
+    with pytest.raises(MetadataRollbackError):
+        pins.begin_check("db.first").verify(VERSION_1, proves_nothing)
+    with pytest.raises(CommitFailedException):
+        pins.begin_check("db.first").verify_base(VERSION_1, proves_nothing)
+    assert pins.begin_check("db.t").verify_base(replace(version(4), table_uuid="uuid-2"), proves_nothing) is not None
+    assert pinned(path) == replace(version(3), table_uuid="uuid-2")
+
+
+def test_a_pin_that_was_forgotten_meanwhile_stays_forgotten(pins: ClientPins, path: Path) -> None:
+    pins.begin_check("db.t").verify(VERSION_1)
+    of_an_answer, of_a_commit = pins.begin_check("db.t"), pins.begin_check("db.t")
+    pins.forget("db.t")
+
+    assert of_an_answer.verify(version(2)) is None
+    of_a_commit.record_commit(METADATA, METADATA_FILE, "hash")
+    assert pinned(path) is None
 
 
 def test_an_older_answer_is_refused_by_the_tables_whole_name_and_as_the_base_of_a_commit_too(pins: ClientPins, path: Path) -> None:
@@ -144,6 +179,17 @@ def test_a_commit_moves_the_pin_to_what_it_wrote(pins: ClientPins, path: Path) -
     stamp = path.stat().st_ino
     pins.begin_check("db.t").record_commit(METADATA, METADATA_FILE, "another hash")
     assert path.stat().st_ino == stamp
+
+
+def test_a_commit_that_moves_a_branch_back_moves_the_pin_with_it(pins: ClientPins, path: Path) -> None:
+    committed = table_version(METADATA, METADATA_FILE, "hash")
+    ahead = replace(committed, metadata_location=f"{METADATA_FILE}.before", metadata_hash="other", heads={"main": Head(12, 2)})
+    pins.begin_check("db.t").verify(ahead)
+
+    pins.begin_check("db.t").record_commit(METADATA, METADATA_FILE, "hash")
+    assert pinned(path) == ahead
+    pins.begin_check("db.t").record_commit(METADATA, METADATA_FILE, "hash", Moves(refs=frozenset({"main"})))
+    assert pinned(path) == committed
 
 
 def test_a_commit_whose_hash_is_not_known_is_pinned_with_that_of_its_json(pins: ClientPins, path: Path) -> None:

@@ -21,6 +21,7 @@ from tablecrypt_catalog.pins.client import PinFile, Place, refuse_conflict
 from tablecrypt_catalog.pins.moves import Moves
 from tablecrypt_catalog.pins.protected_columns import PinnedColumn
 from tablecrypt_catalog.pins.record import Head, TableVersion
+from tests.support.observed_calls import observed
 from tests.support.vectors import VECTORS
 
 PLACE: Place = ("prod", ("db", "t"))
@@ -414,6 +415,14 @@ def test_a_second_name_that_is_ahead_is_told_with_both_numbers(pins: PinFile, ca
     ]
     with pytest.raises(MetadataRollbackError, match=rf"^{names[1]} is at sequence number 5, but .* at 7 as {names[0]}"):
         refuse_conflict({PLACE: ahead}, OTHER, version(5))
+
+
+def test_a_pin_is_on_the_disk_before_its_file_has_its_name(pins: PinFile, path: Path) -> None:
+    names_then: list[bool] = []
+    with observed(os.fsync, lambda _: names_then.append(path.exists())):
+        remember(pins, VERSION_1)
+
+    assert names_then[0] is False
 
 
 def test_a_file_that_cannot_be_written_whole_stays_as_it_was_and_leaves_no_other(pins: PinFile, path: Path) -> None:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, SetPropertiesUpdate
 
 from tablecrypt.errors import FormatError, KeyIdChangedError
-from tablecrypt.keys.column_keys import ColumnMask
+from tablecrypt.keys.column_keys import ColumnMask, ColumnPolicy, ProtectedColumn
 from tablecrypt_catalog.pins.moves import Moves, moves_of
 from tablecrypt_catalog.pins.protected_columns import (
     PinnedColumn,
@@ -22,8 +22,10 @@ from tablecrypt_catalog.pins.protected_columns import (
     stored_columns,
     weaker,
 )
-from tablecrypt_catalog.pins.record import TableVersion, TrustedTable
+from tablecrypt_catalog.pins.record import TableVersion, TrustedTable, table_version
+from tests.support.bare_metadata import LOCATION, fields, parsed
 
+RENAMED = {1: "ssn", 2: "other"}
 MASKS = st.sampled_from(
     [
         ColumnMask(),
@@ -120,3 +122,15 @@ def test_columns_of_pins_from_before_are_read() -> None:
     assert (found[2].names, found[2].former_key_id, found[2].since) == (None, None, 3)
     assert (found[4].names, found[4].former_key_id, found[4].former_until) == (frozenset({"a"}), "old", None)
     assert found[5].former_until == 7
+
+
+def test_a_name_that_is_pinned_is_taken_by_no_column_that_metadata_shows_unprotected() -> None:
+    raw = fields([], [], **ColumnPolicy.of([ProtectedColumn(2, "pii")]).to_properties())
+    raw["schemas"][0]["fields"] = [
+        {"id": field_id, "name": name, "type": "string", "required": False} for field_id, name in RENAMED.items()
+    ]
+    seen = table_version(parsed(raw), f"{LOCATION}/metadata/2-b.metadata.json", "hash")
+    pin = replace(seen, columns={2: replace(seen.columns[2], names=frozenset({"ssn"}))})
+
+    with pytest.raises(KeyIdChangedError, match="column 'ssn', which is not under 'pii', takes it"):
+        TrustedTable("prod.db.t", pin).verify_update(replace(seen, metadata_location=f"{LOCATION}/metadata/3-c.metadata.json"))

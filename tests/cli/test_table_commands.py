@@ -131,8 +131,10 @@ def test_orphans_lists_asks_and_removes(command: Command, table: Table) -> None:
     assert (found.code, str(left) in found.stdout, left.exists()) == (0, True, True)
     refused = command.run("orphans", "db.rows", "--older-than", "2999-01-01")
     assert (refused.code, "--yes" in refused.stderr, left.exists()) == (2, True, True)
-    removed = result_of(command.run("orphans", "db.rows", "--older-than", "2999-01-01", "--yes", "--json"))
+    done = command.run("orphans", "db.rows", "--older-than", "2999-01-01", "--yes", "--json", "--progress")
+    removed = result_of(done)
     assert (removed["deleted"], removed["dry_run"]) == ([f"file://{left}"], False)
+    assert done.stderr.splitlines()[-1].startswith("remove_orphan_files: 1 of 1 files")
     assert not left.exists()
     assert result_of(command.run("orphans", "db.rows", "--yes", "--json"))["dry_run"] is False
 

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -376,6 +377,8 @@ def test_control_c_at_the_question_is_an_interruption() -> None:
     # The terminal is the process's own, as a shell gives it one: Ctrl-C goes to who controls it.
     pid, terminal = pty.fork()
     if pid == 0:
+        # Who runs the tests in the background of a script ignores Ctrl-C, and so would this process.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.execve(sys.executable, [sys.executable, "-m", "tablecrypt.cli", *SHRED], environment())
     shown = b""
     while b"[y/N]" not in shown:

@@ -1,11 +1,11 @@
-"""An adapter that writes as its first argument says, and each time something is wrong: the subject of tests of the kit's runner."""
+"""An adapter that does wrong as each case says by `fault`, the name of a function below: the subject of tests of the kit's runner."""
 
 from __future__ import annotations
 
 import io
 import os
 import random
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -37,8 +37,11 @@ def plaintext(case: Case) -> str | None:
 def same_nonces(case: Case) -> None:
     same = random.Random(0).randbytes
     if case["level"] == "ags1":
-        os.urandom = bytes
-        plain_python.write(case)
+        fresh, os.urandom = os.urandom, bytes
+        try:
+            plain_python.write(case)
+        finally:
+            os.urandom = fresh
         return
     plain = io.BytesIO()
     pq.write_table(read_rows(case["rows"]), plain, compression="none")
@@ -48,11 +51,14 @@ def same_nonces(case: Case) -> None:
 def same_dek(case: Case) -> str | None:
     # A program of its own that is to do wrong: no argument of the product makes DEKs that are not fresh.
     key = bytes(range(int(case["properties"]["encryption.data-key-length"])))
-    first = StandardKeyMetadata.generate.__func__  # type: ignore[attr-defined]
-    StandardKeyMetadata.generate = classmethod(  # type: ignore[assignment, method-assign]
-        lambda cls, length, source: first(cls, length, lambda wanted: key if wanted == length else source(wanted))
+    fresh = StandardKeyMetadata.generate
+    StandardKeyMetadata.generate = staticmethod(  # type: ignore[assignment, method-assign]
+        lambda length, source: fresh(length, lambda wanted: key if wanted == length else source(wanted))
     )
-    return tablecrypt_reader.write(case)
+    try:
+        return tablecrypt_reader.write(case)
+    finally:
+        StandardKeyMetadata.generate = fresh  # type: ignore[method-assign]
 
 
 def short_dek(case: Case) -> str | None:
@@ -101,6 +107,12 @@ def nothing(case: Case) -> None:
     return
 
 
+def write(case: Case) -> str | None:
+    """Write one case with its fault."""
+    fault: Callable[[Case], str | None] = globals()[case["fault"]]
+    return fault(case)
+
+
 if __name__ == "__main__":
     levels = ["table", "parquet", "ags1", "key-metadata"]
-    serve("bad writer", sys.argv[1], [], tablecrypt_reader.read, (), tablecrypt_reader.refused, globals()[sys.argv[1]], levels)
+    serve("bad writer", "0", [], tablecrypt_reader.read, (), tablecrypt_reader.refused, write, levels)

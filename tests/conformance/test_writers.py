@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -12,37 +11,32 @@ from typing import Any
 import pytest
 
 from conformance import written
-from conformance.run import ADAPTERS, READERS, Reader, install, load_cases
+from conformance.run import Reader
 from conformance.streams import BLOCK, KeyMetadata, NotAuthenticError, StreamError, decrypt_stream, encrypt_stream, stream_length
 from conformance.verdicts import NOT_READ, RIGHT, UNSUPPORTED
 from conformance.writers import NOT_WRITTEN, UNJUDGED, WriteReport, judge, page_of_writers, write
-from tests.support.plaintext_scan import unwatch
+from tests.conformance.conftest import Adapters
 from tests.support.selection import need
 
 BAD = Path(__file__).with_name("bad_writer.py")
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    # The rows that are to be written are plaintext.
-    folder = tmp_path_factory.mktemp("kit")
-    unwatch(folder)
-    return [case for case in load_cases(install(folder / "kit")) if case["kind"] == "write"]
-
-
-@contextmanager
-def running(program: Path, *arguments: str) -> Iterator[Reader]:
-    reader = Reader(program, *arguments)
-    try:
-        yield reader
-    finally:
-        reader.stop()
+def cases(all_cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [case for case in all_cases if case["kind"] == "write"]
 
 
 @pytest.fixture(scope="module")
-def readers() -> Iterator[dict[str, Reader]]:
-    with ExitStack() as stack:
-        yield {name: stack.enter_context(running(ADAPTERS / READERS[name])) for name in ("plain-python", "pyarrow", "duckdb", "tablecrypt")}
+def readers(adapters: Adapters) -> dict[str, Reader]:
+    """Those that need no Java."""
+    return {name: adapters[name] for name in ("plain-python", "pyarrow", "duckdb", "tablecrypt")}
+
+
+@pytest.fixture(scope="module")
+def bad_writer() -> Iterator[Reader]:
+    writer = Reader(BAD)
+    yield writer
+    writer.stop()
 
 
 def report_of(writer: Reader, cases: list[dict[str, Any]], folder: Path, readers: list[Reader]) -> WriteReport:
@@ -114,14 +108,18 @@ def test_others_write_files_that_tablecrypt_and_pyarrow_read_but_duckdb(
     ],
 )
 def test_what_is_wrong_with_a_writer_is_said(
-    cases: list[dict[str, Any]], readers: dict[str, Reader], unwatched_warehouse: Path, fault: str, case: str, outcome: str
+    cases: list[dict[str, Any]],
+    readers: dict[str, Reader],
+    bad_writer: Reader,
+    unwatched_warehouse: Path,
+    fault: str,
+    case: str,
+    outcome: str,
 ) -> None:
-    with running(BAD, fault) as writer:
-        report = report_of(
-            writer, named(cases, case), unwatched_warehouse / "written", [each for name, each in readers.items() if name != "duckdb"]
-        )
+    chosen = [each | {"fault": fault} for each in named(cases, case)]
+    judges = [each for name, each in readers.items() if name != "duckdb"]
 
-    assert outcomes(report) == {case: outcome}
+    assert outcomes(report_of(bad_writer, chosen, unwatched_warehouse / "written", judges)) == {case: outcome}
 
 
 def test_what_no_judge_read_is_not_called_right(cases: list[dict[str, Any]], readers: dict[str, Reader], tmp_path: Path) -> None:
@@ -132,15 +130,14 @@ def test_what_no_judge_read_is_not_called_right(cases: list[dict[str, Any]], rea
 
 
 def test_the_page_has_a_row_for_each_writer_and_a_column_for_each_judge(
-    cases: list[dict[str, Any]], readers: dict[str, Reader], unwatched_warehouse: Path
+    cases: list[dict[str, Any]], readers: dict[str, Reader], bad_writer: Reader, unwatched_warehouse: Path
 ) -> None:
-    with running(BAD, "plaintext") as writer:
-        chosen = named(cases, "write-ags1-1048577-16", "write-parquet-footer-key-16")
-        report = report_of(writer, chosen, unwatched_warehouse / "w", [readers["pyarrow"]])
+    chosen = [each | {"fault": "plaintext"} for each in named(cases, "write-ags1-1048577-16", "write-parquet-footer-key-16")]
+    report = report_of(bad_writer, chosen, unwatched_warehouse / "w", [readers["pyarrow"]])
 
     page = "\n".join(page_of_writers([report]))
     assert "| writer | level | cases | written | sound | read by pyarrow |" in page
-    assert "| bad writer plaintext | parquet | 1 | 1 | 0 | 0, 1 not read |" in page
+    assert "| bad writer 0 | parquet | 1 | 1 | 0 | 0, 1 not read |" in page
     assert "| bad writer | plaintext | `the file has the text" in page
 
 
@@ -169,24 +166,20 @@ SHORT = ("write-appends-32", "write-identity-partitions-16", "write-merge-on-rea
 @pytest.mark.slow
 @pytest.mark.java
 @pytest.mark.usefixtures("java_runtime")
-def test_iceberg_java_and_tablecrypt_read_what_the_other_writes(cases: list[dict[str, Any]], tmp_path: Path) -> None:
-    chosen = named(cases, *SHORT)
-    with running(ADAPTERS / READERS["iceberg-java"]) as java, running(ADAPTERS / READERS["tablecrypt"]) as ours:
-        for name, writer in {"java": java, "ours": ours}.items():
-            report = write(writer, chosen, tmp_path / name)
-            for reader in (java, ours):
-                judge(report, reader)
+def test_iceberg_java_and_tablecrypt_read_what_the_other_writes(cases: list[dict[str, Any]], adapters: Adapters, tmp_path: Path) -> None:
+    chosen, both = named(cases, *SHORT), adapters.those("iceberg-java", "tablecrypt")
+    for writer in both:
+        report = report_of(writer, chosen, tmp_path / writer.hello["name"], both)
 
-            assert outcomes(report) == {case["id"]: RIGHT for case in chosen}
-            assert all(each.read.keys() == {"Iceberg Java", "tablecrypt"} for each in report.verdicts)
+        assert outcomes(report) == {case["id"]: RIGHT for case in chosen}
+        assert all(each.read.keys() == {"Iceberg Java", "tablecrypt"} for each in report.verdicts)
 
 
 @pytest.mark.slow
 @pytest.mark.java
 @pytest.mark.usefixtures("java_runtime")
-def test_parquet_java_writes_files_that_others_read(cases: list[dict[str, Any]], readers: dict[str, Reader], tmp_path: Path) -> None:
-    with running(ADAPTERS / READERS["parquet-java"]) as writer:
-        report = report_of(writer, named(cases, "write-parquet-*-24"), tmp_path, [readers["tablecrypt"], readers["pyarrow"]])
+def test_parquet_java_writes_files_that_others_read(cases: list[dict[str, Any]], adapters: Adapters, tmp_path: Path) -> None:
+    report = report_of(adapters["parquet-java"], named(cases, "write-parquet-*-24"), tmp_path, adapters.those("tablecrypt", "pyarrow"))
 
     assert set(outcomes(report).values()) == {RIGHT, UNSUPPORTED}
     assert [name for name, outcome in outcomes(report).items() if outcome == UNSUPPORTED] == ["write-parquet-many-row-groups-24"]
@@ -194,16 +187,14 @@ def test_parquet_java_writes_files_that_others_read(cases: list[dict[str, Any]],
 
 @pytest.mark.trino
 def test_trino_reads_what_tablecrypt_writes_but_deletion_vectors_and_writes_no_encrypted_table(
-    cases: list[dict[str, Any]], tmp_path: Path
+    cases: list[dict[str, Any]], adapters: Adapters, tmp_path: Path
 ) -> None:
     from tests.support.trino import trino_problem
 
     need(trino_problem())
     chosen = named(cases, *SHORT)
-    with running(ADAPTERS / READERS["trino"]) as trino, running(ADAPTERS / READERS["tablecrypt"]) as ours:
-        refused = write(trino, chosen, tmp_path / "trino")
-        report = write(ours, chosen, tmp_path / "ours")
-        judge(report, trino)
+    refused = write(adapters["trino"], chosen, tmp_path / "trino")
+    report = report_of(adapters["tablecrypt"], chosen, tmp_path / "ours", [adapters["trino"]])
 
     assert outcomes(refused) == {case["id"]: UNSUPPORTED if "nested" in case["id"] else NOT_WRITTEN for case in chosen}
     messages = {each.summary.message for each in refused.verdicts if each.summary.outcome == NOT_WRITTEN}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError
-from tablecrypt.files.deletion import NOTHING, DeletionScope, ParsedLocation, store_of
+from tablecrypt.files.deletion import NOTHING, DeletionScope, ParsedLocation, names_location, store_of
 
 TABLE = "s3://bucket/warehouse/db/t"
 SCOPE = DeletionScope((TABLE,))
@@ -220,6 +220,34 @@ def test_a_caller_may_name_a_folder_of_the_disk_and_a_whole_bucket() -> None:
         NOTHING.and_below("/")
     with pytest.raises(ConfigurationError, match="delete_below"):
         NOTHING.and_below(b"/data/t")  # type: ignore[arg-type]
+
+
+def test_a_file_that_somebody_needs_stays_however_it_is_spelled() -> None:
+    unusable = ("s3://", "file://host/data/t/x.parquet", f"{TABLE}/../x.parquet")
+    kept = SCOPE.keeping({f"{TABLE}/data/a b.parquet": "is named by a share"}).keeping(
+        dict.fromkeys((f"{TABLE}/data/c.parquet", *unusable), "too")
+    )
+
+    for spelled in (f"{TABLE}/data/a b.parquet", f"{TABLE}/data/a%20b.parquet", "s3a://bucket/warehouse/db/t/data/a b.parquet"):
+        assert kept.reason_against(spelled) == "is named by a share"
+    assert kept.reason_against(f"{TABLE}/data/c.parquet") == "too"
+    assert kept.reason_against(f"{TABLE}/data/b.parquet") is None
+
+
+@pytest.mark.parametrize(
+    ("metadata_location", "is_named"),
+    [
+        (f"{TABLE}/metadata/v1.metadata.json", True),
+        ("s3a://bucket/warehouse/db/t/metadata/v1.metadata.json", True),
+        (f"{TABLE}/v1.metadata.json", False),
+        (f"{TABLE}/data/v1.metadata.json", False),
+        (f"{TABLE}/metadata/deeper/v1.metadata.json", False),
+        ("s3://bucket/warehouse/db/other/metadata/v1.metadata.json", False),
+        (f"{TABLE}/metadata/../metadata/v1.metadata.json", False),
+    ],
+)
+def test_a_metadata_file_says_where_its_table_lies_by_its_own_folder_alone(metadata_location: str, is_named: bool) -> None:
+    assert names_location(metadata_location, TABLE) is is_named
 
 
 def test_an_empty_name_is_not_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

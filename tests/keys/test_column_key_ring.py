@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import (
     AuthenticationError,
@@ -32,7 +32,7 @@ from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
 from tablecrypt.table.protection.policy import check_protected
-from tests.support.bound_schemas import OF_TEXT
+from tests.support.bound_schemas import OF_BYTES, OF_TEXT, unbound_key_metadata
 
 START_MS = 1_700_000_000_000
 SSN, SALARY = 2, 3
@@ -58,9 +58,12 @@ def client(name: str = "column-keys", keys: dict[str, bytes] | None = None) -> R
 
 
 def maker(
-    kms: ResilientKeyManagementClient | None = None, now_ms: int = START_MS, clock: Callable[[], float] = lambda: 0.0
+    kms: ResilientKeyManagementClient | None = None,
+    now_ms: int = START_MS,
+    clock: Callable[[], float] = lambda: 0.0,
+    length: int = 16,
 ) -> ColumnKeyMaker:
-    return ColumnKeyMaker(kms or client(), "orders", 16, DEFAULT_KEK_LIFESPAN_MS, lambda: now_ms, secrets.token_bytes, clock)
+    return ColumnKeyMaker(kms or client(), "orders", length, DEFAULT_KEK_LIFESPAN_MS, lambda: now_ms, secrets.token_bytes, clock)
 
 
 def committed(made: ColumnKeyMaker, ring: KeyRing | None = None, prefix: bytes = PREFIX) -> KeyRing:
@@ -105,6 +108,30 @@ def test_one_kek_serves_all_columns_of_a_master_key_and_each_column_has_a_key_of
     assert {(key.encrypted_by_id, key.field_id) for key in ring.column_keys} == {(kek.key_id, SSN), (kek.key_id, SALARY)}
     assert not ring.keks
     assert {key.kind for key in entries(ring)} == {"column KEK", "column key"}
+
+
+@pytest.mark.parametrize("length", [16, 24, 32])
+def test_every_key_is_as_long_as_the_table_asks_for(length: int) -> None:
+    made = maker(length=length)
+    dek = TableColumnKeys(made, POLICY, KeyRing()).generate([SSN], PREFIX)[SSN].secret
+    ring, rotated = committed(made), made.new_kek("pii")
+    (kek,), (key,) = ring.column_keks, ring.column_keys
+    keks = [made.open_kek(ring, kek, SSN), made.open_kek(KeyRing([rotated]), rotated, SSN)]
+
+    assert {len(dek), len(made.open(ring, key)), *map(len, keks)} == {length}
+
+
+def test_a_file_that_does_not_bind_its_schema_is_read_by_what_the_ring_says_of_the_column(written: tuple[KeyRing, bytes]) -> None:
+    ring, _ = written
+    (key,) = ring.column_keys
+    secret = maker().open(ring, key)
+    stored = unbound_key_metadata(key.key_id, secret, SSN, PREFIX, b"d" * 16)
+    told = KeyRing(entries(ring), fields_of=lambda field_id: [NestedField(SSN, "ssn", StringType())] if field_id == SSN else [])
+
+    assert TableColumnKeys(maker(), POLICY, told).unwrap(SSN, stored, PREFIX, OF_TEXT, 1) == b"d" * 16
+    for known, schema in ((ring, OF_TEXT), (told, OF_BYTES)):
+        with pytest.raises(TamperedFileError, match="another type"):
+            TableColumnKeys(maker(), POLICY, known).unwrap(SSN, stored, PREFIX, schema, 1)
 
 
 def test_a_thousand_files_cost_one_call_of_the_kms_and_share_no_key(written: tuple[KeyRing, bytes]) -> None:

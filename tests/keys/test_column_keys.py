@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DecimalType, ListType, LongType, MapType, NestedField, StringType, StructType
 
-from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ColumnKeyDeniedError, ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.keys.column_keys import ColumnMask, ColumnPolicy, ProtectedColumn, constant_of, key_id_in, unwrap_dek, wrap_dek
 from tablecrypt.keys.former_keys import FormerKey
 from tablecrypt.keys.nested_columns import ancestors, covering
-from tests.support.bound_schemas import OF_BYTES, OF_TEXT
+from tests.support.bound_schemas import OF_BYTES, OF_TEXT, unbound_key_metadata
 
 KEY_ID = "c2VjcmV0LWlk"
 PREFIX = b"p" * 16
@@ -215,11 +214,8 @@ def test_beside_another_schema_of_the_column_it_does_not_open() -> None:
         unwrap_dek(Secret(b"k" * 16), 2, wrapped(), PREFIX, OF_BYTES)
 
 
-def unbound(field_id: int = 2) -> bytes:
-    """Key metadata of version 1, which does not bind the column's schema."""
-    header = bytes([1, len(KEY_ID)]) + KEY_ID.encode()
-    aad = b"tablecrypt column DEK" + header + field_id.to_bytes(4, "big") + PREFIX
-    return header + AesGcm(Secret(b"k" * 16)).encrypt(secrets.token_bytes(NONCE_LENGTH), b"d" * 16, aad)
+def unbound() -> bytes:
+    return unbound_key_metadata(KEY_ID, Secret(b"k" * 16), 2, PREFIX, b"d" * 16)
 
 
 def test_version_1_opens_beside_what_the_table_says_of_the_column_alone() -> None:

@@ -164,35 +164,43 @@ def test_an_update_of_what_is_no_such_share_is_refused(table: EncryptedTable, pa
 
 
 @pytest.fixture
-def mortal(tmp_path: Path, aws: AwsServer) -> Iterator[EncryptedTable]:
-    catalog = encrypted_sql_catalog(tmp_path, aws, {**MORTAL, "encryption.kms.cache-ttl-ms": "0"})
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM)
+def mortal(tmp_path: Path, aws: AwsServer) -> Iterator[EncryptedSqlCatalog]:
     with mortal_databases():
-        yield table
+        yield encrypted_sql_catalog(tmp_path, aws, {**MORTAL, "encryption.kms.cache-ttl-ms": "0"})
+
+
+UPDATES: Final = 8
+"""Of one table, before a new one begins: a table that grows for ever has more and more steps."""
 
 
 @pytest.mark.slow
-def test_killed_at_every_step_of_an_update_the_share_is_as_before_or_after(mortal: EncryptedTable, partner: Partner) -> None:
-    known, rows_before, killed = share(mortal, partner.key_id, partner.location, NORTH), list(range(0, 20, 2)), 0
-    for step in range(1, 200, 2):
-        mortal.append(team_rows(100 * step))
-        wanted = ids(mortal.refresh(), row_filter=NORTH)
-        is_killed = False
-        try:
-            with dying_at(step):
-                share(mortal, partner.key_id, partner.location, update=True)
-        except Killed:
-            is_killed = True
+def test_killed_at_every_step_of_an_update_the_share_is_as_before_or_after(mortal: EncryptedSqlCatalog, partner: Partner) -> None:
+    killed = 0
+    for first in range(1, 200, 2 * UPDATES):
+        name, place = f"db.t_{first}", f"{partner.location}/{first}"
+        table = new_table(mortal, name, TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM)
+        known, rows_before = share(table, partner.key_id, place, NORTH), list(range(0, 20, 2))
+        for step in range(first, first + 2 * UPDATES, 2):
+            table.append(team_rows(100 * step))
+            wanted = ids(table.refresh(), row_filter=NORTH)
+            is_killed = False
+            try:
+                with dying_at(step):
+                    share(table, partner.key_id, place, update=True)
+            except Killed:
+                is_killed = True
 
-        assert ids(partner.register(known, f"db.before_{step}")) == rows_before
-        [record] = live_shares(mortal.refresh())
-        assert set(record.files) >= {task.file.file_path for task in partner.catalog.load_table(f"db.before_{step}").scan().plan_files()}
-        assert ids(mortal, row_filter=NORTH) == wanted
+            assert ids(partner.register(known, f"db.before_{step}")) == rows_before
+            [record] = live_shares(table.refresh())
+            read = partner.catalog.load_table(f"db.before_{step}").scan().plan_files()
+            assert set(record.files) >= {task.file.file_path for task in read}
+            assert ids(table, row_filter=NORTH) == wanted
 
-        known, rows_before = share(mortal, partner.key_id, partner.location, update=True), wanted
-        assert ids(partner.register(known, f"db.after_{step}")) == wanted
-        assert set(live_shares(mortal.refresh())[0].files) == named(mortal)
-        killed += is_killed
+            known, rows_before = share(table, partner.key_id, place, update=True), wanted
+            assert ids(partner.register(known, f"db.after_{step}")) == wanted
+            assert set(live_shares(table.refresh())[0].files) == named(table)
+            killed += is_killed
         if not is_killed:
             break
+    assert not is_killed
     assert killed >= 10

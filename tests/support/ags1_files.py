@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -19,8 +20,7 @@ LOCATION = "s3://bucket/db/t/metadata/one.avro"
 
 def pattern(length: int) -> bytes:
     """`length` bytes in which no two blocks, and no two neighbouring kilobytes, are alike."""
-    words = b"".join(number.to_bytes(4, "big") for number in range(-(-length // 4)))
-    return words[:length]
+    return np.arange(-(-length // 4), dtype=">u4").tobytes()[:length]
 
 
 def key_metadata(file_length: int | None = None, key: bytes = KEY, prefix: bytes = PREFIX) -> StandardKeyMetadata:

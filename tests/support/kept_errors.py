@@ -287,6 +287,7 @@ class Observer:
 
     def __init__(self) -> None:
         self._keys: set[bytes] = {KEY}
+        self._texts: set[str] = set()
         # What is there before is none of ours, and would have to be looked through each time.
         gc.freeze()
 
@@ -312,6 +313,7 @@ class Observer:
         found = {each.reveal() for each in gc.get_objects() if type(each) is Secret}
         # Zeros, which a key service may answer, are in many places.
         self._keys |= {key for key in found if len(key) >= _SHORTEST_KEY and len(set(key)) > 1}
+        self._texts = {spelling for key in self._keys for spelling in _spellings(key)}
 
     def _frames_with_keys(self, error: BaseException) -> set[str]:
         found = set()
@@ -329,7 +331,7 @@ class Observer:
     def _is_in(self, value: object) -> bool:
         raw = _raw(value)
         text = repr(value)
-        return any(key in raw or any(spelling in text for spelling in _spellings(key)) for key in self._keys)
+        return any(key in raw for key in self._keys) or any(spelling in text for spelling in self._texts)
 
 
 def _spellings(key: bytes) -> tuple[str, ...]:

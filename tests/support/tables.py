@@ -348,5 +348,6 @@ def put_back(folder: Path) -> Iterator[None]:
         for path in files_below(folder) - before.keys():
             path.unlink()
         for path, content in before.items():
-            path.write_bytes(content)
+            if not path.exists() or path.read_bytes() != content:
+                path.write_bytes(content)
             os.utime(path, ns=(times[path].st_atime_ns, times[path].st_mtime_ns))
