@@ -28,7 +28,7 @@ BOUNDS: Final = {
     "files: planning again": f"Nothing is read: all of it is {_TASKS}.",
     "files: planning for one file": "Decoding the manifests in columns; comparing their bounds with the filter takes next to nothing.",
     "snapshots: loading the table": (
-        "Parsing metadata.json and making its models takes nine tenths; with Python's garbage collector off it takes less than half. "
+        "Parsing metadata.json and making its models takes nine tenths; half of that was Python's garbage collector, which rests since. "
         "PyIceberg's file has no keys."
     ),
     "snapshots: a commit of a new process": "Loading the table, as above. The commit itself parses nothing again.",

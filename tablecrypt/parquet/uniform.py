@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
-from pyarrow import fs
+from pyarrow import acero, fs
 
 from tablecrypt import _magics as magics
 from tablecrypt._bytes import length_of
@@ -332,7 +332,7 @@ class UniformParquetFile:
             return coded_columns(self._footer, self.schema, request.columns, request.row_filter, self._coding)
 
     def _rows(self, request: ReadRequest, coded: frozenset[str], row_groups: list[int]) -> Iterator[pa.RecordBatch]:
-        if self._is_read_directly(request, coded, sum(map(self._rows_of, row_groups))):
+        if self._is_read_directly(request):
             # Batches of a stream wait to be taken, so they are small. A table takes all rows anyway, and longer for smaller batches.
             most = max(map(self._rows_of, row_groups)) if request.read_ahead is None else _FEW_ROWS
             batches = self._read(request, coded, row_groups, most)
@@ -346,17 +346,15 @@ class UniformParquetFile:
                 return
             yield from decoded(batch, coded, self._coding)
 
-    def _is_read_directly(self, request: ReadRequest, coded: frozenset[str], rows: int) -> bool:
+    def _is_read_directly(self, request: ReadRequest) -> bool:
         """Whether Arrow's reader reads the rows, and not its scanner.
 
-        The scanner applies a filter while it decodes, and hides a store's delays. Where there are neither, its threads and small batches
-        take longer than they spare: of a small file, to be set up alone.
+        The scanner hides a store's delays. Where there are none, its threads and small batches take longer than they spare: of a small
+        file, to be set up alone.
         """
         # Only the scanner gives views as other types, finds one of two columns of a name, and counts rows that have no columns.
         if self._has_views or not request.columns or len({*self.schema.names}) < len(self.schema.names):
             return False
-        if request.row_filter is not None:
-            return self._is_small and not coded and rows <= _FEW_ROWS
         return self._is_small or is_local(self.location)
 
     def _read(self, request: ReadRequest, coded: frozenset[str], row_groups: list[int], most_rows: int) -> Iterator[pa.RecordBatch]:
@@ -470,8 +468,9 @@ class UniformParquetWriter:
 def passing(batch: pa.RecordBatch, row_filter: pc.Expression) -> pa.Array:
     """Return a mask of the rows that pass a filter; null where it is neither true nor false."""
     # RecordBatch.filter with an expression hands small batches to threads, and copies the rows twice.
-    projected = ds.dataset(pa.Table.from_batches([batch])).scanner(columns={"passes": row_filter}, use_threads=False)
-    return projected.to_table().column(0).combine_chunks()
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
+    mask = acero.Declaration("project", acero.ProjectNodeOptions([row_filter], ["passes"]), [source])
+    return mask.to_table(use_threads=False).column(0).combine_chunks()
 
 
 def kept(batch: pa.RecordBatch, mask: pa.Array | None) -> pa.RecordBatch:

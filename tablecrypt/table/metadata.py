@@ -39,11 +39,13 @@ Iceberg table spec, "Table Metadata Fields", "Snapshots", "Encryption Keys".
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -341,6 +343,10 @@ class MetadataFile:
         if (known := PARSED.get(self.digest)) is not None:
             return known
 
+        with _collector_paused():
+            return self._parsed()
+
+    def _parsed(self) -> TableMetadata:
         try:
             parsed = ParsedJson(self.content)
             metadata = _validated(parsed.document)
@@ -354,6 +360,20 @@ class MetadataFile:
             PARSED.put(self.digest, metadata, len(self.content))
 
         return metadata
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause Python's garbage collector: while a long history is made, it would look through all of it again and again, and free nothing."""
+    if not gc.isenabled():
+        yield
+        return
+
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _validated(document: Any) -> TableMetadata:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import os
 import pickle
@@ -170,6 +171,20 @@ def test_a_plain_table_and_refused_metadata_are_not_kept(catalog: Catalog, table
     for _ in range(2):
         with pytest.raises(FormatError, match="of-the-future"):
             stray.parse()
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["runs", "was turned off"])
+def test_after_a_parse_that_succeeds_or_fails_the_garbage_collector_is_as_before(table: Table, runs: bool) -> None:
+    if not runs:
+        gc.disable()
+    try:
+        file_of(table).parse()
+        after = gc.isenabled()
+        with pytest.raises(FormatError):
+            MetadataFile("file:///x.metadata.json", b"[]").parse()
+        assert (after, gc.isenabled()) == (runs, runs)
+    finally:
+        gc.enable()
 
 
 def test_the_longest_unused_goes_where_more_is_kept_than_there_may_be(table: Table) -> None:
