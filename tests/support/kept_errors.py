@@ -51,6 +51,7 @@ Reading = tuple[str, tuple[Path, bytes], tuple[str, ...]]
 """What was done, to which file, what is in it then, and the names of READERS."""
 _HARMLESS: Final = (bytes, bytearray, pa.Buffer)
 """What the garbage collector does not clear."""
+_THREADS_END: Final = 3.0
 _SHORTEST_KEY: Final = 16
 
 READERS: Final[dict[str, Callable[[Table], object]]] = {
@@ -304,7 +305,7 @@ class Observer:
             "name": name,
             "error": type(failed).__name__,
             "named": isinstance(failed, TablecryptError | OSError),
-            "views": _open_views(),
+            "views": _kept_views(),
             "keys": sorted(self._frames_with_keys(failed)),
         }
 
@@ -362,6 +363,14 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(each))
         yield each
         waiting += [each.__cause__, each.__context__, *(each.exceptions if isinstance(each, BaseExceptionGroup) else ())]
+
+
+def _kept_views() -> list[str]:
+    """The open views that stay: those of a thread that still reads on go by themselves."""
+    end = time.monotonic() + _THREADS_END
+    while (views := _open_views()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return views
 
 
 def _open_views() -> list[str]:
