@@ -78,19 +78,19 @@ _LARGEST_BLOCK: Final = 16 * 1024 * 1024
 _MIN_RECORD: Final = 4
 """Compressed bytes: each file that a manifest names has a path and a key of its own, which no codec makes shorter."""
 _FEW_RECORDS: Final = 1024
-_DECODING_ERRORS: Final = (
+AVRO_ERRORS: Final = (
     ArithmeticError,
     AttributeError,
     EOFError,
     LookupError,
     RecursionError,
-    ResolveError,
-    RuntimeError,
     TypeError,
     ValueError,
     struct.error,
     zlib.error,
 )
+"""What comes of bytes that are no Avro, whoever decodes them."""
+_DECODING_ERRORS: Final = (*AVRO_ERRORS, ResolveError, RuntimeError)
 BLOCK_BYTES: Final = 64_000
 """Of uncompressed records, after which a writer closes a block."""
 _HEADER_WRITER: Final = construct_writer(META_SCHEMA)

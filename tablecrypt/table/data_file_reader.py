@@ -27,8 +27,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import struct
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,6 +40,7 @@ from pyiceberg.manifest import DataFile, FileFormat
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.avro_blocks import LARGE_BLOCK, AvroBlocks
+from tablecrypt.manifests.avro_container import AVRO_ERRORS
 from tablecrypt.manifests.avro_schema import most_types
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.parquet.uniform import PositionedBatch, ReadRequest, UniformParquetFile, kept, passing
@@ -63,18 +62,10 @@ _BATCH_ROWS: Final = 65536
 _BATCH_BYTES: Final = LARGE_BLOCK
 """Decompressed; a batch that comes to more ends with its block."""
 _DECODING_ERRORS: Final = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
+    *AVRO_ERRORS,
     fastavro.schema.SchemaParseException,
     fastavro.schema.UnknownType,
     pa.ArrowException,
-    struct.error,
-    zlib.error,
 )
 
 
