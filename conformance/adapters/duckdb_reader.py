@@ -7,7 +7,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from conformance.adapters.protocol import Case, Unsupported, serve
+from conformance.adapters.protocol import Case, Unsupported, class_by_words, serve
 from conformance.rows import read_rows, write_rows
 
 _ROWS_OF_A_GROUP: Final = 2048
@@ -57,7 +57,7 @@ def _check_keys(case: Case) -> None:
 
 def refused(error: Exception) -> str:
     """The class of an error."""
-    return "tampered" if "AES tag differs" in str(error) or "encrypted" in str(error) else "other"
+    return class_by_words(error, {"tampered": ("AES tag differs", "encrypted")})
 
 
 if __name__ == "__main__":

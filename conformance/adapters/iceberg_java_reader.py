@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from conformance.adapters.kit_kms import hold, kms_of_the_kit
-from conformance.adapters.protocol import Case, Unsupported, check_needs, columns_of, serve
+from conformance.adapters.protocol import Case, Unsupported, check_needs, class_by_words, columns_of, serve
 from conformance.adapters.spark_sql import create_table, statement_of
 from conformance.rows import read_rows, write_rows
 from tests.support.java import JavaError, JavaOracle
@@ -56,7 +56,7 @@ def refused(error: Exception) -> str:
         "plaintext": ("plaintext file", "Plaintext"),
         "tampered": ("GCM tag", "AEADBadTag", "Tag mismatch", "GCM stream", "Cannot open stream", "InvalidCiphertext", *LENGTHS),
     }
-    return next((name for name, known in words.items() if any(word in str(error) for word in known)), "other")
+    return class_by_words(error, words)
 
 
 if __name__ == "__main__":

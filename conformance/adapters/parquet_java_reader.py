@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 
-from conformance.adapters.protocol import Case, Unsupported, serve
+from conformance.adapters.protocol import Case, Unsupported, class_by_words, serve
 from conformance.adapters.tablecrypt_parts import file_keys
 from conformance.rows import read_rows, write_rows
 from tests.support.parquet_java import ParquetJava, PeerError
@@ -35,10 +35,11 @@ def write(java: ParquetJava, case: Case) -> None:
 
 def refused(error: Exception) -> str:
     """The class of an error, by what the message says."""
-    words = ("GCM tag", "AEADBadTag", "Tag mismatch", "Signature mismatch", "AAD", "Applying decryptor on plaintext")
-    if "is not a Parquet file" in str(error) or "Wrong row group ordinal" in str(error):
-        return "format"
-    return "tampered" if any(word in str(error) for word in words) else "other"
+    words = {
+        "format": ("is not a Parquet file", "Wrong row group ordinal"),
+        "tampered": ("GCM tag", "AEADBadTag", "Tag mismatch", "Signature mismatch", "AAD", "Applying decryptor on plaintext"),
+    }
+    return class_by_words(error, words)
 
 
 def _version() -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Case = dict[str, Any]
@@ -70,6 +70,11 @@ def check_needs(case: Case, name: str) -> None:
 def columns_of(case: Case) -> str:
     """Of a table in SQL: what a case reads."""
     return ", ".join(case.get("columns", "*"))
+
+
+def class_by_words(error: Exception, words: Mapping[str, Sequence[str]]) -> str:
+    """The first class of refusal of which a word is in the message, else "other"."""
+    return next((name for name, known in words.items() if any(word in str(error) for word in known)), "other")
 
 
 def _answer(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
-from conformance.adapters.protocol import Case, Unsupported, serve
+from conformance.adapters.protocol import Case, Unsupported, class_by_words, serve
 from conformance.rows import read_rows, write_rows
 
 
@@ -51,10 +51,11 @@ def _check_keys(case: Case) -> None:
 
 def refused(error: Exception) -> str:
     """The class of an error: Arrow has one type for all, and says in words what it is."""
-    words = ("Failed decryption", "AAD", "ecrypt", "signature", "Signature", "cryptographic")
-    if "magic bytes not found" in str(error):
-        return "format"
-    return "tampered" if any(word in str(error) for word in words) else "other"
+    words = {
+        "format": ("magic bytes not found",),
+        "tampered": ("Failed decryption", "AAD", "ecrypt", "signature", "Signature", "cryptographic"),
+    }
+    return class_by_words(error, words)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 
 from conformance.adapters.iceberg_java_reader import LENGTHS
 from conformance.adapters.kit_kms import hold, kms_of_the_kit
-from conformance.adapters.protocol import Case, Unsupported, check_needs, columns_of, serve
+from conformance.adapters.protocol import Case, Unsupported, check_needs, class_by_words, columns_of, serve
 from conformance.rows import read_rows, write_rows
 from tests.support.postgres import PostgresServer
 from tests.support.trino import VERSION, Trino, TrinoError, trino_problem
@@ -85,7 +85,7 @@ def refused(error: Exception) -> str:
         "plaintext": ("plaintext file",),
         "missing": ("NotFound", "does not exist", "not found"),
     }
-    return next((name for name, known in words.items() if any(word in str(error) for word in known)), "other")
+    return class_by_words(error, words)
 
 
 def main() -> None:

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-
 from conformance.build.described import expected, metadata_of, remove_unread, table_case
 from conformance.build.forged_tables import Scene, exchange, flip_entry
+from conformance.build.odd_files import first_letters
 from conformance.build.tables import KEY_ID, KEY_LENGTHS, RECIPES, Recipe, build_table, kit_catalog, listed_files, read_state
 from conformance.build.tables import rows as rows_of
 
@@ -66,8 +65,7 @@ def _masked(kit: Path) -> dict[str, Any]:
     table = build_table(kit, kit_catalog(kit), name, _with(_APPENDS, _MASKED), 16)
     remove_unread(kit, table)
     rows = read_state(table, {})
-    masks = pa.array([each and each[:1] for each in rows[COLUMN].to_pylist()])
-    shown = rows.set_column(rows.column_names.index(COLUMN), COLUMN, masks)
+    shown = rows.set_column(rows.column_names.index(COLUMN), COLUMN, first_letters(rows[COLUMN]))
     who = {"keys": [KEY_ID], "masks": True}
     return (
         table_case(name, "read", OTHERS, metadata_of(table.metadata_location)) | who | expected(kit, name, shown) | listed_files(table, {})

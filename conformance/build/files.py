@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from conformance.build.fixed import FIXED
-from conformance.build.odd_files import first_letters, with_columns_apart, with_wrapped_ordinal
+from conformance.build.odd_files import AFTER_THE_LAST, first_letters, with_columns_apart, with_wrapped_ordinals
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.aes_gcm import AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -209,7 +209,9 @@ def _forged_parquet() -> Iterator[FileCase]:
     yield _refused("data-pages-exchanged", "4.4.2 AAD suffix: page ordinals", _exchanged_pages(data, keys), keys)
     other = FileKeys(keys.footer_key, aad_prefix=b"another-prefix!!")
     FIXED.begin("forged-ordinal")
-    wrapped = with_wrapped_ordinal(_ROWS, keys, FIXED.randbytes)
+    plain_rows = io.BytesIO()
+    pq.write_table(_ROWS, plain_rows)
+    wrapped = with_wrapped_ordinals(plain_rows.getvalue(), keys, FIXED.randbytes, AFTER_THE_LAST)
     yield _refused(
         "row-group-ordinal-beyond-32767", "4.4.2 AAD suffix: ordinals of two bytes", wrapped, keys, refusal=("format", "tampered")
     )

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from typing import Any, Final
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.parquet import FileKeys, thrift
 from tablecrypt.parquet.layout import Span, plain_layout
 from tablecrypt.parquet.module_writer import FileEncryption, ModularWriter, NewChunk, PlacedChunk, write_pages
-from tablecrypt.parquet.modules import MAX_ORDINAL, ModuleOrdinals
+from tablecrypt.parquet.modules import ModuleOrdinals, ModuleType
 from tablecrypt.parquet.protected.hidden_column_writer import ProtectedField, ProtectedParquetWriter
 from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import RowGroup, Struct
 
 _LOCATION: Final = "a file of the kit"
-_WRAPPED: Final = -MAX_ORDINAL - 1
+AFTER_THE_LAST: Final = -(2**15)
+"""The ordinal to which such a writer comes after 32767."""
 
 
 def with_columns_apart(rows: pa.Table, column: str, key: StandardKeyMetadata, column_key: bytes) -> bytes:
@@ -41,25 +43,43 @@ def first_letters(values: pa.Array) -> pa.Array:
     return pc.utf8_slice_codeunits(values, 0, 1)
 
 
-def with_wrapped_ordinal(rows: pa.Table, keys: FileKeys, random: Any) -> bytes:
-    """A file whose row group is said to be number -32768, where a writer comes to that counts on from 32767 in two bytes."""
-    plaintext, encrypted = io.BytesIO(), io.BytesIO()
-    pq.write_table(rows, plaintext)
-    writer = _CountsOn(Sink(encrypted), FileEncryption(keys, _LOCATION, random))
-    with open_source(plaintext.getvalue(), _LOCATION) as source:
+def with_wrapped_ordinals(plaintext: bytes, keys: FileKeys, random: Callable[[int], bytes], row_group: int = 0) -> bytes:
+    """A file of a writer that counts on in two bytes, so that -32768 comes after 32767.
+
+    Args:
+        plaintext: the Parquet file that is encrypted, of one row group.
+        keys: what it is encrypted with.
+        random: gives nonces and the random part of the AAD.
+        row_group: the ordinal of its row group.
+    """
+    encrypted = io.BytesIO()
+    writer = _Wrapping(Sink(encrypted), FileEncryption(keys, _LOCATION, random), row_group)
+    with open_source(plaintext, _LOCATION) as source:
         writer.add(plain_layout(source))
     writer.finish()
     return encrypted.getvalue()
 
 
-class _CountsOn(ModularWriter):
+@dataclass(frozen=True, slots=True)
+class _WrappingOrdinals(ModuleOrdinals):
+    def __post_init__(self) -> None:
+        """It takes what ModuleOrdinals refuses."""
+
+    def suffix(self, module_type: ModuleType, page: int = 0) -> bytes:
+        first = ModuleOrdinals.suffix(self, module_type)
+        return first[:-2] + struct.pack("<H", page % 2**16) if module_type.has_page else first
+
+
+class _Wrapping(ModularWriter):
+    def __init__(self, sink: Sink, encryption: FileEncryption, row_group: int) -> None:
+        super().__init__(sink, encryption)
+        self._ordinal = row_group
+
     def _write_pages(self, placed: PlacedChunk, column: int) -> NewChunk:
-        ordinals = ModuleOrdinals(0, column, ".".join(placed.path))
-        # It takes no such ordinal, in order that nobody writes one.
-        object.__setattr__(ordinals, "row_group", _WRAPPED)
+        ordinals = _WrappingOrdinals(self._ordinal, column, ".".join(placed.path))
         return write_pages(self._sink, self._encryption.cipher(placed.path), placed, ordinals)
 
     def _row_group(self, old: Struct, placed: Sequence[PlacedChunk], chunks: list[NewChunk], span: Span) -> Struct:
         group = super()._row_group(old, placed, chunks, span)
-        group.set(RowGroup.ORDINAL, thrift.I16, _WRAPPED)
+        group.set(RowGroup.ORDINAL, thrift.I16, self._ordinal)
         return group

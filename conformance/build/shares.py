@@ -26,10 +26,11 @@ CLAUSE: Final = "Iceberg table spec, Encryption: a table whose files lie in anot
 def share_cases(kit: Path) -> Iterator[dict[str, Any]]:
     """Build them."""
     for length in KEY_LENGTHS:
-        yield from _read(kit, length)
-    yield _part(kit, "filtered", _APPENDS, lambda source, location: share(source, PARTNER, location, "id < 100"))
-    yield _part(kit, "deletion-vectors", _of("deletion-vectors"), lambda source, location: share(source, PARTNER, location))
-    yield _part(kit, "updated", _APPENDS, _updated)
+        read = _read(kit, f"share-{length}", length, _APPENDS, _whole)
+        yield from (read, _with_the_owners_key(read))
+    yield _read(kit, "share-filtered-16", 16, _APPENDS, lambda source, location: share(source, PARTNER, location, "id < 100"))
+    yield _read(kit, "share-deletion-vectors-16", 16, _of("deletion-vectors"), _whole)
+    yield _read(kit, "share-updated-16", 16, _APPENDS, _updated)
     yield from _with_its_column(kit)
     for name, (refusal, edit) in EDITS.items():
         yield _forged(kit, name, refusal, edit)
@@ -67,27 +68,17 @@ def _updated(source: EncryptedTable, location: str) -> Shared:
     return share(source, PARTNER, location, update=True)
 
 
-def _read(kit: Path, length: int) -> Iterator[dict[str, Any]]:
-    name = f"share-{length}"
-    location = _shared(kit, name, length, _APPENDS, _whole)
-    theirs = _registered(kit, name, location)
-    held, metadata = {"keys": [PARTNER]}, metadata_of(location)
-    found = expected(kit, name, read_state(theirs, {})) | listed_files(theirs, {})
-
-    yield table_case(name, "read", CLAUSE, metadata) | held | found
-    yield (
-        table_case(f"{name}-with-the-owners-key", "refuse", CLAUSE, metadata)
-        | {"folder": f"cases/{name}", "keys": [KEY_ID], "refusal": ["key-denied"], "forged": "metadata"}
-        | found
-    )
-
-
-def _part(kit: Path, what: str, recipe: Recipe, make: Share) -> dict[str, Any]:
-    name = f"share-{what}-16"
-    location = _shared(kit, name, 16, recipe, make)
+def _read(kit: Path, name: str, length: int, recipe: Recipe, make: Share) -> dict[str, Any]:
+    location = _shared(kit, name, length, recipe, make)
     theirs = _registered(kit, name, location)
     found = expected(kit, name, read_state(theirs, {})) | listed_files(theirs, {})
     return table_case(name, "read", CLAUSE, metadata_of(location)) | {"keys": [PARTNER]} | found
+
+
+def _with_the_owners_key(read: dict[str, Any]) -> dict[str, Any]:
+    """The same share, for who has the master key of the table that was shared."""
+    changed = {"id": f"{read['id']}-with-the-owners-key", "kind": "refuse", "keys": [KEY_ID]}
+    return read | changed | {"refusal": ["key-denied"], "forged": "metadata"}
 
 
 def _with_its_column(kit: Path) -> Iterator[dict[str, Any]]:
