@@ -32,13 +32,14 @@ from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.foreign_engines import PropertiesForOthers
 
+WRITE_PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+
+logger = logging.getLogger(__name__)
+
 
 def name_of(table: Table) -> str:
     """Return how results and errors name a table: with the name under which its catalog loaded it, namespaces first."""
     return ".".join(table.name())
-
-
-WRITE_PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 
 
 class TableFileIO(EncryptingFileIO):
@@ -160,9 +161,6 @@ class FreshKeys:
     def new_key_metadata(self) -> StandardKeyMetadata:
         """Return a DEK and an AAD prefix that no other file has."""
         return StandardKeyMetadata.generate(self.data_key_length, secrets.token_bytes)
-
-
-logger = logging.getLogger(__name__)
 
 
 def delete_written(io: EncryptingFileIO, locations: Iterable[str]) -> None:

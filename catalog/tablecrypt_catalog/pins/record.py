@@ -53,6 +53,8 @@ MOST_VANISHED_REFS: Final = 1000
 """How many branches and tags that are gone a pin remembers, those with the newest heads."""
 _WHOLE_NUMBER: Final = re.compile("[0-9]{1,9}")
 _VERSION: Final = re.compile(r"(?:.*/)?(\d+)-[^/]*\.metadata\.json(?:\.gz)?", re.DOTALL)
+_TO_FORGET: Final = "If it is right now, and was edited when this client saw it first: catalog.forget_pin(identifier)"
+_TO_ACCEPT: Final = "If somebody you trust did that on purpose: catalog.accept_rollback(identifier)"
 
 
 class Head(NamedTuple):
@@ -389,10 +391,6 @@ class TrustedTable:
         if found is not None:
             field_id, what = found
             raise KeyIdChangedError(f"{self.name}: the column with field id {field_id} {what}, in {seen.metadata_location}. {_TO_ACCEPT}")
-
-
-_TO_FORGET: Final = "If it is right now, and was edited when this client saw it first: catalog.forget_pin(identifier)"
-_TO_ACCEPT: Final = "If somebody you trust did that on purpose: catalog.accept_rollback(identifier)"
 
 
 def _merged(pin: TableVersion, seen: TableVersion, moved: Moves) -> TableVersion:

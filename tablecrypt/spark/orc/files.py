@@ -22,22 +22,18 @@ job asks executors whether they have it before anything is read. ORC keeps one p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.spark.orc.options import BLOOM_FILTER_COLUMNS, Path, orc_options, shown, split_column
 from tablecrypt.spark.orc.plaintext_settings import check_orc_session, session_setting
+from tablecrypt.spark.shared.install import jar_for
+from tablecrypt.spark.shared.sources import KEY_PROVIDER_FACTORY, orc_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-
-from threading import Lock
-from typing import TYPE_CHECKING, Final
-
-from tablecrypt.spark.shared.install import jar_for
-from tablecrypt.spark.shared.sources import KEY_PROVIDER_FACTORY, orc_sources
 
 KEY_PROVIDER: Final = "orc.key.provider"
 ERRORS: Final = "tablecrypt"

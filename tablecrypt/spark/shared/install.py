@@ -60,6 +60,8 @@ class JvmSide:
 
 
 _sides: dict[str, JvmSide] = {}
+_jars: list[Path] = []
+"""The jar of this process's JVM. It outlives its SparkContexts, and each of these gives the jar to its executors."""
 
 
 def jvm_side(spark: SparkSession) -> JvmSide:
@@ -96,10 +98,6 @@ def _installed(spark: SparkSession) -> JvmSide:
         return JvmSide(endpoint, str(endpoint.name()), bytes(endpoint.publicKey()))
     except Py4JError as error:
         raise ConfigurationError(f"the JVM path does not run on Spark {spark.version}: {error}") from error
-
-
-_jars: list[Path] = []
-"""The jar of this process's JVM. It outlives its SparkContexts, and each of these gives the jar to its executors."""
 
 
 def _install(spark: SparkSession, loader: Any) -> None:

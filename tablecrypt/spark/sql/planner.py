@@ -17,9 +17,13 @@ The newest is not refused in place of the oldest: what crashed queries left open
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
@@ -42,14 +46,6 @@ if TYPE_CHECKING:
     from tablecrypt.spark.sql.writes.copies import Copy
     from tablecrypt.spark.sql.writes.python_writes import WritingAttempt
     from tablecrypt.table.planning import EncryptedFileScanTask
-
-
-import logging
-import secrets
-from collections import OrderedDict
-from collections.abc import Callable
-from threading import Lock
-from typing import Generic, TypeVar
 
 _HANDLE_LENGTH: Final = 16
 _REMEMBERED: Final = 1_000

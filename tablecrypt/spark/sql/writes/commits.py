@@ -75,14 +75,12 @@ from tablecrypt.table.row_changes import isolation_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
 
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
     from tablecrypt.spark.sql.writes.copies import Copy
     from tablecrypt.table.row_changes import RowChange
     from tablecrypt.table.transaction import EncryptedTransaction
-
-
-from pyiceberg.table.snapshots import Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -525,14 +523,6 @@ def _options(write: OpenWrite, marker: BatchMarker | None) -> WriteOptions:
     )
 
 
-OPERATIONS: Final = {
-    "begin_write": begin_write,
-    "file_location": file_location,
-    "commit_write": commit_write,
-    "abort_write": abort_write,
-}
-
-
 def write_metrics(snapshot: Snapshot | None) -> dict[str, int]:
     """Return the metrics of a write by name; those of no snapshot are all 0, as Spark shows a metric without a value."""
     if snapshot is None or snapshot.summary is None:
@@ -544,3 +534,11 @@ def write_metrics(snapshot: Snapshot | None) -> dict[str, int]:
 def _number(text: str | None) -> int:
     # The rows are committed, so what a server made of the summary is no error any more.
     return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
+
+
+OPERATIONS: Final = {
+    "begin_write": begin_write,
+    "file_location": file_location,
+    "commit_write": commit_write,
+    "abort_write": abort_write,
+}
