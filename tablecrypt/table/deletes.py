@@ -43,9 +43,9 @@ from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.deletion_vectors import (
     DeletedPositions,
     DeletionVector,
+    DeletionVectorReader,
     RowDelta,
     puffin_location,
-    read_deletion_vector,
     write_deletion_vectors,
 )
 from tablecrypt.table.planning import FILE_PATH_FIELD_ID
@@ -69,6 +69,7 @@ class DeleteReader:
     def __init__(self, io: EncryptingFileIO, table_metadata: TableMetadata) -> None:
         self._io = io
         self._table_metadata = table_metadata
+        self._vectors = DeletionVectorReader(io)
         self._read: dict[str, _Once] = {}
         self._lock = Lock()
 
@@ -83,7 +84,7 @@ class DeleteReader:
         parts: list[pa.ChunkedArray] = []
         for file in task.delete_files:
             if is_deletion_vector(file):
-                positions = read_deletion_vector(self._io, EncryptedDataFile.of(file), task.file.record_count)
+                positions = self._vectors.positions(EncryptedDataFile.of(file), task.file.record_count)
             elif file.content == DataFileContent.POSITION_DELETES:
                 parts.extend(self._once(file, self._read_position_deletes).get(task.file.file_path, ()))
 

@@ -23,7 +23,8 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from threading import Lock
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyroaring import BitMap64
 
 from tablecrypt import _magics as magics
+from tablecrypt._size_bounded_cache import SizeBoundedCache
+from tablecrypt.crypto import ags1
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile, is_deletion_vector, key_metadata_of
@@ -49,6 +52,10 @@ ROW_POSITION_FIELD_ID: Final = 2147483645
 _GREATEST_POSITION: Final = 2**63 - 1
 _FOOTER_END: Final = struct.Struct("<II")
 _REFERENCED: Final = "referenced-data-file"
+_MOST_KEPT: Final = 32 * 2**20
+
+_PuffinFile: TypeAlias = tuple[str, bytes | None]
+"""Its location and its key metadata."""
 
 
 @dataclass(frozen=True)
@@ -130,26 +137,73 @@ class DeletedPositions:
         return None if live is None else pa.array(live)
 
 
-def read_deletion_vector(io: EncryptingFileIO, file: EncryptedDataFile, rows: int) -> DeletedPositions:
-    """Return the positions that a deletion vector's manifest entry stands for.
+@dataclass(frozen=True)
+class _DecryptedPart:
+    """Plaintext of a Puffin file, from `start` on."""
 
-    Args:
-        io: of the table.
-        file: the manifest entry.
-        rows: how many the data file has. Memory stays below 24 bytes for each, whatever the vector says.
+    start: int
+    content: bytes
+
+    def blob(self, offset: int, size: int) -> bytes | None:
+        """Return a blob of the file; None where this part does not hold all of it."""
+        begin = offset - self.start
+        return self.content[begin : begin + size] if 0 <= begin <= len(self.content) - size else None
+
+
+class DeletionVectorReader:
+    """Reads the deletion vectors of many data files; used by many threads.
+
+    A Puffin file is decrypted in blocks of 1 MiB, and a block holds the vectors of many data files. So the blocks that were decrypted
+    last are kept for the vectors that come next, 32 MiB of all files: each block is fetched once where vectors come in their order.
     """
-    offset, size = file.content_offset, file.content_size_in_bytes
-    if offset is None or size is None or offset < 0 or size < _FRAME_LENGTH:
-        raise FormatError(f"{file.file_path}: a deletion vector with an impossible content_offset or content_size_in_bytes")
 
-    with io.decrypting_input(file.file_path, key_metadata_of(file)).open() as puffin:
-        puffin.seek(offset)
-        blob = bytes(puffin.read(size))
-    # The stream is authentic, and so are offset and size: a short read means that they do not belong together.
-    if len(blob) != size:
-        raise FormatError(f"{file.file_path}: ends inside the deletion vector at {offset}, of {size} bytes")
+    def __init__(self, io: EncryptingFileIO) -> None:
+        self._io = io
+        self._kept = SizeBoundedCache[_PuffinFile, _DecryptedPart]()
+        self._locks: dict[_PuffinFile, Lock] = {}
+        self._lock = Lock()
 
-    return parse_deletion_vector(blob, file.file_path, file.record_count, rows)
+    def positions(self, file: EncryptedDataFile, rows: int) -> DeletedPositions:
+        """Return the positions that a deletion vector's manifest entry stands for.
+
+        Args:
+            file: the manifest entry.
+            rows: how many the data file has. Memory stays below 24 bytes for each, whatever the vector says.
+        """
+        offset, size = file.content_offset, file.content_size_in_bytes
+        if offset is None or size is None or offset < 0 or size < _FRAME_LENGTH:
+            raise FormatError(f"{file.file_path}: a deletion vector with an impossible content_offset or content_size_in_bytes")
+
+        return parse_deletion_vector(self._blob(file, offset, size), file.file_path, file.record_count, rows)
+
+    def _blob(self, file: EncryptedDataFile, offset: int, size: int) -> bytes:
+        # By its key too: an entry with another key must not get what that key does not authenticate.
+        puffin = file.file_path, file.key_metadata
+        with self._lock:
+            lock = self._locks.setdefault(puffin, Lock())
+
+        # Who comes meanwhile waits, and finds what was decrypted.
+        with lock:
+            kept = self._kept.find(puffin)
+            blob = None if kept is None else kept.blob(offset, size)
+            if blob is not None:
+                return blob
+            part = self._decrypted(file, offset, size)
+            self._kept.keep(puffin, part, len(part.content), _MOST_KEPT)
+
+        blob = part.blob(offset, size)
+        # The stream is authentic, and so are offset and size: a short read means that they do not belong together.
+        if blob is None:
+            raise FormatError(f"{file.file_path}: ends inside the deletion vector at {offset}, of {size} bytes")
+        return blob
+
+    def _decrypted(self, file: EncryptedDataFile, offset: int, size: int) -> _DecryptedPart:
+        """Return the whole blocks in which a blob lies."""
+        start = ags1.block_of(offset) * ags1.BLOCK_LENGTH
+        end = (ags1.block_of(offset + size - 1) + 1) * ags1.BLOCK_LENGTH
+        with self._io.decrypting_input(file.file_path, key_metadata_of(file)).open() as puffin:
+            puffin.seek(start)
+            return _DecryptedPart(start, bytes(puffin.read(end - start)))
 
 
 def parse_deletion_vector(blob: bytes, location: str, cardinality: int | None = None, rows: int | None = None) -> DeletedPositions:

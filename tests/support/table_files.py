@@ -99,12 +99,25 @@ class TableFiles:
 
     def deletion_vector(self, target: str, positions: Iterable[int], before: bytes = b"", **fields: Any) -> EncryptedDataFile:
         """A Puffin file with a deletion vector, after `before` other bytes, which readers have no business with."""
-        bitmap = BitMap64(positions)
-        blob = deletion_vector_blob(bitmap.serialize())
+        [vector] = self.deletion_vectors([(target, positions)], before, **fields)
+        return vector
+
+    def deletion_vectors(self, deleted: Iterable[tuple[str, Iterable[int]]], before: bytes = b"", **fields: Any) -> list[EncryptedDataFile]:
+        """One Puffin file with a deletion vector for each data file and its positions."""
+        bitmaps = [(target, BitMap64(positions)) for target, positions in deleted]
+        blobs = [deletion_vector_blob(bitmap.serialize()) for _, bitmap in bitmaps]
+        offsets = itertools.accumulate(map(len, blobs), initial=len(PUFFIN_MAGIC + before))
         path = self._path("puffin")
-        key_metadata = encrypt_file(self.io, path, PUFFIN_MAGIC + before + blob + b"a footer that is not read")
-        place = {"content_offset": len(PUFFIN_MAGIC + before), "content_size_in_bytes": len(blob), "referenced_data_file": target}
-        return self.file(DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, path, len(bitmap), key_metadata, **{**place, **fields})
+        key_metadata = encrypt_file(self.io, path, PUFFIN_MAGIC + before + b"".join(blobs) + b"a footer that is not read")
+
+        places = [
+            {"content_offset": offset, "content_size_in_bytes": len(blob), "referenced_data_file": target}
+            for (target, _), blob, offset in zip(bitmaps, blobs, offsets, strict=False)
+        ]
+        return [
+            self.file(DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, path, len(bitmap), key_metadata, **{**place, **fields})
+            for (_, bitmap), place in zip(bitmaps, places, strict=True)
+        ]
 
     def file(
         self, content: DataFileContent, file_format: FileFormat, path: str, records: int, key: StandardKeyMetadata, **fields: Any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -13,19 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.expressions import BooleanExpression, GreaterThan
-from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, UUIDType
 
-from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import AuthenticationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests import EncryptedDataFile
-from tablecrypt.table.deletion_vectors import MAGIC, DeletedPositions, parse_deletion_vector
+from tablecrypt.table.deletion_vectors import MAGIC, DeletedPositions, DeletionVectorReader, parse_deletion_vector
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import TaskReader
 from tests.support.mutations import arbitrary
+from tests.support.noting_io import NotingFileIO, opened_files
 from tests.support.parsers import seeds_of
 from tests.support.plaintext import CANARY
 from tests.support.table_files import TableFiles, deletion_vector_blob
@@ -261,26 +263,41 @@ def test_positions_over_32_bits_are_kept() -> None:
     assert parse_deletion_vector(deletion_vector_blob(BitMap64([1, 2**33]).serialize()), "loc").last() == 2**33
 
 
-class CountingIO(EncryptingFileIO):
-    """Remembers which files were asked for."""
-
-    def __init__(self, inner: FileIO) -> None:
-        super().__init__(inner)
-        self.asked: list[str] = []
-
-    def raw_input(self, location: str) -> InputFile:
-        self.asked.append(location)
-        return super().raw_input(location)
-
-
 def test_a_shared_delete_file_is_read_once(files: TableFiles) -> None:
     data = [files.data(ROWS) for _ in range(3)]
     delete = files.position_deletes([(each.file_path, 3) for each in data])
-    io = CountingIO(files.io.inner)
-    reader = TaskReader(files.metadata, io, SCHEMA, ALWAYS_TRUE)
+    reader = TaskReader(files.metadata, EncryptingFileIO(NotingFileIO()), SCHEMA, ALWAYS_TRUE)
     read: Callable[[DataFile], int] = lambda each: sum(len(b) for b in reader.batches(EncryptedFileScanTask(each, {delete})))  # noqa: E731
-    assert [read(each) for each in data] == [99, 99, 99]
-    assert io.asked.count(delete.file_path) == 1
+    with opened_files() as opened:
+        assert [read(each) for each in data] == [99, 99, 99]
+    assert opened.count(delete.file_path) == 1
+
+
+def test_vectors_that_lie_in_one_block_are_decrypted_together(files: TableFiles) -> None:
+    vectors = files.deletion_vectors([("data", [3, each]) for each in range(4, 9)])
+    reader = DeletionVectorReader(EncryptingFileIO(NotingFileIO()))
+    with opened_files() as opened:
+        assert [list(reader.positions(vector, 100)) for vector in vectors] == [[3, each] for each in range(4, 9)]
+    assert opened == [vectors[0].file_path]
+
+
+def test_a_vector_that_lies_in_another_block_or_in_two_is_read_all_the_same(files: TableFiles) -> None:
+    """A bitmap of random positions takes two bytes for each, so that these take 1.6 MB."""
+    positions = random.Random(0).sample(range(1 << 26), 800_000)
+    vectors = files.deletion_vectors([("first", [1, 2]), ("second", positions), ("third", [3, 4])])
+    reader = DeletionVectorReader(files.io)
+    for index, expected in [(0, [1, 2]), (2, [3, 4]), (1, sorted(positions)), (2, [3, 4]), (0, [1, 2])]:
+        assert list(reader.positions(vectors[index], 1 << 26)) == expected
+
+
+def test_what_one_key_decrypted_is_not_given_to_an_entry_with_another_key(files: TableFiles) -> None:
+    vector, other = files.deletion_vectors([("first", [3]), ("second", [4])])
+    reader = DeletionVectorReader(files.io)
+    assert list(reader.positions(vector, 100)) == [3]
+    length = vector.file_size_in_bytes
+    other[12] = StandardKeyMetadata.generate(16, random.Random(0).randbytes).with_file_length(length).encode()
+    with pytest.raises(AuthenticationError):
+        reader.positions(other, 100)
 
 
 def test_a_deletion_vector_is_not_expanded_before_its_size_is_known() -> None:

@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.deletes import write_row_delta
-from tablecrypt.table.deletion_vectors import RowDelta, read_deletion_vector
+from tablecrypt.table.deletion_vectors import DeletionVectorReader, RowDelta
 from tablecrypt.table.snapshots import EncryptedUpdateSnapshot
 from tablecrypt.table.table import EncryptedTable
 from tests.support.table_files import vectors_of
@@ -55,7 +55,7 @@ def commit(table: EncryptedTable, delta: RowDelta, operation: Operation = Operat
 
 
 def positions_in(table: EncryptedTable, vector: EncryptedDataFile) -> list[int]:
-    return list(read_deletion_vector(table.io, vector, 10))
+    return list(DeletionVectorReader(table.io).positions(vector, 10))
 
 
 def test_the_rows_of_earlier_deletes_are_in_the_new_vector_without_the_caller_knowing_them(table: EncryptedTable) -> None:
