@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,9 +67,13 @@ def dataset_of(files: Iterable[DataFile]) -> ds.Dataset:
     fragments, local = [], fs.LocalFileSystem()
     for file in files:
         options = ds.ParquetFragmentScanOptions(pre_buffer=True, decryption_properties=decryption_of(file))
-        path = file.file_path.removeprefix("file://")
-        fragments.append(ds.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(path, local))
+        fragments.append(ds.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(local_path(file), local))
     return ds.FileSystemDataset(fragments, fragments[0].physical_schema, ds.ParquetFileFormat(), local)
+
+
+def local_path(file: DataFile) -> str:
+    """Return where a local data file is on the disk; Iceberg Java names it with one slash after the scheme."""
+    return urlsplit(file.file_path).path
 
 
 def decryption_of(file: DataFile) -> Any:

@@ -4,26 +4,31 @@ Each shape (_shapes.py) is a table of some files. tablecrypt and PyIceberg load 
 it is told the encrypted table's files with their keys, and which rows deletion vectors take, and reads each with ParquetFile, on a thread
 for each processor; filters are those of Arrow datasets. It appends the same rows with write_table, in one file, with a key.
 
-The files of the encrypted table are its own, or with `--written-by pyiceberg` those that PyIceberg wrote, with its row groups and
-dictionaries, migrated. With `--deleted`, one row in 100 is gone before the scans: its files written again, or marked in deletion vectors.
+The files of the encrypted table are its own, or with `--written-by` those that plain PyIceberg or Iceberg Java wrote, with their row groups
+and dictionaries, migrated; Java writes in Spark, which needs Java 17 or newer. With `--deleted`, one row in 100 is gone before the scans:
+its files written again, or marked in deletion vectors.
 
 TPC-H's lineitem is among the shapes where its generator is installed (pip install tpchgen-cli).
 
 Run: python benchmarks/shapes.py [--files 4] [--share 1] [--rounds 7] [--shapes mixed wide] [--cases "full scan" append]
-    [--codec zstd|snappy|uncompressed] [--written-by tablecrypt|pyiceberg] [--deleted copy-on-write|merge-on-read]
+    [--codec zstd|snappy|uncompressed] [--written-by tablecrypt|pyiceberg|java]
+    [--deleted copy-on-write|merge-on-read]
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,13 +36,16 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 from _paired import OURS, Case, keep, run_rounds
 from _shapes import SHAPES, Shape, lineitem
-from _tables import ENCRYPTED, FLOOR, KEY_ID, catalogs_in, dataset_of, decryption_of, files_of
+from _tables import ENCRYPTED, FLOOR, KEY_ID, catalogs_in, dataset_of, decryption_of, files_of, local_path
 from _tpch import generate, generator
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from tablecrypt import maintenance
+
+if TYPE_CHECKING:
+    from tests.support.java import JavaOracle
 
 PYICEBERG: Final = "PyIceberg"
 AIMS: Final = {"full scan": 1.08, "one column": 1.15, "one value": 1.05, "half of a sorted column": 1.05, "append": 1.08}
@@ -49,16 +57,33 @@ _DELETED: Final = 100
 def main() -> None:
     """Make the tables of one shape after another, run their rounds, print the figures."""
     options = _options()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         chosen = list(_chosen(options, Path(folder)))
         catalogs, said = catalogs_in(Path(folder)), dict[str, str]()
+        java = stack.enter_context(_java(Path(folder) / "java")) if options.written_by == "java" else None
         for number, shape in enumerate(chosen):
-            measured = _Measured(shape, catalogs, f"db.shape{number}", Path(folder), options)
+            measured = _Measured(shape, catalogs, f"db.shape{number}", Path(folder), options, java)
             said[shape.name] = f"{shape.says}; {options.files} files of {measured.rows:,} rows, {measured.size_mb:.1f} MB each"
             print(f"{shape.name}: {said[shape.name]}")
             keep("shapes", said)
             run_rounds([case for case in measured.cases() if case.name.split(": ")[1] in options.cases], options.rounds)
             measured.drop()
+
+
+@contextmanager
+def _java(folder: Path) -> Iterator[JavaOracle]:
+    """Iceberg Java with a catalog of its own in this folder."""
+    sys.path.append(str(Path(__file__).parents[1]))
+    from tests.support.java import JavaOracle
+    from tests.support.java_version import java_problem
+
+    if (problem := java_problem()) is not None:
+        raise SystemExit(problem)
+    folder.mkdir()
+    # Nobody is at this address: Java writes plaintext, and asks no KMS.
+    with JavaOracle(folder, "http://127.0.0.1:9", buckets=()) as java:
+        java.sql("CREATE NAMESPACE h.db")
+        yield java
 
 
 def _chosen(options: argparse.Namespace, folder: Path) -> Iterator[Shape]:
@@ -86,6 +111,7 @@ class _Measured:
     name: str
     folder: Path
     options: argparse.Namespace
+    java: JavaOracle | None
     new: dict[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -102,18 +128,42 @@ class _Measured:
     def _make_tables(self) -> None:
         """Make the table in both catalogs: a commit for each file."""
         ours, plain = self.catalogs
-        is_migrated = self.options.written_by == "pyiceberg"
-        names = {ours: f"{self.name}_plain" if is_migrated else self.name, plain: self.name}
-        for catalog, name in names.items():
-            properties = {**self.properties, **(ENCRYPTED if catalog is ours and not is_migrated else {})}
-            table = catalog.create_table(name, self.shape.file(0, 1).schema, properties=properties)
-            for number in range(self.options.files):
-                table.append(self.shape.file(number, self.rows))
-        if is_migrated:
-            maintenance.migrate(ours.load_table(names[ours]), KEY_ID, into=self.name)
+        migrated = f"{self.name}_plain"
+        match self.options.written_by:
+            case "tablecrypt":
+                self._append_files(ours, self.name, ENCRYPTED)
+                self._append_files(plain, self.name)
+            case "pyiceberg":
+                self._append_files(ours, migrated)
+                self._append_files(plain, self.name)
+            case "java":
+                location = self._written_by_java(migrated)
+                ours.register_table(migrated, location)
+                plain.register_table(self.name, location)
+
+        if ours.table_exists(migrated):
+            maintenance.migrate(ours.load_table(migrated), KEY_ID, into=self.name)
+            # Its files are those of the plain catalog's table where Java wrote them.
+            ours.drop_table(migrated)
         if self.options.deleted:
             for catalog in self.catalogs:
                 catalog.load_table(self.name).delete(self._one_value)
+
+    def _append_files(self, catalog: Catalog, name: str, more: Mapping[str, str] = MappingProxyType({})) -> None:
+        table = catalog.create_table(name, self.shape.file(0, 1).schema, properties={**self.properties, **more})
+        for number in range(self.options.files):
+            table.append(self.shape.file(number, self.rows))
+
+    def _written_by_java(self, name: str) -> str:
+        """Let Iceberg Java write the table; return where its metadata is."""
+        assert self.java is not None
+        properties = ", ".join(f"'{name}'='{value}'" for name, value in {**self.properties, "format-version": "2"}.items())
+        empty = self.folder / "empty.parquet"
+        pq.write_table(self.shape.file(0, 1).slice(0, 0), empty)
+        self.java.sql(f"CREATE TABLE h.{name} USING iceberg TBLPROPERTIES ({properties}) AS SELECT * FROM parquet.`{empty}`")
+        for number in range(self.options.files):
+            self.java.append(name, self.shape.file(number, self.rows))
+        return self.java.metadata_location(name)
 
     @property
     def _one_value(self) -> str:
@@ -134,7 +184,7 @@ class _Measured:
     def drop(self) -> None:
         """Make room for the next shape."""
         for catalog in self.catalogs:
-            for name in (self.name, f"{self.name}_plain", f"{self.name}_new"):
+            for name in (self.name, f"{self.name}_new"):
                 if catalog.table_exists(name):
                     catalog.purge_table(name)
 
@@ -203,8 +253,7 @@ def _scanned(catalog: Catalog, name: str, row_filter: str, columns: Iterable[str
 
 
 def _read(columns: list[str] | None, file: DataFile) -> pa.Table:
-    path = file.file_path.removeprefix("file://")
-    return pq.ParquetFile(path, decryption_properties=decryption_of(file)).read(columns, use_threads=False)
+    return pq.ParquetFile(local_path(file), decryption_properties=decryption_of(file)).read(columns, use_threads=False)
 
 
 def _options() -> argparse.Namespace:
@@ -216,7 +265,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--share", type=float, default=1, help="of the rows that a file of each shape has")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--codec", choices=("zstd", "snappy", "uncompressed"), default="zstd")
-    parser.add_argument("--written-by", choices=("tablecrypt", "pyiceberg"), default="tablecrypt")
+    parser.add_argument("--written-by", choices=("tablecrypt", "pyiceberg", "java"), default="tablecrypt")
     parser.add_argument("--deleted", choices=("copy-on-write", "merge-on-read"), help="a hundredth of the rows, before the scans")
     return parser.parse_args()
 
