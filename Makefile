@@ -50,7 +50,7 @@ REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.e
 	$(PYTHON) is %d.%d. Try: make $(MAKECMDGOALS) PYTHON=python3.12" % sys.version_info[:2])'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-tools test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-trino services conformance conformance-vectors test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
+.PHONY: help setup demo demo-spark test test-tools test-all test-rest test-fast test-changed test-slowest test-nightly nightly-parts test-nightly-properties test-all-interpreters test-all-lowest test-pyiceberg test-pyiceberg-next test-trino services conformance conformance-vectors test-spark spark-venv test-interpreters test-interpreter test-lowest test-packages campaign lint lint-workflows bench bench-growth bench-storage fuzz daft ray mutation docs lock wheel sbom changelog release github-release clean test-programs
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -73,6 +73,7 @@ help:
 	@echo "make lint-workflows  the workflows under actionlint  (needs Go)"
 	@echo "make bench      the benchmarks; their ratios and curves become docs/performance.md  (at most 25 minutes; Spark's need Java 17 or newer)"
 	@echo "make bench-growth   how cost grows with files, snapshots, columns, rows and writers, for docs/performance.md  (about half an hour)"
+	@echo "make bench-storage  the ratios for files of other sizes, codecs and writers, for docs/performance.md  (a quarter of an hour; Java 17 or newer)"
 	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
 	@echo "make test-pyiceberg VERSION=0.12.1   the tests without Java against another release of PyIceberg, in $(PYICEBERG_VENV)"
 	@echo "make test-interpreters  what reads and writes bytes, on each of Python $(OTHER_PYTHONS) that is found, in .venv-3.12 …"
@@ -271,6 +272,9 @@ bench: setup
 
 bench-growth: setup
 	$(BIN)/python benchmarks/growth.py benchmarks/growth.json docs
+
+bench-storage: setup
+	$(BIN)/python benchmarks/storage.py benchmarks/storage.json docs
 
 # Installs atheris by itself: nothing else needs it. A target that fails does not keep the others from running.
 fuzz: setup

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from _bars import BAR_COLOR, OTHER_COLOR
+from _kept_parts import marked, replace_part
 from _paired import OURS
 
 Points = list[tuple[int, float]]
@@ -52,8 +52,7 @@ BOUNDS: Final = {
     ),
 }
 """What most of tablecrypt's time goes to at the largest size, by a profile."""
-_BEGIN, _END = "<!-- growth: begin -->", "<!-- growth: end -->"
-_SECTION: Final = re.compile(f"{_BEGIN}.*?{_END}", re.DOTALL)
+PART: Final = "growth"
 _INTRODUCTION = """## How cost grows
 
 `make bench-growth` measures this apart from the rest, in about half an hour, and `make bench` leaves it as it is. The exponent is the slope
@@ -93,9 +92,7 @@ def last_tenfold(points: Points) -> Points:
 
 def write_section(results: Path, docs: Path) -> None:
     """Write this part of a page that is there, and the plots."""
-    page = docs / "performance.md"
-    text = section(results, docs)
-    page.write_text(_SECTION.sub(lambda _: text, page.read_text()))
+    replace_part(docs, PART, section(results, docs))
 
 
 def section(results: Path, docs: Path) -> str:
@@ -105,7 +102,7 @@ def section(results: Path, docs: Path) -> str:
         results: what growth.py kept; may be missing.
         docs: the page's folder.
     """
-    parts = [_BEGIN, _INTRODUCTION]
+    parts = [_INTRODUCTION]
     axes = json.loads(results.read_text())["axes"] if results.exists() else {}
     for machine in dict.fromkeys(axis["machine"] for axis in axes.values()):
         load = ", ".join(f"{name} {axis['processes']:.1f}" for name, axis in axes.items() if axis["machine"] == machine)
@@ -115,7 +112,7 @@ def section(results: Path, docs: Path) -> str:
         parts.append("\n".join(_table(curves)) + "\n")
     for name, curve in curves.items():
         parts += _shown(docs, name, curve)
-    return "\n".join([*parts, _END])
+    return marked(PART, "\n".join(parts))
 
 
 def _table(curves: dict[str, Curve]) -> Iterator[str]:

@@ -26,6 +26,8 @@ from _growth_section import section as growth_section
 from _paired import OURS, Case, Took
 from _shapes_section import Shapes, kept_shapes
 from _shapes_section import section as shapes_section
+from _storage_section import KEPT as KEPT_OF_STORAGE
+from _storage_section import section as storage_section
 
 _HEAD: Final = """# Performance
 
@@ -136,7 +138,7 @@ def write_page(results: Path, docs: Path) -> None:
 
 def page(found: dict[str, Found], shapes: Shapes, docs: Path, measured: str) -> str:
     """Return the page, and write its plots."""
-    parts = [_opening(found, shapes), measured, *shapes_section(shapes, docs)]
+    parts = [_opening(found, shapes), measured, *shapes_section(shapes, docs), storage_section(KEPT_OF_STORAGE), ""]
     for question, names in QUESTIONS.items():
         parts += _answer(question, [found[name] for name in names if name in found], docs)
     parts += [growth_section(KEPT, docs), "", "## Commands and rows\n", *(line for each in found.values() for line in _rows(each))]

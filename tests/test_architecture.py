@@ -188,6 +188,14 @@ def test_every_module_says_what_it_is(path: Path) -> None:
     assert ast.get_docstring(_tree(path))
 
 
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_what_a_module_imports_stands_together_at_its_top(path: Path) -> None:
+    """What only types need comes last, in an `if`; an import that may fail, and what comes of that, in a `try`."""
+    body = [node for node in _tree(path).body if not isinstance(node, ast.Expr | ast.Try)]
+    imports = [isinstance(node, ast.Import | ast.ImportFrom) for node in body]
+    assert imports == sorted(imports, reverse=True)
+
+
 @pytest.mark.parametrize("package", PACKAGE_FOLDERS, ids=_name)
 def test_a_folder_is_no_longer_than_a_table_of_contents(package: Path) -> None:
     assert len(list(package.glob("*.py"))) <= LONGEST_FOLDER

@@ -45,7 +45,8 @@ def _grown(folder: Path, **axes: dict[str, list[tuple[int, float]]]) -> Path:
 
 
 def _sectioned(folder: Path, code: str) -> str:
-    prelude = "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import _growth_section as growth\n"
+    prelude = "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
+    prelude += "import _growth_section as growth, _storage_section as storage\n"
     done = subprocess.run([sys.executable, "-c", prelude + code, BENCHMARKS], check=True, capture_output=True, text=True, cwd=folder)
     return done.stdout
 
@@ -71,6 +72,14 @@ def test_the_page_keeps_the_curves_that_were_measured_apart(tmp_path: Path) -> N
     for axis in ("files", "snapshots", "columns", "rows", "writers"):
         assert f"![growth with {axis}: " in page
     assert page[page.index("<!-- growth: begin -->") : page.index("<!-- growth: end -->")] in (ROOT / "docs" / "performance.md").read_text()
+
+
+def test_the_part_on_storage_says_the_range_over_the_shapes_and_names_the_worst(tmp_path: Path) -> None:
+    cells = {"full scan": {"mixed": [0.9, None], "wide": [1.1, None]}, "append": {"mixed": [1.25, 2.5]}}
+    (tmp_path / "storage.json").write_text(json.dumps({"ways": {"snappy": {"machine": "a machine", "processes": 1.5, "cells": cells}}}))
+    text = _sectioned(tmp_path, "print(storage.section(Path('storage.json')))")
+    assert "Measured with a machine.\n" in text
+    assert "| snappy | 0.90 to 1.10: wide | – | – | – | 1.25 to 1.25: mixed, +2.5 ms |" in text
 
 
 @pytest.mark.nightly

@@ -68,8 +68,9 @@ def test_the_dek_of_a_given_file_opens_and_that_of_another_does_not(ring: KeyRin
     keys = TableColumnKeys(maker(), POLICY, ring)
     for _ in range(2):
         assert keys.unwrap(SSN, A.key_metadata, A.aad_prefix, OF_TEXT, 1) == DEKS[b"a"].reveal()
-        with pytest.raises(TamperedFileError, match="not among those that were given"):
+        with pytest.raises(TamperedFileError, match="not among those that were given") as refused:
             keys.unwrap(SSN, B.key_metadata, B.aad_prefix, OF_TEXT, 1)
+        assert refused.value.location == OF_TEXT.location
 
 
 def test_each_column_has_a_list_of_its_own_and_a_kek_as_long_as_the_table_asks_for(ring: KeyRing) -> None:
