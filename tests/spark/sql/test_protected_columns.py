@@ -11,13 +11,13 @@ import pytest
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ColumnKeyDeniedError, FormatError
-from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.scans.python_reads import portable_tasks, start_reading
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_plan import ID, ONLY_ID, Asked, call
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
+from tests.support.planner_requests import respond
 from tests.support.tables import metadata_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def read(asked: Asked, columns: Any) -> list[Any]:
     content = asked("open_files", plan=plan["plan"], portable=[0], with_deleted=False).content
     assert content
     [task] = portable_tasks(known.loaded, known.projected, known.readable, {0: known.tasks[0]}, with_deleted=False).values()
-    reader = start_reading(asked.planner, Request({"row_ids": False, "last_updated": False, "positions": False}, task)).fields["reader"]
+    reader = respond(asked.planner, start_reading, task, row_ids=False, last_updated=False, positions=False).fields["reader"]
     rows = asked("next_rows", reader=reader)
     return cast("list[Any]", pa.ipc.open_stream(rows.content).read_all()["ssn"].to_pylist())
 
