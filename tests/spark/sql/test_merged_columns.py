@@ -183,4 +183,4 @@ def test_a_stream_adds_no_columns(lake: Lake) -> None:
     append = Append(lake, column("id", "integer"), options={})
     of_stream = append.fields | {"options": dict(MERGE), "query_id": "q"}
     with pytest.raises(ConfigurationError, match="mergeSchema is for batch writes"):
-        append.asked("begin_write", table=append.asked.table, mode="append", filter=[], **of_stream)
+        append.asked("begin_write", **of_stream)

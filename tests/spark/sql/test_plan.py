@@ -124,8 +124,9 @@ def test_keys_are_in_no_plan_and_in_the_files_that_were_opened(asked: Asked) -> 
 
 @pytest.mark.parametrize("columns", ["", "{", "[]", "{}", '{"fields": [{}]}', "null", "3"], ids=str)
 def test_columns_in_another_form_are_refused(asked: Asked, columns: str) -> None:
-    with pytest.raises(FormatError):
-        asked("plan", table=asked.table, columns=columns, filter=[], answered=[], grouped=False, row_level=False)
+    fields = {"table": asked.table, "options": {}, "filter": [], "answered": [], "limit": None, "grouped": False, "row_level": False}
+    with pytest.raises(FormatError, match="not a Spark schema"):
+        asked("plan", columns=columns, **fields)
 
 
 def test_a_task_that_is_cut_off_is_refused(asked: Asked) -> None:
