@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from tablecrypt.spark.sql.messages import PlannerOperation, Response, SentRequest
+from tablecrypt.spark.sql import procedures, process  # noqa: F401  for their operations
+from tablecrypt.spark.sql.messages import OPERATIONS, PlannerOperation, Response, SentRequest
 from tablecrypt.spark.sql.planner import Planner
-from tablecrypt.spark.sql.process import all_operations
+
+EVERY: Final = tuple(OPERATIONS.values())
 
 
 def respond(planner: Planner, operation: PlannerOperation[Any] | str, content: bytes = b"", /, **fields: Any) -> Response:
     """Return the response to a request with these fields."""
-    asked = all_operations()[operation] if isinstance(operation, str) else operation
+    asked = OPERATIONS[operation] if isinstance(operation, str) else operation
     return asked.respond(planner, SentRequest(asked.name, fields, content))

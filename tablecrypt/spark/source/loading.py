@@ -11,7 +11,7 @@ Raises ConfigurationError: an option that cannot be used, or a tag or branch tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysTrue
@@ -88,6 +88,3 @@ def _loaded(located: LocatedTable, opened: OpenCatalog, options: SourceOptions) 
         selection=Selection(schema, None, scan.row_filter, options.masked),
         source=options,
     )
-
-
-OPERATIONS: Final = (load_source,)

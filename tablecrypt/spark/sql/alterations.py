@@ -178,5 +178,3 @@ _COLUMN_CHANGES: Final[Mapping[str, Callable[[UpdateSchema, Path, Change], None]
     "UpdateColumnType": _retype,
 }
 _OF_EVOLUTION: Final = {"AddColumn", "UpdateColumnType"}
-
-OPERATIONS: Final = (alter_table,)

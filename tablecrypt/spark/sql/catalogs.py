@@ -208,6 +208,3 @@ def _remove_metadata(kind: Any) -> None:
 def version(planner: Planner, request: Request) -> Response:
     """Return what `iceberg_version()` says."""
     return Response({"version": f"tablecrypt {tablecrypt.__version__} (PyIceberg {pyiceberg.__version__})"})
-
-
-OPERATIONS: Final = (open_catalog, version, list_namespaces, load_namespace, list_tables)

@@ -211,7 +211,7 @@ class RenameTable(NamedRequest):
 
 
 @operation
-def rename_table(planner: Planner, request: RenameTable) -> Response:
+def rename_table(planner: Planner, request: RenameTable) -> None:
     """Rename a table. Its files and its pins stay.
 
     Raises:
@@ -221,13 +221,9 @@ def rename_table(planner: Planner, request: RenameTable) -> Response:
     renamed = (*without_catalog(catalog, tuple(request.to_namespace)), request.to_name)
     check_names(renamed)
     catalog.rename_table(request.identifier, renamed)
-    return Response({})
 
 
 def without_catalog(catalog: Catalog, namespace: Identifier) -> Identifier:
     """Return a namespace without the catalog's name before it: in RENAME TO prod.db.sales Spark takes that for a namespace."""
     is_catalog = namespace[:1] == (catalog.name,) and not catalog.namespace_exists(namespace)
     return namespace[1:] if is_catalog else namespace
-
-
-OPERATIONS: Final = (create_table, drop_table, rename_table)

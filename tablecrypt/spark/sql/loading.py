@@ -312,4 +312,3 @@ _REFUSED_OPTIONS: Final = {
     **dict.fromkeys(RANGE_OPTIONS, "read .changes of the table with it, or the table as a stream"),
     _END: f"without {_START}: give both, or {_START} alone",
 }
-OPERATIONS: Final = (load_table, load_version)

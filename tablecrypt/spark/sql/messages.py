@@ -9,7 +9,7 @@ out. What is missing, of another kind, or declared by nobody is refused: a jar o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from types import UnionType
@@ -116,15 +116,15 @@ class PlannerOperation(Generic[R]):
 
     Attributes:
         name: by which requests ask for it.
-        run: a function of the planner and the request.
+        run: a function of the planner and the request; None responds that it is done.
     """
 
     name: str
-    run: Callable[[Planner, R], Response]
+    run: Callable[[Planner, R], Response | None]
 
     def respond(self, planner: Planner, sent: SentRequest) -> Response:
         """Return the response to a request that came. FormatError as `decoded`; other errors are the operation's."""
-        return self.run(planner, self.decoded(sent))
+        return self.run(planner, self.decoded(sent)) or Response({})
 
     def decoded(self, sent: SentRequest) -> R:
         """Return the request. FormatError for a field that is missing, of another kind or declared by nobody."""
@@ -151,9 +151,20 @@ class PlannerOperation(Generic[R]):
         return get_type_hints(self.request)
 
 
-def operation(run: Callable[[Planner, R], Response]) -> PlannerOperation[R]:
-    """Make a function the operation of its name. The type of its argument `request` declares the fields."""
-    return PlannerOperation(run.__name__, run)
+OPERATIONS: Final[dict[str, PlannerOperation[Any]]] = {}
+"""Those of all modules that are imported, by name."""
+
+
+def operation(run: Callable[[Planner, R], Response | None]) -> PlannerOperation[R]:
+    """Make a function the operation of its name. The type of its argument `request` declares the fields.
+
+    Raises:
+        ValueError: there is one of that name: the one would get the other's requests.
+    """
+    made = PlannerOperation(run.__name__, run)
+    if OPERATIONS.setdefault(made.name, made) is not made:
+        raise ValueError(f"two operations of the planner have the name {made.name}")
+    return made
 
 
 def _is_of(value: Any, kind: Any) -> bool:
@@ -171,15 +182,6 @@ def _is_of(value: Any, kind: Any) -> bool:
     if origin is list:
         return type(value) is list and all(_is_of(each, *inner) for each in value)
     return origin is Mapping and type(value) is dict and all(_is_of(each, inner[1]) for each in value.values())
-
-
-def by_name(operations: Iterable[PlannerOperation[Any]]) -> dict[str, PlannerOperation[Any]]:
-    """Return operations by their names. ValueError where two have one name: the one would get the other's requests."""
-    named: dict[str, PlannerOperation[Any]] = {}
-    for each in operations:
-        if named.setdefault(each.name, each) is not each:
-            raise ValueError(f"two operations of the planner have the name {each.name}")
-    return named
 
 
 @dataclass(frozen=True)

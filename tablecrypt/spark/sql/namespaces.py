@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceNotEmptyError, NoSuchNamespaceError
@@ -26,13 +25,12 @@ class CreateNamespace(NamespaceRequest):
 
 
 @operation
-def create_namespace(planner: Planner, request: CreateNamespace) -> Response:
+def create_namespace(planner: Planner, request: CreateNamespace) -> None:
     """Create a namespace. Raises NamespaceAlreadyExistsError; ConfigurationError for a property that namespaces do not have."""
     catalog = catalog_of(planner, request).catalog
     namespace = tuple(request.namespace)
     check_names(namespace)
     catalog.create_namespace(namespace, dict(request.properties))
-    return Response({})
 
 
 class AlterNamespace(NamespaceRequest):
@@ -43,14 +41,12 @@ class AlterNamespace(NamespaceRequest):
 
 
 @operation
-def alter_namespace(planner: Planner, request: AlterNamespace) -> Response:
+def alter_namespace(planner: Planner, request: AlterNamespace) -> None:
     """Set and remove properties. Raises NoSuchNamespaceError; ConfigurationError for a property that namespaces do not have."""
     catalog = catalog_of(planner, request).catalog
     namespace = tuple(request.namespace)
     known = catalog.load_namespace_properties(namespace)
     catalog.update_namespace_properties(namespace, set(request.removals) & known.keys(), dict(request.updates))
-
-    return Response({})
 
 
 class DropNamespace(NamespaceRequest):
@@ -93,6 +89,3 @@ def _drop(catalog: Catalog, namespace: Identifier, *, cascade: bool) -> None:
             catalog.drop_view(view)
 
     catalog.drop_namespace(namespace)
-
-
-OPERATIONS: Final = (create_namespace, alter_namespace, drop_namespace)

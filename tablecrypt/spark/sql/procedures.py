@@ -182,6 +182,3 @@ def _shown(parameter: Parameter) -> str:
 
 def _described(parameter: Parameter) -> dict[str, Any]:
     return {"name": parameter.name, "type": parameter.type, "required": parameter.is_required}
-
-
-OPERATIONS: Final = (condition_columns, *add_files.OPERATIONS, list_procedures, load_procedure, call_procedure)

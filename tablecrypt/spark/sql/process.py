@@ -14,46 +14,21 @@ from __future__ import annotations
 import logging
 import os
 import struct
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from threading import Lock
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.source import loading as sources
-from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, staging, view_definitions, views
-from tablecrypt.spark.sql.messages import OTHER_VERSION, PlannerOperation, Response, SentRequest, by_name, described_error
+from tablecrypt.spark.source import loading as sources  # noqa: F401
+from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, staging, view_definitions, views  # noqa: F401
+from tablecrypt.spark.sql.messages import OPERATIONS, OTHER_VERSION, Response, SentRequest, described_error
 from tablecrypt.spark.sql.planner import Planner
-from tablecrypt.spark.sql.scans import aggregates, conditions, plan, python_reads, whole_partitions
-from tablecrypt.spark.sql.streams import requests as streams
-from tablecrypt.spark.sql.writes import commits, distribution, python_writes, row_level, source_columns
+from tablecrypt.spark.sql.scans import aggregates, conditions, plan, python_reads, whole_partitions  # noqa: F401
+from tablecrypt.spark.sql.streams import requests as streams  # noqa: F401
+from tablecrypt.spark.sql.writes import commits, distribution, python_writes, row_level, source_columns  # noqa: F401
 
-_OPERATIONS: Final = by_name(
-    (
-        *catalogs.OPERATIONS,
-        *loading.OPERATIONS,
-        *sources.OPERATIONS,
-        *namespaces.OPERATIONS,
-        *definitions.OPERATIONS,
-        *views.OPERATIONS,
-        *view_definitions.OPERATIONS,
-        *alterations.OPERATIONS,
-        *staging.OPERATIONS,
-        *plan.OPERATIONS,
-        *aggregates.OPERATIONS,
-        *conditions.OPERATIONS,
-        *whole_partitions.OPERATIONS,
-        *python_reads.OPERATIONS,
-        *streams.OPERATIONS,
-        *commits.OPERATIONS,
-        *source_columns.OPERATIONS,
-        *distribution.OPERATIONS,
-        *python_writes.OPERATIONS,
-        *row_level.OPERATIONS,
-    )
-)
-
+_AT_START: Final = frozenset(OPERATIONS)
+"""Those of the modules that are imported above for them."""
 _HEAD: Final = struct.Struct(">II")
 _LENGTH: Final = struct.Struct(">I")
 _THREADS: Final = 16
@@ -105,15 +80,11 @@ def _responded(planner: Planner, content: bytes) -> Response:
     (length,) = _LENGTH.unpack_from(content)
     start = _LENGTH.size
     sent = SentRequest.decode(content[start : start + length], content[start + length :])
-    operation = _OPERATIONS.get(sent.operation) or all_operations().get(sent.operation)
-    if operation is None:
+    # Not "in OPERATIONS": another thread may have imported half of what an operation needs.
+    if sent.operation not in _AT_START:
+        # When they are first asked for: with what they run, the procedures are a third of all modules.
+        from tablecrypt.spark.sql import procedures  # noqa: F401  for its operations
+
+    if sent.operation not in OPERATIONS:
         raise FormatError(f"the planner has no operation {sent.operation!r}: {OTHER_VERSION}")
-    return operation.respond(planner, sent)
-
-
-@cache
-def all_operations() -> Mapping[str, PlannerOperation[Any]]:
-    """Return the operations by name, those of procedures too, which with what they run are a third of all modules."""
-    from tablecrypt.spark.sql import procedures
-
-    return by_name((*_OPERATIONS.values(), *procedures.OPERATIONS))
+    return OPERATIONS[sent.operation].respond(planner, sent)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import cast
 
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.manifest import DataFile
@@ -199,17 +199,12 @@ class StagedRequest(Request):
 
 
 @operation
-def commit_staged(planner: Planner, request: StagedRequest) -> Response:
+def commit_staged(planner: Planner, request: StagedRequest) -> None:
     """Commit a table and its rows. Raises as `StagedTable.commit`."""
     planner.staged.pop(request.staged).commit()
-    return Response({})
 
 
 @operation
-def abort_staged(planner: Planner, request: StagedRequest) -> Response:
+def abort_staged(planner: Planner, request: StagedRequest) -> None:
     """Give a table up, and delete what was written for it."""
     planner.staged.pop(request.staged).abort()
-    return Response({})
-
-
-OPERATIONS: Final = (stage_create, stage_replace, stage_create_or_replace, commit_staged, abort_staged)

@@ -12,7 +12,7 @@ from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, V
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.properties import check_own_properties
 from tablecrypt.spark.sql.definitions import check_names, without_catalog
-from tablecrypt.spark.sql.messages import NamedRequest, Response, operation
+from tablecrypt.spark.sql.messages import NamedRequest, operation
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.spark_types import iceberg_schema
 from tablecrypt.spark.sql.statements.variables import MEANING, find_variable
@@ -46,7 +46,7 @@ class CreateView(NamedRequest):
 
 
 @operation
-def create_view(planner: Planner, request: CreateView) -> Response:
+def create_view(planner: Planner, request: CreateView) -> None:
     """Create a view, or give it another query.
 
     Raises:
@@ -70,8 +70,6 @@ def create_view(planner: Planner, request: CreateView) -> Response:
         catalog.replace_view(existing, schema, version, properties)
     elif request.mode != _IF_NOT_EXISTS:
         raise ViewAlreadyExistsError(f"{shown(opened, existing)} exists")
-
-    return Response({})
 
 
 def _properties(request: CreateView) -> tuple[dict[str, str], str | None]:
@@ -113,7 +111,7 @@ class AlterView(NamedRequest):
 
 
 @operation
-def alter_view(planner: Planner, request: AlterView) -> Response:
+def alter_view(planner: Planner, request: AlterView) -> None:
     """Set and remove properties. ConfigurationError where a removed one is not there; NoSuchViewError; others as `create_view`."""
     opened, catalog = views_of(planner, request)
     view = catalog.load_view(request.identifier)
@@ -127,7 +125,6 @@ def alter_view(planner: Planner, request: AlterView) -> Response:
 
     if updates or set(removals) - missing:
         catalog.alter_view(view, updates, set(removals) - missing)
-    return Response({})
 
 
 class DropView(NamedRequest):
@@ -137,7 +134,7 @@ class DropView(NamedRequest):
 
 
 @operation
-def drop_view(planner: Planner, request: DropView) -> Response:
+def drop_view(planner: Planner, request: DropView) -> None:
     """Drop a view. NoSuchViewError if it does not exist, unless `if_exists`."""
     _, catalog = views_of(planner, request)
     try:
@@ -145,8 +142,6 @@ def drop_view(planner: Planner, request: DropView) -> Response:
     except NoSuchViewError:
         if not request.if_exists:
             raise
-
-    return Response({})
 
 
 class RenameView(NamedRequest):
@@ -156,7 +151,7 @@ class RenameView(NamedRequest):
 
 
 @operation
-def rename_view(planner: Planner, request: RenameView) -> Response:
+def rename_view(planner: Planner, request: RenameView) -> None:
     """Rename a view. NoSuchViewError, ViewAlreadyExistsError: no view has the old name, or one has the new name."""
     _, catalog = views_of(planner, request)
     new = without_catalog(catalog, tuple(request.to))
@@ -164,7 +159,3 @@ def rename_view(planner: Planner, request: RenameView) -> Response:
     renamed = new if len(new) > 1 else (*request.namespace, *new)
     check_names(renamed)
     catalog.rename_view(request.identifier, renamed)
-    return Response({})
-
-
-OPERATIONS: Final = (create_view, alter_view, drop_view, rename_view)

@@ -222,6 +222,3 @@ def _indented(items: Iterable[str]) -> list[str]:
 def _literal(text: str) -> str:
     # Spark replaces variables before it knows what a literal is.
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\u007B") + "'"
-
-
-OPERATIONS: Final = (look_for_view, show_views, show_create_view, describe_view)

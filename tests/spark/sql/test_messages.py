@@ -17,10 +17,10 @@ from hypothesis.strategies import DataObject, SearchStrategy
 
 import tablecrypt.spark.sql
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.sql.messages import PlannerOperation, SentRequest, by_name
-from tablecrypt.spark.sql.process import all_operations
+from tablecrypt.spark.sql.messages import OPERATIONS, PlannerOperation, Request, SentRequest, operation
+from tablecrypt.spark.sql.planner import Planner
+from tests.support.planner_requests import EVERY
 
-OPERATIONS: Final = [*all_operations().values()]
 CONTENT: Final = "content"
 JAVA: Final = "\n".join(path.read_text() for path in sorted((Path(tablecrypt.spark.sql.__file__).parent / "java").glob("*.java")))
 VALUES: Final = st.recursive(
@@ -55,9 +55,9 @@ class Declared:
     takes_bytes: bool
 
     @classmethod
-    def by(cls, operation: PlannerOperation[Any]) -> Declared:
-        kinds = get_type_hints(operation.request)
-        needed = {each.name for each in fields(operation.request) if each.default is each.default_factory is MISSING}
+    def by(cls, taking: PlannerOperation[Any]) -> Declared:
+        kinds = get_type_hints(taking.request)
+        needed = {each.name for each in fields(taking.request) if each.default is each.default_factory is MISSING}
         return cls({name: kind for name, kind in kinds.items() if name != CONTENT}, frozenset(needed - {CONTENT}), CONTENT in kinds)
 
 
@@ -80,23 +80,23 @@ def values_of(kind: Any) -> SearchStrategy[Any]:
 @st.composite
 def requests(draw: st.DrawFn) -> tuple[PlannerOperation[Any], Declared, SentRequest]:
     """A request with all that its operation needs, and some of what it takes besides."""
-    operation = draw(st.sampled_from(OPERATIONS))
-    declared = Declared.by(operation)
+    taking = draw(st.sampled_from(EVERY))
+    declared = Declared.by(taking)
     named = declared.needed | draw(st.sets(st.sampled_from(sorted(declared.kinds)))) if declared.kinds else set()
     sent = {name: draw(values_of(declared.kinds[name])) for name in sorted(named)}
-    return operation, declared, SentRequest(operation.name, sent, draw(st.binary(max_size=8)) if declared.takes_bytes else b"")
+    return taking, declared, SentRequest(taking.name, sent, draw(st.binary(max_size=8)) if declared.takes_bytes else b"")
 
 
 @given(requests())
 def test_a_request_with_the_declared_fields_is_taken_as_it_was_sent(
     asked: tuple[PlannerOperation[Any], Declared, SentRequest],
 ) -> None:
-    operation, declared, sent = asked
-    came = SentRequest.decode(json.dumps({"operation": operation.name, **sent.fields}).encode(), sent.content)
+    taking, declared, sent = asked
+    came = SentRequest.decode(json.dumps({"operation": taking.name, **sent.fields}).encode(), sent.content)
 
-    request = operation.decoded(came)
+    request = taking.decoded(came)
 
-    assert came.operation == operation.name
+    assert came.operation == taking.name
     assert {name: getattr(request, name) for name in sent.fields} == sent.fields
     assert not declared.takes_bytes or request.content == sent.content
 
@@ -105,7 +105,7 @@ def test_a_request_with_the_declared_fields_is_taken_as_it_was_sent(
 def test_a_field_that_is_missing_of_another_kind_or_unknown_is_refused_by_name(
     asked: tuple[PlannerOperation[Any], Declared, SentRequest], data: DataObject
 ) -> None:
-    operation, declared, sent = asked
+    taking, declared, sent = asked
     typed = [name for name, kind in declared.kinds.items() if kind is not Any]
     changes = [{**sent.fields, "unheard_of": None}, *({**sent.fields, name: UNLIKE} for name in typed)]
     changes += [{other: value for other, value in sent.fields.items() if other != name} for name in declared.needed]
@@ -113,32 +113,30 @@ def test_a_field_that_is_missing_of_another_kind_or_unknown_is_refused_by_name(
     changed = data.draw(st.sampled_from(changes))
 
     differing = {name for name in {*changed, *sent.fields} if changed.get(name, MISSING) is not sent.fields.get(name, MISSING)}
-    with pytest.raises(FormatError, match=rf"a request {operation.name} .*\b{'|'.join(differing)}\b"):
-        operation.decoded(replace(sent, fields=changed))
+    with pytest.raises(FormatError, match=rf"a request {taking.name} .*\b{'|'.join(differing)}\b"):
+        taking.decoded(replace(sent, fields=changed))
 
 
-@given(operation=st.sampled_from(OPERATIONS), content=st.binary(max_size=8), data=st.data())
-def test_any_object_is_taken_or_refused_and_nothing_else_happens(
-    operation: PlannerOperation[Any], content: bytes, data: DataObject
-) -> None:
-    names = st.sampled_from([*Declared.by(operation).kinds, CONTENT]) | st.text()
-    sent = SentRequest(operation.name, data.draw(st.dictionaries(names, VALUES, max_size=8)), content)
+@given(taking=st.sampled_from(EVERY), content=st.binary(max_size=8), data=st.data())
+def test_any_object_is_taken_or_refused_and_nothing_else_happens(taking: PlannerOperation[Any], content: bytes, data: DataObject) -> None:
+    names = st.sampled_from([*Declared.by(taking).kinds, CONTENT]) | st.text()
+    sent = SentRequest(taking.name, data.draw(st.dictionaries(names, VALUES, max_size=8)), content)
 
     try:
-        request = operation.decoded(sent)
+        request = taking.decoded(sent)
     except FormatError:
         return
 
-    assert isinstance(request, operation.request)
+    assert isinstance(request, taking.request)
 
 
 def test_true_is_no_number_and_text_no_bytes() -> None:
     write = {"write": "w", "batch_id": True}
     for fields_, named in ((write, "batch_id"), ({"write": "w", CONTENT: "text"}, CONTENT)):
         with pytest.raises(FormatError, match=f"unknown: {named};"):
-            all_operations()["commit_write"].decoded(SentRequest("commit_write", fields_))
+            OPERATIONS["commit_write"].decoded(SentRequest("commit_write", fields_))
     with pytest.raises(FormatError, match="unknown: content;"):
-        all_operations()["abort_write"].decoded(SentRequest("abort_write", {"write": "w"}, b"bytes"))
+        OPERATIONS["abort_write"].decoded(SentRequest("abort_write", {"write": "w"}, b"bytes"))
 
 
 @pytest.mark.parametrize(
@@ -150,25 +148,28 @@ def test_what_is_no_request_is_refused(text: str) -> None:
 
 
 def test_a_name_that_two_operations_have_is_refused() -> None:
-    first, *others = OPERATIONS
+    def load_table(planner: Planner, request: Request) -> None:
+        """Takes what another one is asked."""
 
-    with pytest.raises(ValueError, match=f"two operations of the planner have the name {first.name}"):
-        by_name((first, *others, replace(others[0], name=first.name)))
+    with pytest.raises(ValueError, match="two operations of the planner have the name load_table"):
+        operation(load_table)
+
+    assert OPERATIONS["load_table"].run is not load_table
 
 
 def test_nothing_that_is_asked_shows_in_a_repr() -> None:
     sent = SentRequest("load_source", {"catalog": "s3cret", "options": {"password": "s3cret"}}, b"")
-    assert "s3cret" not in repr(sent) + repr(all_operations()["load_source"].decoded(sent))
+    assert "s3cret" not in repr(sent) + repr(OPERATIONS["load_source"].decoded(sent))
 
 
 def test_java_asks_for_operations_that_there_are_and_knows_all_of_them() -> None:
     asked_for = set(re.findall(r'\brequest\("(\w+)"', JAVA))
 
     assert len(asked_for) > 40, "the calls in Java have another form"
-    assert asked_for <= all_operations().keys()
-    assert [name for name in all_operations() if f'"{name}"' not in JAVA] == []
+    assert asked_for <= OPERATIONS.keys()
+    assert [name for name in OPERATIONS if f'"{name}"' not in JAVA] == []
 
 
 def test_java_knows_each_field_that_is_declared() -> None:
-    declared = {name for operation in OPERATIONS for name in Declared.by(operation).kinds}
+    declared = {name for each in EVERY for name in Declared.by(each).kinds}
     assert [name for name in sorted(declared) if f'"{name}"' not in JAVA] == []

@@ -37,17 +37,19 @@ from tablecrypt.spark.shared.support import (
 )
 from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql.catalogs import bare_json, described
-from tablecrypt.spark.sql.messages import Response, SentRequest, by_name
+from tablecrypt.spark.sql.messages import OPERATIONS, Response, SentRequest
 from tablecrypt.spark.sql.planner import LoadedTable, Planner, Selection
 from tablecrypt.spark.sql.programs.responses import new_planner, this_python
-from tablecrypt.spark.sql.scans import aggregates, plan, whole_partitions
+from tablecrypt.spark.sql.scans.aggregates import aggregate
+from tablecrypt.spark.sql.scans.plan import open_files, plan, prune
+from tablecrypt.spark.sql.scans.whole_partitions import answered
 from tablecrypt.spark.tables import PlannedRead
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _IN_THE_CLEAR: Final = "keys of data files travel to the executors in the clear: set spark.authenticate and spark.network.crypto.enabled"
-_OPERATIONS: Final = by_name((*plan.OPERATIONS, *aggregates.OPERATIONS, *whole_partitions.OPERATIONS))
+_OPERATIONS: Final = (plan.name, prune.name, open_files.name, aggregate.name, answered.name)
 
 
 def jvm_rows(spark: SparkSession, read: PlannedRead, *, forced: bool) -> DataFrame | None:
@@ -122,7 +124,7 @@ def _relation(spark: SparkSession, side: JvmSide, read: PlannedRead, wanted: Sch
     def respond(sent: SentRequest) -> Response:
         if sent.operation not in _OPERATIONS:
             raise FormatError(f"a read of {name} asks for {sent.operation!r}")
-        return _OPERATIONS[sent.operation].respond(planner, sent)
+        return OPERATIONS[sent.operation].respond(planner, sent)
 
     session: Any = spark._jsparkSession
     rows = new_planner(side, respond).read(session, json.dumps(told), condition, len(read.projected.fields))

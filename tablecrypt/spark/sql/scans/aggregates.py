@@ -34,7 +34,7 @@ from pyiceberg.types import (
 from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.spark.sql.messages import OptionsRequest, Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
-from tablecrypt.spark.sql.scans.filters import Predicate, UntranslatedError, field_at, looked_at, pruning_filter
+from tablecrypt.spark.sql.scans.filters import FilterRequest, Predicate, UntranslatedError, field_at, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.partition_values import json_value
 from tablecrypt.spark.sql.scans.plan import is_filtered, planned_tasks
 from tablecrypt.spark.sql.scans.read_settings import ReadSettings
@@ -57,11 +57,10 @@ class Function(TypedDict):
     column: list[str] | None
 
 
-class Aggregate(OptionsRequest):
+class Aggregate(OptionsRequest, FilterRequest):
     """Functions of the rows that match all of some predicates, each of which partitions answer (whole_partitions.py)."""
 
     functions: list[Function]
-    filter: list[Predicate]
 
 
 @operation
@@ -159,6 +158,3 @@ def _bound(field: NestedField, bounds: Mapping[int, bytes] | None) -> Any:
     if bound is None or not isinstance(field.field_type, PrimitiveType):
         raise _UnknownError
     return from_bytes(field.field_type, bound)
-
-
-OPERATIONS: Final = (aggregate,)

@@ -9,14 +9,12 @@ A condition on a column that the user may not read would be evaluated on masks, 
 
 from __future__ import annotations
 
-from typing import Final
-
 from pyiceberg.schema import Schema
 
 from tablecrypt.errors import FormatError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.keys.nested_columns import path_through_structs
-from tablecrypt.spark.sql.messages import Response, TableRequest, operation
+from tablecrypt.spark.sql.messages import TableRequest, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.tables import readable_columns
 from tablecrypt.table.protection.visible_columns import MASK
@@ -34,7 +32,7 @@ class CheckConditions(TableRequest):
 
 
 @operation
-def check_conditions(planner: Planner, request: CheckConditions) -> Response:
+def check_conditions(planner: Planner, request: CheckConditions) -> None:
     """Check that this user may read the columns that a query's conditions look at.
 
     Raises:
@@ -50,13 +48,8 @@ def check_conditions(planner: Planner, request: CheckConditions) -> Response:
 
     readable_columns(loaded.located.table, Schema(), {known[path] for path in asked}, MASK)
 
-    return Response({})
-
 
 def _by_path(loaded: LoadedTable) -> dict[int, list[str]]:
     policy, schema = ColumnPolicy.from_properties(loaded.located.table.metadata.properties), loaded.schema
     paths = {field_id: path_through_structs(schema, field_id) for field_id in sorted({*policy.columns, *policy.former})}
     return {field_id: [field.name for field in path] for field_id, path in paths.items() if path}
-
-
-OPERATIONS: Final = (check_conditions,)

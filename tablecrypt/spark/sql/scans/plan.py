@@ -73,7 +73,7 @@ from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import OptionsRequest, Request, Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.changes import ChangeTask, change_tasks
-from tablecrypt.spark.sql.scans.filters import Predicate, looked_at, pruning_filter
+from tablecrypt.spark.sql.scans.filters import FilterRequest, Predicate, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.partition_terms import partition_filters
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct, json_value
 from tablecrypt.spark.sql.scans.python_reads import portable_tasks
@@ -133,20 +133,18 @@ class ScanPlan:
         return {number for number in kept if matching[number]}
 
 
-class PlanRequest(OptionsRequest):
+class PlanRequest(OptionsRequest, FilterRequest):
     """A scan to plan.
 
     Attributes:
         columns: Spark's JSON of those that are wanted.
-        filter: the query's predicates (filters.py).
-        answered: those of them that Spark does not evaluate on rows (whole_partitions.py).
+        answered: those of the predicates that Spark does not evaluate on rows (whole_partitions.py).
         limit: how many rows are enough.
         grouped: whether files may come partition by partition.
         row_level: whether the rows are read to be deleted, updated or merged.
     """
 
     columns: str
-    filter: list[Predicate]
     answered: list[Predicate]
     limit: int | None
     grouped: bool
@@ -473,9 +471,6 @@ def _is_compared_otherwise(field: NestedField) -> bool:
     """
     schema = Schema(field)
     return any(isinstance(schema.find_type(field_id), (DoubleType, FloatType)) for field_id in schema.field_ids)
-
-
-OPERATIONS: Final = (plan, prune, open_files)
 
 
 def planning_metrics(tasks: Sequence[EncryptedFileScanTask], counts: PlanCounts | None) -> dict[str, int]:

@@ -165,10 +165,9 @@ def next_rows(planner: Planner, request: ReaderRequest) -> Response:
 
 
 @operation
-def stop_reading(planner: Planner, request: ReaderRequest) -> Response:
+def stop_reading(planner: Planner, request: ReaderRequest) -> None:
     """Forget a task, whether its rows were all taken or not."""
     planner.readers.pop(request.reader).close()
-    return Response({})
 
 
 def _rows(content: bytes, *, row_ids: bool, last_updated: bool, positions: bool) -> Iterator[pa.RecordBatch]:
@@ -216,6 +215,3 @@ def _unpickled(content: bytes) -> tuple[Any, bytes]:
     (length,) = _LENGTH.unpack_from(content)
     end = _LENGTH.size + length
     return pickle.loads(content[_LENGTH.size : end]), content[end:]
-
-
-OPERATIONS: Final = (start_reading, next_rows, stop_reading)

@@ -54,9 +54,9 @@ from pyiceberg.types import (
 
 from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.sql.messages import Response, TableRequest, operation
+from tablecrypt.spark.sql.messages import Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
-from tablecrypt.spark.sql.scans.filters import SWAPPED, Predicate, UntranslatedError, field_at, literal_of
+from tablecrypt.spark.sql.scans.filters import SWAPPED, FilterRequest, Predicate, UntranslatedError, field_at, literal_of
 from tablecrypt.spark.sql.scans.partition_terms import is_term, part_of_term
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
@@ -79,14 +79,8 @@ _TESTS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-class Answered(TableRequest):
-    """The predicates of a query."""
-
-    filter: list[Predicate]
-
-
 @operation
-def answered(planner: Planner, request: Answered) -> Response:
+def answered(planner: Planner, request: FilterRequest) -> Response:
     """Return which predicates partition values answer."""
     loaded = planner.tables[request.table]
     return Response({"answered": [_tests(predicate, loaded) is not None for predicate in request.filter]})
@@ -278,6 +272,3 @@ def _negated(test: Test) -> Test:
 
 def _at_position(test: Test, position: int) -> Test:
     return lambda values: test(values[position])
-
-
-OPERATIONS: Final = (answered,)

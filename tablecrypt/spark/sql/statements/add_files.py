@@ -85,10 +85,9 @@ class ListSourceFiles(CopyRequest):
 
 
 @operation
-def list_source_files(planner: Planner, request: ListSourceFiles) -> Response:
+def list_source_files(planner: Planner, request: ListSourceFiles) -> None:
     """Take the locations of the files that the rows of a call are of. ConfigurationError as `Copy.take`."""
     planner.copies[request.copy].take(request.files)
-    return Response({})
 
 
 @operation
@@ -219,4 +218,3 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         copies="source_table",
     )
 }
-OPERATIONS: Final = (list_source_files, copied_rows)

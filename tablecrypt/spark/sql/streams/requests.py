@@ -205,6 +205,3 @@ def _flag(request: OptionsRequest, name: str) -> bool:
 def _number(request: OptionsRequest, name: str) -> int | None:
     value = _option(request, name)
     return None if value is None else whole_number(name, value, least=1)
-
-
-OPERATIONS: Final = (stream_start, stream_latest, stream_end, plan_appends)

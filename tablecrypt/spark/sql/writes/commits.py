@@ -426,10 +426,9 @@ def ended_write(planner: Planner, request: CommitWrite) -> tuple[OpenWrite, list
 
 
 @operation
-def abort_write(planner: Planner, request: OpenWriteRequest) -> Response:
+def abort_write(planner: Planner, request: OpenWriteRequest) -> None:
     """Delete what the tasks of a write wrote."""
     planner.writes.pop(request.write).remove_files_except(())
-    return Response({})
 
 
 def _loaded_now(loaded: LoadedTable) -> LoadedTable:
@@ -576,6 +575,3 @@ def write_metrics(snapshot: Snapshot | None) -> dict[str, int]:
 def _number(text: str | None) -> int:
     # The rows are committed, so what a server made of the summary is no error any more.
     return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
-
-
-OPERATIONS: Final = (begin_write, file_location, commit_write, abort_write)

@@ -221,6 +221,3 @@ def _advisory_bytes(properties: Mapping[str, str]) -> int:
     if not size.isdecimal():
         raise ConfigurationError(f"{ADVISORY_SIZE}={size}: a number of bytes is needed")
     return int(size)
-
-
-OPERATIONS: Final = (write_layout,)

@@ -40,7 +40,7 @@ from tablecrypt.spark.shared.support import (
 )
 from tablecrypt.spark.shared.written_columns import table_columns
 from tablecrypt.spark.sql.catalogs import described
-from tablecrypt.spark.sql.messages import Response, SentRequest, by_name
+from tablecrypt.spark.sql.messages import Response, SentRequest
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.programs.responses import responding, this_python
 from tablecrypt.spark.sql.writes.commits import CommitWrite, abort_write, begin_write, commit_write, ended_write, file_location
@@ -151,7 +151,7 @@ class Statement:
         self.table = {**described(self.planner, loaded), **this_python(), "name": located.name}
         self.write = write
         layout, end = replace(write_layout, run=self._layout), replace(commit_write, run=self._end)
-        self._operations = by_name((layout, begin_write, file_location, end, abort_write))
+        self._operations = {each.name: each for each in (layout, begin_write, file_location, end, abort_write)}
 
     def respond(self, sent: SentRequest) -> Response:
         """Return the response to one request. FormatError for one that no write has."""

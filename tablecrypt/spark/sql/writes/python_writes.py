@@ -271,10 +271,9 @@ class StartFile(AttemptRequest):
 
 
 @operation
-def start_file(planner: Planner, request: StartFile) -> Response:
+def start_file(planner: Planner, request: StartFile) -> None:
     """Begin a file."""
     planner.attempts[request.writer].start_file(request.location, request.content)
-    return Response({})
 
 
 class WriteRows(AttemptRequest):
@@ -305,10 +304,6 @@ class StopWriting(AttemptRequest):
 
 
 @operation
-def stop_writing(planner: Planner, request: StopWriting) -> Response:
+def stop_writing(planner: Planner, request: StopWriting) -> None:
     """End an attempt, and delete its files unless they are kept."""
     planner.attempts.pop(request.writer).stop(keep=request.keep)
-    return Response({})
-
-
-OPERATIONS: Final = (start_writing, start_file, write_rows, finish_file, stop_writing)

@@ -30,7 +30,7 @@ from pyroaring import BitMap64
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.merge import COUNTED, summary_name
 from tablecrypt.spark.sql.messages import Request, Response, TableRequest, operation
-from tablecrypt.spark.sql.scans.filters import Predicate, exact_filter, pruning_filter
+from tablecrypt.spark.sql.scans.filters import FilterRequest, Predicate, exact_filter, pruning_filter
 from tablecrypt.spark.sql.scans.whole_partitions import partition_tests
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.sql.writes.write_options import written_by
@@ -148,14 +148,8 @@ def _position_deleted(scans: Sequence[ReadFiles], deleted: Mapping[str, BitMap64
     return [(tasks[location], positions) for location, positions in deleted.items()]
 
 
-class DeleteWhere(TableRequest):
-    """The rows that all of some predicates match."""
-
-    filter: list[Predicate]
-
-
 @operation
-def can_delete_where(planner: Planner, request: DeleteWhere) -> Response:
+def can_delete_where(planner: Planner, request: FilterRequest) -> Response:
     """Say whether a condition matches whole files, so that no row has to be read."""
     try:
         whole_files(planner.tables[request.table], request.filter)
@@ -166,7 +160,7 @@ def can_delete_where(planner: Planner, request: DeleteWhere) -> Response:
 
 
 @operation
-def delete_where(planner: Planner, request: DeleteWhere) -> Response:
+def delete_where(planner: Planner, request: FilterRequest) -> None:
     """Delete the files that a condition matches whole. TRUNCATE is this with no condition."""
     loaded = planner.tables[request.table]
     loaded.check_writable()
@@ -175,8 +169,6 @@ def delete_where(planner: Planner, request: DeleteWhere) -> Response:
     change = whole_files(loaded, request.filter)
     summary = {**written_by(request), **loaded.audit_first.summary}
     commit_change(loaded.located, change, WriteOptions(branch=loaded.target, snapshot_properties=summary))
-
-    return Response({})
 
 
 def whole_files(loaded: LoadedTable, predicates: Sequence[Mapping[str, Any]]) -> RowChange:
@@ -219,6 +211,3 @@ def _whole_partitions(loaded: LoadedTable, predicates: Sequence[Predicate]) -> R
     whole = [task.file for task in tasks if all(each[task.file.spec_id](task.file.partition) for each in tests if each is not None)]
 
     return RowChange(conflicts_with=sure, dropped=whole)
-
-
-OPERATIONS: Final = (row_change, can_delete_where, delete_where)

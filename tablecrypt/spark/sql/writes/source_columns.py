@@ -258,6 +258,3 @@ def align_rows(planner: Planner, request: WriteRequest) -> Response:
     source_columns = SourceColumns.of(request)
     schema = loaded.located.table.schema() if source_columns is None else merged_metadata(loaded, source_columns).schema()
     return Response({"schema": spark_json(schema)})
-
-
-OPERATIONS: Final = (align_rows,)

@@ -32,7 +32,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import ACCEPT_ANY_SCHEMA
 from tablecrypt.setting_kinds import check_option_names, one_of, truth
 from tablecrypt.spark.sql.messages import OptionsRequest, SessionRequest
-from tablecrypt.spark.sql.scans.filters import Predicate
+from tablecrypt.spark.sql.scans.filters import FilterRequest
 from tablecrypt.spark.sql.statements.iceberg_settings import SNAPSHOT_PROPERTY, IcebergSettings, folded, option_names
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.row_changes import isolation_level
@@ -81,19 +81,17 @@ _KNOWN: Final = frozenset(
 _BY_FOLDED: Final = {folded(name): name for name in _KNOWN}
 
 
-class WriteRequest(OptionsRequest):
-    """About a write that begins.
+class WriteRequest(OptionsRequest, FilterRequest):
+    """About a write that begins; the predicates are those of an overwrite.
 
     Attributes:
         mode: as drawn in commits.py.
-        filter: of an overwrite: which rows are replaced.
         case_sensitive: whether Spark takes names that differ in case for different ones.
         command: delete, update or merge; None for the rows of a query.
         row_schema: Spark's JSON of the columns of the rows, where Spark has not brought them to the table's.
     """
 
     mode: str
-    filter: list[Predicate]
     case_sensitive: bool
     command: str | None = None
     row_schema: str | None = None
