@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import Runner
-from tablecrypt.spark.sql.messages import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,21 +34,14 @@ class Gateway(TypedDict):
     tag: str
 
 
-class GatewayRequest(Request):
-    """Says how to start Spark jobs, where the driver wants some."""
-
-    gateway: Gateway | None = None
-
-
 @contextmanager
-def runner_of(request: GatewayRequest, is_wanted: bool) -> Iterator[Runner | None]:
-    """Give a runner on the application's executors, where a request says how to reach it; None where it does not, or none is wanted.
+def runner_of(gateway: Gateway | None) -> Iterator[Runner | None]:
+    """Give a runner on the executors of the application that a gateway leads to; None without a gateway.
 
     Raises:
         ConfigurationError: PySpark here is of another version than the application.
     """
-    gateway = request.gateway
-    if not is_wanted or gateway is None:
+    if gateway is None:
         yield None
         return
 

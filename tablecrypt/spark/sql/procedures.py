@@ -20,7 +20,7 @@ from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures
 from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, RowCopy, name_parts, table_of
 from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
-from tablecrypt.spark.sql.job_session import GatewayRequest, runner_of
+from tablecrypt.spark.sql.job_session import Gateway, runner_of
 from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import CatalogRequest, NamedRequest, NamespaceRequest, Response, SessionRequest, operation
 from tablecrypt.spark.sql.planner import OpenCatalog, Planner
@@ -90,13 +90,14 @@ def _refusal(name: str, reason: str) -> Response:
     return Response({"name": name, "description": reason, "parameters": [], "refused": reason})
 
 
-class CallProcedure(CatalogRequest, GatewayRequest, SessionRequest):
+class CallProcedure(CatalogRequest, SessionRequest):
     """A call of a procedure.
 
     Attributes:
         arguments: those that are given, by name.
         current_namespace: the session's, where it is in this catalog.
         where: the argument of that name, as Spark understands it.
+        gateway: by which Spark jobs can be started, where the driver wants some.
     """
 
     name: str
@@ -104,6 +105,7 @@ class CallProcedure(CatalogRequest, GatewayRequest, SessionRequest):
     case_sensitive: bool
     current_namespace: str | None = None
     where: list[Predicate] | None = None
+    gateway: Gateway | None = None
 
 
 @operation
@@ -116,7 +118,7 @@ def call_procedure(planner: Planner, request: CallProcedure) -> Response:
     opened = catalog_of(planner, request)
     name, procedure = request.name, _named(request.name)
     # An argument `workers` asks for threads of this process, and starts no Spark jobs.
-    with runner_of(request, is_wanted="workers" not in request.arguments) as runner, _as_spark(request):
+    with runner_of(None if "workers" in request.arguments else request.gateway) as runner, _as_spark(request):
         call = replace(_call(opened, request), runner=runner)
         # Taken within the block: a procedure is a generator that still works while rows are taken, with the runner.
         rows = list(procedure.run(call))

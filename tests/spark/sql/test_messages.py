@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints, is_typeddict
@@ -57,7 +57,7 @@ class Declared:
     @classmethod
     def by(cls, taking: PlannerOperation[Any]) -> Declared:
         kinds = get_type_hints(taking.request)
-        needed = {each.name for each in fields(taking.request) if each.default is each.default_factory is MISSING}
+        needed = {name for name in kinds if not hasattr(taking.request, name)}
         return cls({name: kind for name, kind in kinds.items() if name != CONTENT}, frozenset(needed - {CONTENT}), CONTENT in kinds)
 
 

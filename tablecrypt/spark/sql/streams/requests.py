@@ -58,7 +58,7 @@ def stream_start(planner: Planner, request: OptionsRequest) -> Response:
     if loaded.source is not None:
         return Response(_offset(loaded, _start_asked_for(loaded, loaded.source.starting)))
 
-    since = _number(request, _FROM_TIMESTAMP)
+    since = _number(_options(request), _FROM_TIMESTAMP)
     if since is None:
         check_begins_with_the_first(loaded.located, loaded.branch)
         return Response(_offset(loaded, Position()))
@@ -180,28 +180,27 @@ def _rules(loaded: LoadedTable, request: OptionsRequest) -> StreamRules:
     if loaded.source is not None:
         return loaded.source.rules
 
+    options = _options(request)
     return StreamRules(
-        skip_deletes=_flag(request, _SKIP_DELETES),
-        skip_overwrites=_flag(request, _SKIP_OVERWRITES),
-        max_files=_number(request, _MAX_FILES),
-        max_rows=_number(request, _MAX_ROWS),
-        since=_number(request, _FROM_TIMESTAMP),
+        skip_deletes=_flag(options, _SKIP_DELETES),
+        skip_overwrites=_flag(options, _SKIP_OVERWRITES),
+        max_files=_number(options, _MAX_FILES),
+        max_rows=_number(options, _MAX_ROWS),
+        since=_number(options, _FROM_TIMESTAMP),
         deletes_option=_SKIP_DELETES,
         overwrites_option=_SKIP_OVERWRITES,
     )
 
 
-def _option(request: OptionsRequest, name: str) -> str | None:
-    options = {each.lower(): value for each, value in request.options.items()}
+def _options(request: OptionsRequest) -> Mapping[str, Any]:
+    options = {name.lower(): value for name, value in request.options.items()}
     check_option_names(options, _OPTIONS, "the read option")
-    return options.get(name)
+    return options
 
 
-def _flag(request: OptionsRequest, name: str) -> bool:
-    value = _option(request, name)
-    return value is not None and truth(name, value)
+def _flag(options: Mapping[str, Any], name: str) -> bool:
+    return name in options and truth(name, options[name])
 
 
-def _number(request: OptionsRequest, name: str) -> int | None:
-    value = _option(request, name)
-    return None if value is None else whole_number(name, value, least=1)
+def _number(options: Mapping[str, Any], name: str) -> int | None:
+    return whole_number(name, options[name], least=1) if name in options else None

@@ -17,7 +17,7 @@ Raises:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
@@ -29,7 +29,7 @@ from pyroaring import BitMap64
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.merge import COUNTED, summary_name
-from tablecrypt.spark.sql.messages import Request, Response, TableRequest, operation
+from tablecrypt.spark.sql.messages import NOTHING, Request, Response, TableRequest, operation
 from tablecrypt.spark.sql.scans.filters import FilterRequest, Predicate, exact_filter, pruning_filter
 from tablecrypt.spark.sql.scans.whole_partitions import partition_tests
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
@@ -94,7 +94,7 @@ class ChangedRowsRequest(Request):
     """
 
     scans: list[NamedScan] | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = NOTHING
 
 
 def merge_counts(request: ChangedRowsRequest) -> dict[str, str]:
