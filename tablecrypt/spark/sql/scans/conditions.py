@@ -1,8 +1,7 @@
 """Conditions on protected columns that Spark evaluates by itself. The Parquet reader and the planner never see them.
 
     described table ─▶ paths of the protected columns ─▶ java/ColumnOrigins.java follows them through the optimized plan of a query
-    check_conditions                                     what WHERE, ON, HAVING, CASE WHEN, FILTER and comparisons of the query look at
-    response         {}                                  the user may read all of these columns
+    check_conditions ─▶ nothing: the user may read all columns that WHERE, ON, HAVING, CASE WHEN, FILTER and comparisons look at
 
 A condition on a column that the user may not read would be evaluated on masks, and its rows would be wrong: the query is refused.
 """

@@ -4,7 +4,9 @@
     prune ─▶ those of them that are left                               when a join's other side is known (runtime filters)
     open_files ──▶ keys and deletes of the files left                  when its tasks are made
 
-plan ─▶     {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see shared/schema.py),
+Responses:
+
+plan        {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see shared/schema.py),
              steady: names of the columns that Parquet may be filtered by, options: of Spark's Parquet reader, rows,
              stored_bytes: of each of the table's columns that are read, how many bytes it takes up in the files,
              split, vectorized (read_settings.py), distinct: [{column, count}], metrics: numbers by name, grouping or null, and of each
@@ -13,9 +15,9 @@ plan ─▶     {plan, stored: Spark's JSON of the table's columns that are read
              partitions (partition_values.py, where asked for),
              deletes: whether some of its rows are deleted, portable: why Python reads it, else null}
 
-prune ─▶ {files: [number]}
+prune       {files: [number]}
 
-open_files ─▶ {} and the files' content (shared/keys.py), which holds keys
+open_files  {} and the files' content (shared/keys.py), which holds keys
 
 A condition on a protected column that the user may not read is refused: Spark would evaluate it on masks. So are changes of rows by what
 masks show, and changes read of masks, which do not show what changed. Spark tells of the conditions that it can push down; those that it

@@ -56,11 +56,11 @@ from tablecrypt.spark.shared.task_keys import ResultKey
 from tablecrypt.spark.shared.written_columns import stored_fields, unsupported_partitioning
 from tablecrypt.spark.shared.written_files import FileOfPython, check_found, opened_results
 from tablecrypt.spark.sql.catalogs import described_partitioning
-from tablecrypt.spark.sql.messages import Request, Response, operation
+from tablecrypt.spark.sql.messages import NOTHING, Request, Response, operation
 from tablecrypt.spark.sql.writes.conflicts import ConflictCheck, checked_since, in_partitions_of, may_match
 from tablecrypt.spark.sql.writes.distribution import sort_order_of
 from tablecrypt.spark.sql.writes.python_writes import content_for_tasks, with_column_keys
-from tablecrypt.spark.sql.writes.row_level import ChangedRowsRequest, changed_rows, merge_counts, scans_of, whole_files
+from tablecrypt.spark.sql.writes.row_level import NamedScan, changed_rows, merge_counts, scans_of, whole_files
 from tablecrypt.spark.sql.writes.source_columns import SourceColumns, merged_metadata
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.sql.writes.write_options import VALIDATE_FROM, SqlWriteOptions, WriteRequest, in_asked_spec
@@ -363,11 +363,20 @@ def file_location(planner: Planner, request: FileLocation) -> Response:
     return Response({"location": write.locations.respond(request.request)})
 
 
-class CommitWrite(OpenWriteRequest, ChangedRowsRequest):
-    """The encrypted results of the attempts that won, in the order of their tasks; of a stream, the batch's id."""
+class CommitWrite(OpenWriteRequest):
+    """A write whose tasks are done.
+
+    Attributes:
+        content: the encrypted results of the attempts that won, in the order of their tasks.
+        batch_id: of a stream's micro-batch.
+        scans: what the rows of a change came from.
+        counts: what Spark counted in a MERGE, by the names of its methods.
+    """
 
     content: bytes
     batch_id: int | None = None
+    scans: list[NamedScan] | None = None
+    counts: Mapping[str, int] = NOTHING
 
 
 @operation
@@ -386,7 +395,7 @@ def commit_write(planner: Planner, request: CommitWrite) -> Response:
     marker = _marker(write, request.batch_id)
     options = replace(_options(write, marker), check_base=_conflicts(write, files))
     if write.command == _MERGE:
-        options = replace(options, snapshot_properties={**options.snapshot_properties, **merge_counts(request)})
+        options = replace(options, snapshot_properties={**options.snapshot_properties, **merge_counts(request.counts)})
 
     try:
         committed = commit_written(write.located, files, options) if change is None else commit_change(write.located, change, options)
@@ -532,7 +541,7 @@ def _change(
 ) -> RowChange | None:
     """Return the change that a write makes; None for one that adds rows, or replaces all of them or whole partitions."""
     if write.is_row_level:
-        return changed_rows(write.loaded, str(write.command), scans_of(planner, request), files, deleted)
+        return changed_rows(write.loaded, str(write.command), scans_of(planner, request.scans), files, deleted)
     # A forged or mistaken result must not make an append delete rows.
     if deleted:
         raise FormatError(f"{write.located.name}: tasks of a write that deletes no single row report deleted ones")

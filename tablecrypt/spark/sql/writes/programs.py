@@ -150,6 +150,7 @@ class Statement:
         loaded = LoadedTable(located, "", "main", None, is_writable=True)
         self.table = {**described(self.planner, loaded), **this_python(), "name": located.name}
         self.write = write
+        # The program responds to some of a write's requests otherwise than the planner.
         layout, end = replace(write_layout, run=self._layout), replace(commit_write, run=self._end)
         self._operations = {each.name: each for each in (layout, begin_write, file_location, end, abort_write)}
 

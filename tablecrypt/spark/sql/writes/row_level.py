@@ -29,7 +29,7 @@ from pyroaring import BitMap64
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.merge import COUNTED, summary_name
-from tablecrypt.spark.sql.messages import NOTHING, Request, Response, TableRequest, operation
+from tablecrypt.spark.sql.messages import Response, TableRequest, operation
 from tablecrypt.spark.sql.scans.filters import FilterRequest, Predicate, exact_filter, pruning_filter
 from tablecrypt.spark.sql.scans.whole_partitions import partition_tests
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
@@ -85,29 +85,17 @@ class NamedScan(TypedDict):
     files: list[int]
 
 
-class ChangedRowsRequest(Request):
-    """What a commit says of the rows that it changes.
-
-    Attributes:
-        scans: what they came from; None where the commit changes no rows that were read.
-        counts: what Spark counted in a MERGE, by the names of its methods.
-    """
-
-    scans: list[NamedScan] | None = None
-    counts: Mapping[str, int] = NOTHING
-
-
-def merge_counts(request: ChangedRowsRequest) -> dict[str, str]:
+def merge_counts(counts: Mapping[str, int]) -> dict[str, str]:
     """Return what Spark counted in a MERGE, for the snapshot's summary; nothing of what it did not count."""
-    return {_COUNTS[name]: str(value) for name, value in request.counts.items() if name in _COUNTS and value >= 0}
+    return {_COUNTS[name]: str(value) for name, value in counts.items() if name in _COUNTS and value >= 0}
 
 
-def scans_of(planner: Planner, request: ChangedRowsRequest) -> list[ReadFiles]:
+def scans_of(planner: Planner, named: Sequence[NamedScan] | None) -> list[ReadFiles]:
     """Return the scans that a commit names. FormatError where it names none."""
     # Without them a change would drop no file, and its rows would be there twice.
-    if request.scans is None:
+    if named is None:
         raise FormatError("a commit does not say which files its rows came from")
-    return [ReadFiles(planner.plans[scan["plan"]], scan["files"]) for scan in request.scans]
+    return [ReadFiles(planner.plans[scan["plan"]], scan["files"]) for scan in named]
 
 
 def changed_rows(
