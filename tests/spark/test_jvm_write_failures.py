@@ -20,7 +20,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 import tablecrypt.spark as tcs
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.spark.shared.written_files import split_results
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import Response, SentRequest
 from tablecrypt.spark.sql.writes.programs import PlannedWrite, Statement, planned_write, written_by
 from tablecrypt.spark.tables import LocatedTable
 from tests.spark.conftest import Lake
@@ -127,9 +127,9 @@ def attacked(planned: PlannedWrite, attack: Callable[[list[bytes]], list[bytes]]
     """What responds to a write, but for the results of tasks, which are changed on their way."""
 
     class Attacked(Statement):
-        def respond(self, request: Request) -> Response:
-            content = b"".join(map(sized, attack(split_results(request.content)))) if request.content else b""
-            return super().respond(replace(request, content=content))
+        def respond(self, sent: SentRequest) -> Response:
+            content = b"".join(map(sized, attack(split_results(sent.content)))) if sent.content else b""
+            return super().respond(replace(sent, content=content))
 
     return Attacked(planned)
 

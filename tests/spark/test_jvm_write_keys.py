@@ -14,7 +14,7 @@ import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.spark.shared.task_keys import ResultKey
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import Response, SentRequest
 from tablecrypt.spark.sql.writes.programs import Statement, planned_write, written_by
 from tablecrypt.spark.tables import LocatedTable
 from tests.spark.conftest import Lake, SparkRun
@@ -39,9 +39,9 @@ def test_no_key_is_in_plan_event_log_local_file_or_debug_log(spark_run: SparkRun
         opened.append(names["self"].decrypt(names["task"], names["message"]))
 
     class Observed(Statement):
-        def respond(self, request: Request) -> Response:
+        def respond(self, sent: SentRequest) -> Response:
             with observed(ResultKey.decrypt, record):
-                return super().respond(request)
+                return super().respond(sent)
 
     with caplog.at_level(logging.DEBUG):
         located = LocatedTable.of(lake.identifier("db.secrets"), lake.properties)

@@ -1,8 +1,7 @@
 """The table that options of format("tablecrypt") name, as the planner loads it.
 
-    load_source {catalog, options}       options as Spark has them (source_options.py)
-    response    as of a table that SQL loads, and {write_options: those that a write gets, dynamic_overwrite: whether a write in mode
-                overwrite replaces the partitions that occur}
+    load_source ─▶ as of a table that SQL loads, and {write_options: those that a write gets, dynamic_overwrite: whether a write in mode
+                   overwrite replaces the partitions that occur}
 
 The option `filter` is evaluated by Python, row by row, and Spark's own filters are not.
 
@@ -11,7 +10,8 @@ Raises ConfigurationError: an option that cannot be used, or a tag or branch tha
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysTrue
@@ -22,7 +22,7 @@ from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.source.source_options import SourceOptions
 from tablecrypt.spark.sql.catalogs import catalog_of, described
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import CatalogRequest, Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner, Selection
 from tablecrypt.spark.sql.statements.iceberg_settings import SNAPSHOT_PROPERTY
 from tablecrypt.spark.sql.writes.write_options import USE_LAYOUT
@@ -30,9 +30,16 @@ from tablecrypt.spark.tables import LocatedTable, load_encrypted_table, ordered_
 from tablecrypt_catalog import load_catalog
 
 
-def load_source(planner: Planner, request: Request) -> Response:
+class LoadSource(CatalogRequest):
+    """The table that options name, as Spark has them (source_options.py)."""
+
+    options: Mapping[str, Any]
+
+
+@operation
+def load_source(planner: Planner, request: LoadSource) -> Response:
     """Load the table that options name."""
-    options, opened = SourceOptions.of(request.mapping("options")), catalog_of(planner, request)
+    options, opened = SourceOptions.of(request.options), catalog_of(planner, request)
     catalog = _catalog(opened, options)
     name = options.table.partition(".")[2]
     if "." not in name:
@@ -81,6 +88,3 @@ def _loaded(located: LocatedTable, opened: OpenCatalog, options: SourceOptions) 
         selection=Selection(schema, None, scan.row_filter, options.masked),
         source=options,
     )
-
-
-OPERATIONS: Final = {"load_source": load_source}

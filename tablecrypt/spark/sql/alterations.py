@@ -1,9 +1,8 @@
 """ALTER TABLE: columns and properties. All changes of one statement land in one commit, or none does.
 
-    {"operation": "alter_table", "catalog": …, "namespace": ["db"], "name": "orders", "changes": [
-        {"change": "AddColumn", "column": ["shipped"], "type": Spark's JSON, "nullable": true, "comment": null,
-         "default": null, "after": "id"},
-        {"change": "SetProperty", "property": "write.delete.mode", "value": "merge-on-read"}, …]}
+    changes = [{"change": "AddColumn", "column": ["shipped"], "type": Spark's JSON, "nullable": true, "comment": null, "default": null,
+                "after": "id"},
+               {"change": "SetProperty", "property": "write.delete.mode", "value": "merge-on-read"}, …]
 
 The names of changes are those of Spark's classes.
 """
@@ -23,8 +22,8 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy
 from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.definitions import check_settable
-from tablecrypt.spark.sql.loading import find_table, is_branch, load_table
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.loading import find_table, is_branch, load_named
+from tablecrypt.spark.sql.messages import NamedRequest, Response, operation
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.spark_types import iceberg_type
 from tablecrypt.spark.sql.writes.defaults import default_value
@@ -34,7 +33,14 @@ Change = Mapping[str, Any]
 Path = tuple[str, ...]
 
 
-def alter_table(planner: Planner, request: Request) -> Response:
+class AlterTable(NamedRequest):
+    """Changes of a table, as drawn above."""
+
+    changes: list[Mapping[str, Any]]
+
+
+@operation
+def alter_table(planner: Planner, request: AlterTable) -> Response:
     """Change a table's columns and properties.
 
     Raises:
@@ -43,14 +49,14 @@ def alter_table(planner: Planner, request: Request) -> Response:
         CommitFailedException: another client changed the table meanwhile; nothing has changed.
         ValueError, ValidationError: PyIceberg refuses the change of the schema: its partitioning needs the column, say.
     """
-    alter(_altered(planner, request), request.items("changes"))
-    return load_table(planner, request)
+    alter(_altered(planner, request), request.changes)
+    return load_named(planner, request)
 
 
-def _altered(planner: Planner, request: Request) -> Table:
+def _altered(planner: Planner, request: AlterTable) -> Table:
     """Return the table to change. A MERGE WITH SCHEMA EVOLUTION into a branch names that, and changes columns, which are the table's."""
     opened = catalog_of(planner, request)
-    if {change["change"] for change in request.items("changes")} <= _OF_EVOLUTION:
+    if {change["change"] for change in request.changes} <= _OF_EVOLUTION:
         located, selector = find_table(opened, request.identifier)
         # A tag or snapshot keeps its columns: such a name is loaded below as a table's own, and is refused.
         if selector is None or is_branch(located.table, selector):
@@ -172,6 +178,3 @@ _COLUMN_CHANGES: Final[Mapping[str, Callable[[UpdateSchema, Path, Change], None]
     "UpdateColumnType": _retype,
 }
 _OF_EVOLUTION: Final = {"AddColumn", "UpdateColumnType"}
-
-
-OPERATIONS: Final = {"alter_table": alter_table}

@@ -20,7 +20,7 @@ from tablecrypt.properties import SHARE
 from tablecrypt.spark.network import keeps_messages_private
 from tablecrypt.spark.shared.schema import schema_json
 from tablecrypt.spark.shared.written_columns import stored_fields
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import CatalogRequest, NamespaceRequest, Request, Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
 from tablecrypt.spark.sql.scans.conditions import protected_paths
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
@@ -32,23 +32,41 @@ _SPARK_TRANSFORMS: Final = {"year": "years", "month": "months", "day": "days", "
 """Iceberg's transforms that Spark names otherwise."""
 
 
-def open_catalog(planner: Planner, request: Request) -> Response:
+class OpenCatalogRequest(Request):
+    """A catalog to open.
+
+    Attributes:
+        name: it has in Spark.
+        properties: of the catalog.
+        in_spark: names of those of them that stand in Spark's configuration.
+        of_session: names of those that a user of a session has set.
+        spark: the application's settings that say whether its messages are private.
+    """
+
+    name: str
+    properties: Mapping[str, str]
+    in_spark: list[str]
+    of_session: list[str]
+    spark: Mapping[str, str]
+
+
+@operation
+def open_catalog(planner: Planner, request: OpenCatalogRequest) -> Response:
     """Open a catalog.
 
     Raises:
         ConfigurationError: Spark's messages are not private; a property may not come from Spark's configuration; or the catalog cannot be
             opened with these properties.
     """
-    settings = request.mapping("spark")
     # Checked at the opening: a catalog that is open gives keys of files to every query.
-    if not keeps_messages_private(lambda name, default: settings.get(name) or default):
+    if not keeps_messages_private(lambda name, default: request.spark.get(name) or default):
         raise ConfigurationError(
             "keys of data files would travel to the executors in the clear: start the application with spark.authenticate and "
             "spark.network.crypto.enabled (or spark.ssl.rpc.enabled) set to true"
         )
 
-    name, properties = request.text("name"), request.mapping("properties")
-    check_spark_settings(name, {each: properties[each] for each in request.texts("in_spark")}, request.texts("of_session"))
+    name, properties = request.name, request.properties
+    check_spark_settings(name, {each: properties[each] for each in request.in_spark}, request.of_session)
     catalog = load_catalog(name, **properties)
 
     return Response({"catalog": planner.catalogs.add(OpenCatalog(name, catalog))})
@@ -81,26 +99,29 @@ def check_spark_settings(catalog: str, in_spark: Mapping[str, Any], of_session: 
             )
 
 
-def catalog_of(planner: Planner, request: Request) -> OpenCatalog:
+def catalog_of(planner: Planner, request: CatalogRequest) -> OpenCatalog:
     """Return the catalog that a request is about."""
-    return planner.catalogs[request.text("catalog")]
+    return planner.catalogs[request.catalog]
 
 
-def list_namespaces(planner: Planner, request: Request) -> Response:
+@operation
+def list_namespaces(planner: Planner, request: NamespaceRequest) -> Response:
     """List the namespaces directly in one; in none, those at the top."""
-    found = catalog_of(planner, request).catalog.list_namespaces(tuple(request.texts("namespace")))
+    found = catalog_of(planner, request).catalog.list_namespaces(tuple(request.namespace))
     return Response({"namespaces": [list(name) for name in found]})
 
 
-def load_namespace(planner: Planner, request: Request) -> Response:
+@operation
+def load_namespace(planner: Planner, request: NamespaceRequest) -> Response:
     """Return a namespace's properties."""
-    properties = catalog_of(planner, request).catalog.load_namespace_properties(tuple(request.texts("namespace")))
+    properties = catalog_of(planner, request).catalog.load_namespace_properties(tuple(request.namespace))
     return Response({"properties": {name: str(value) for name, value in properties.items()}})
 
 
-def list_tables(planner: Planner, request: Request) -> Response:
+@operation
+def list_tables(planner: Planner, request: NamespaceRequest) -> Response:
     """List the tables of a namespace."""
-    found = catalog_of(planner, request).catalog.list_tables(tuple(request.texts("namespace")))
+    found = catalog_of(planner, request).catalog.list_tables(tuple(request.namespace))
     return Response({"tables": [name[-1] for name in found]})
 
 
@@ -183,15 +204,7 @@ def _remove_metadata(kind: Any) -> None:
         _remove_metadata(kind.get(inner))
 
 
+@operation
 def version(planner: Planner, request: Request) -> Response:
     """Return what `iceberg_version()` says."""
     return Response({"version": f"tablecrypt {tablecrypt.__version__} (PyIceberg {pyiceberg.__version__})"})
-
-
-OPERATIONS: Final = {
-    "open": open_catalog,
-    "version": version,
-    "list_namespaces": list_namespaces,
-    "load_namespace": load_namespace,
-    "list_tables": list_tables,
-}

@@ -2,11 +2,6 @@
 
 A table that is created here is always encrypted: where neither the statement nor a default names a master key, the statement is refused
 before anything is written. What Spark stores beside a table's own properties (`provider`, `location`) is no property of an Iceberg table.
-
-    {"operation": "create_table", "catalog": …, "namespace": ["db"], "name": "orders", "schema": Spark's JSON, "properties": {…},
-     "partitions": [{"transform": "bucket", "parameters": [4], "columns": [["id"]]}, …]}
-    {"operation": "drop_table", …, "purge": false}
-    {"operation": "rename_table", …, "to_namespace": ["db"], "to_name": "sales"}
 """
 
 from __future__ import annotations
@@ -28,8 +23,8 @@ from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.shared.support import unsupported_location
 from tablecrypt.spark.sql.catalogs import catalog_of
-from tablecrypt.spark.sql.loading import find_table, load_table
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.loading import find_table, load_named
+from tablecrypt.spark.sql.messages import NamedRequest, Response, operation
 from tablecrypt.spark.sql.partition_fields import SparkTransform, partition_spec
 from tablecrypt.spark.sql.planner import OpenCatalog, Planner
 from tablecrypt.spark.sql.spark_types import iceberg_schema
@@ -45,6 +40,22 @@ _OPTION: Final = "option."
 """Spark gives each of OPTIONS (…) twice: under its name, and under its name after this."""
 
 
+class DefinitionRequest(NamedRequest):
+    """What CREATE and REPLACE TABLE say of a table.
+
+    Attributes:
+        schema: Spark's JSON.
+        properties: what Spark stores of a table beside it.
+        partitions: [{"transform": "bucket", "parameters": [4], "columns": [["id"]]}, …]
+        defaults: of columns, by name.
+    """
+
+    schema: str
+    properties: Mapping[str, str]
+    partitions: list[Mapping[str, Any]]
+    defaults: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class Definition:
     """What CREATE TABLE says of a table, checked."""
@@ -57,18 +68,17 @@ class Definition:
     defaults: dict[str, Any]
 
     @classmethod
-    def of(cls, request: Request) -> Definition:
+    def of(cls, request: DefinitionRequest) -> Definition:
         """Read the definition in a request.
 
         Raises:
             ConfigurationError: a part of the definition has no meaning for an encrypted table.
         """
         check_names(request.identifier)
-        given = request.mapping("properties")
-        schema = iceberg_schema(json.loads(request.text("schema")))
-        transforms = [SparkTransform.of(each) for each in request.items("partitions")]
-        defaults = {name: default_value(value, schema.find_type(name), name) for name, value in request.mapping("defaults").items()}
-        spec = partition_spec(schema, transforms)
+        given = request.properties
+        schema = iceberg_schema(json.loads(request.schema))
+        defaults = {name: default_value(value, schema.find_type(name), name) for name, value in request.defaults.items()}
+        spec = partition_spec(schema, [SparkTransform.of(each) for each in request.partitions])
 
         return cls(request.identifier, schema, spec, given.get("location"), table_properties(given), defaults)
 
@@ -128,7 +138,8 @@ def check_settable(wanted: Mapping[str, str]) -> None:
             raise ConfigurationError(f"{name} cannot be set as a property: it only shows what another part of the table's metadata says")
 
 
-def create_table(planner: Planner, request: Request) -> Response:
+@operation
+def create_table(planner: Planner, request: DefinitionRequest) -> Response:
     """Create an encrypted table and load it.
 
     Raises:
@@ -152,11 +163,18 @@ def create_table(planner: Planner, request: Request) -> Response:
     if isinstance(made, CreateTableTransaction):
         definition.stage_defaults(made)
         made.commit_transaction()
-    return load_table(planner, request)
+    return load_named(planner, request)
 
 
-def drop_table(planner: Planner, request: Request) -> Response:
-    """Drop a table; with `purge` its files go too, else they stay where they are.
+class DropTable(NamedRequest):
+    """A table to drop; with `purge` its files go too, else they stay where they are."""
+
+    purge: bool
+
+
+@operation
+def drop_table(planner: Planner, request: DropTable) -> Response:
+    """Drop a table.
 
     Raises:
         ConfigurationError: the name is that of a branch, a tag, a metadata table or a view.
@@ -164,7 +182,7 @@ def drop_table(planner: Planner, request: Request) -> Response:
     """
     opened = catalog_of(planner, request)
     try:
-        if request.flag("purge"):
+        if request.purge:
             opened.catalog.purge_table(request.identifier)
         else:
             opened.catalog.drop_table(request.identifier)
@@ -185,23 +203,27 @@ def _refuse_other(opened: OpenCatalog, identifier: Identifier) -> None:
             raise ConfigurationError(f"{part} is no table of its own but a view of {located.name}: it cannot be dropped as a table")
 
 
-def rename_table(planner: Planner, request: Request) -> Response:
+class RenameTable(NamedRequest):
+    """A table to rename."""
+
+    to_namespace: list[str]
+    to_name: str
+
+
+@operation
+def rename_table(planner: Planner, request: RenameTable) -> None:
     """Rename a table. Its files and its pins stay.
 
     Raises:
         NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError: as PyIceberg's.
     """
     catalog = catalog_of(planner, request).catalog
-    renamed = (*without_catalog(catalog, tuple(request.texts("to_namespace"))), request.text("to_name"))
+    renamed = (*without_catalog(catalog, tuple(request.to_namespace)), request.to_name)
     check_names(renamed)
     catalog.rename_table(request.identifier, renamed)
-    return Response({})
 
 
 def without_catalog(catalog: Catalog, namespace: Identifier) -> Identifier:
     """Return a namespace without the catalog's name before it: in RENAME TO prod.db.sales Spark takes that for a namespace."""
     is_catalog = namespace[:1] == (catalog.name,) and not catalog.namespace_exists(namespace)
     return namespace[1:] if is_catalog else namespace
-
-
-OPERATIONS: Final = {"create_table": create_table, "drop_table": drop_table, "rename_table": rename_table}

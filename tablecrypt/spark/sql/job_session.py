@@ -13,41 +13,45 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import Runner
-from tablecrypt.spark.sql.messages import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_FIELD: Final = "gateway"
 _PORT: Final = "PYSPARK_GATEWAY_PORT"
 _SECRET: Final = "PYSPARK_GATEWAY_SECRET"
 _EXECUTORS_PYTHON: Final = "PYSPARK_PYTHON"
 
 
+class Gateway(TypedDict):
+    """Where the driver's Py4J server listens, and a tag by which the driver cancels the jobs when the procedure ends before they do."""
+
+    port: int
+    secret: str
+    tag: str
+
+
 @contextmanager
-def runner_of(request: Request, is_wanted: bool) -> Iterator[Runner | None]:
-    """Give a runner on the application's executors, where a request says how to reach it; None where it does not, or none is wanted.
+def runner_of(gateway: Gateway | None) -> Iterator[Runner | None]:
+    """Give a runner on the executors of the application that a gateway leads to; None without a gateway.
 
     Raises:
         ConfigurationError: PySpark here is of another version than the application.
     """
-    if not is_wanted or _FIELD not in request.fields:
+    if gateway is None:
         yield None
         return
 
-    gateway = request.mapping(_FIELD)
-    connection = _connection(str(gateway["port"]), str(gateway["secret"]))
+    connection = _connection(str(gateway["port"]), gateway["secret"])
 
     try:
         from tablecrypt.spark.runner import SparkRunner
 
         session = _session(connection)
-        # By it the driver cancels the jobs when the procedure ends before they do.
-        session.sparkContext.addJobTag(str(gateway["tag"]))
+        session.sparkContext.addJobTag(gateway["tag"])
         yield SparkRunner(session)
     finally:
         # Closes the connection alone: stopping the session would end the application.

@@ -21,12 +21,11 @@ from typing import Final
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.typedef import Identifier
-from pyiceberg.view import View
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.catalogs import catalog_of, described
 from tablecrypt.spark.sql.local_rows import local_rows
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import NamedRequest, OptionsRequest, Response, operation
 from tablecrypt.spark.sql.metadata_tables import NAMES, metadata_table
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner, Selection
 from tablecrypt.spark.sql.scans.changes import RANGE_OPTIONS, snapshot_range
@@ -59,8 +58,26 @@ class Version:
     is_writable: bool = False
 
 
-def load_table(planner: Planner, request: Request) -> Response:
-    """Load a table, the rows of a metadata table, or a view.
+class LoadTable(NamedRequest):
+    """A table, or what else its name may mean.
+
+    Attributes:
+        version: VERSION AS OF.
+        timestamp: TIMESTAMP AS OF, in microseconds since 1970.
+    """
+
+    version: str | None = None
+    timestamp: int | None = None
+
+
+@operation
+def load_table(planner: Planner, request: LoadTable) -> Response:
+    """Load a table. Raises as `load_named`."""
+    return load_named(planner, request, request.version, request.timestamp)
+
+
+def load_named(planner: Planner, request: NamedRequest, version: str | None = None, timestamp: int | None = None) -> Response:
+    """Load a table, the rows of a metadata table, or a view, at a version or timestamp as of `LoadTable`.
 
     Raises:
         NoSuchTableError: it does not exist, or it has no such branch, tag or metadata table.
@@ -75,9 +92,14 @@ def load_table(planner: Planner, request: Request) -> Response:
         view = find_view(opened.catalog, request.identifier)
         if view is None:
             raise
-        return _loaded_view(opened, view, request, session)
+        if version is not None or timestamp is not None:
+            raise ConfigurationError(
+                f"{'.'.join(request.identifier)} is a view, which has no versions: leave out VERSION or TIMESTAMP AS OF"
+            ) from None
+        binding = session.values.get(VIEW_BINDING, "COMPENSATION").upper()
+        return Response({"view": {**described_view(opened, view), "binding": binding}})
 
-    table, wanted = located.table, _as_of(located.table, request)
+    table, wanted = located.table, _as_of(located.table, version, timestamp)
     audit_first = AuditFirst.of(request, table.metadata)
     if selector is None and wanted is None:
         return loaded_table(planner, opened, located, _branch(table, audit_first.branch_in(table.metadata)), audit_first)
@@ -94,24 +116,17 @@ def load_table(planner: Planner, request: Request) -> Response:
     return loaded_table(planner, opened, located, _selected(table, str(selector)), audit_first.for_named_version)
 
 
-def _loaded_view(opened: OpenCatalog, view: View, request: Request, session: IcebergSettings) -> Response:
-    if request.optional_text("version") is not None or "timestamp" in request.fields:
-        raise ConfigurationError(f"{'.'.join(request.identifier)} is a view, which has no versions: leave out VERSION or TIMESTAMP AS OF")
-    binding = session.values.get(VIEW_BINDING, "COMPENSATION").upper()
-    return Response({"view": {**described_view(opened, view), "binding": binding}})
-
-
-def load_version(planner: Planner, request: Request) -> Response:
+@operation
+def load_version(planner: Planner, request: OptionsRequest) -> Response:
     """Load the version of a table that options of a read ask for: spark.read.option("snapshot-id", 123).table("prod.db.orders").
 
-    {"operation": "load_version", "table": …, "options": {"snapshot-id" | "as-of-timestamp" | "branch" | "tag": …}}
-
-    {"start-snapshot-id": …, "end-snapshot-id": …} asks for the rows that appends added behind one snapshot and up to another.
+    The options are snapshot-id, as-of-timestamp, branch or tag; or start-snapshot-id and end-snapshot-id, for the rows that appends added
+    behind the one snapshot and up to the other.
 
     Raises:
         ConfigurationError: there is no such version, it had other columns than the table has now, or two are asked for.
     """
-    loaded, options = planner.tables[request.text("table")], request.mapping("options")
+    loaded, options = planner.tables[request.table], request.options
     name = loaded.located.name
     if loaded.changes is not None:
         return Response(described(planner, replace(loaded, changes=snapshot_range(loaded.located.table, options))))
@@ -218,14 +233,11 @@ def _current(table: EncryptedTable) -> Version:
     return Version(table.metadata.current_snapshot_id, is_writable=True)
 
 
-def _as_of(table: EncryptedTable, request: Request) -> Version | None:
+def _as_of(table: EncryptedTable, version: str | None, timestamp: int | None) -> Version | None:
     """Return what VERSION or TIMESTAMP AS OF asks for."""
-    version = request.optional_text("version")
     if version is not None:
         return _snapshot(table, version) if _NUMBER.fullmatch(version) else _named(table, version)
-    if "timestamp" in request.fields:
-        return _moment(table, request.number("timestamp") // _MICROSECONDS)
-    return None
+    return None if timestamp is None else _moment(table, timestamp // _MICROSECONDS)
 
 
 def _named(table: EncryptedTable, name: str) -> Version:
@@ -300,4 +312,3 @@ _REFUSED_OPTIONS: Final = {
     **dict.fromkeys(RANGE_OPTIONS, "read .changes of the table with it, or the table as a stream"),
     _END: f"without {_START}: give both, or {_START} alone",
 }
-OPERATIONS: Final = {"load_table": load_table, "load_version": load_version}

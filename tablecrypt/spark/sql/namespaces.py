@@ -1,14 +1,9 @@
-"""CREATE, ALTER and DROP NAMESPACE.
-
-{"operation": "create_namespace", "catalog": …, "namespace": ["db"], "properties": {…}}
-{"operation": "alter_namespace", …, "updates": {…}, "removals": […]}
-{"operation": "drop_namespace", …, "cascade": false}
-"""
+"""CREATE, ALTER and DROP NAMESPACE."""
 
 from __future__ import annotations
 
 import logging
-from typing import Final
+from collections.abc import Mapping
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceNotEmptyError, NoSuchNamespaceError
@@ -16,45 +11,60 @@ from pyiceberg.typedef import Identifier
 
 from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.definitions import check_names
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import NamespaceRequest, Response, operation
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.views import list_views
 
 logger = logging.getLogger(__name__)
 
 
-def create_namespace(planner: Planner, request: Request) -> Response:
+class CreateNamespace(NamespaceRequest):
+    """A namespace to create, with properties."""
+
+    properties: Mapping[str, str]
+
+
+@operation
+def create_namespace(planner: Planner, request: CreateNamespace) -> None:
     """Create a namespace. Raises NamespaceAlreadyExistsError; ConfigurationError for a property that namespaces do not have."""
     catalog = catalog_of(planner, request).catalog
-    namespace = tuple(request.texts("namespace"))
-    properties = request.mapping("properties")
+    namespace = tuple(request.namespace)
     check_names(namespace)
-    catalog.create_namespace(namespace, properties)
-    return Response({})
+    catalog.create_namespace(namespace, dict(request.properties))
 
 
-def alter_namespace(planner: Planner, request: Request) -> Response:
+class AlterNamespace(NamespaceRequest):
+    """Properties of a namespace to set, and names of those to remove."""
+
+    updates: Mapping[str, str]
+    removals: list[str]
+
+
+@operation
+def alter_namespace(planner: Planner, request: AlterNamespace) -> None:
     """Set and remove properties. Raises NoSuchNamespaceError; ConfigurationError for a property that namespaces do not have."""
     catalog = catalog_of(planner, request).catalog
-    namespace = tuple(request.texts("namespace"))
+    namespace = tuple(request.namespace)
     known = catalog.load_namespace_properties(namespace)
-    removals = set(request.texts("removals")) & known.keys()
-    updates = request.mapping("updates")
-    catalog.update_namespace_properties(namespace, removals, updates)
-
-    return Response({})
+    catalog.update_namespace_properties(namespace, set(request.removals) & known.keys(), dict(request.updates))
 
 
-def drop_namespace(planner: Planner, request: Request) -> Response:
+class DropNamespace(NamespaceRequest):
+    """A namespace to drop; with `cascade`, also what is in it."""
+
+    cascade: bool
+
+
+@operation
+def drop_namespace(planner: Planner, request: DropNamespace) -> Response:
     """Drop a namespace; with `cascade` also what is in it, whose files stay where they are.
 
     Raises:
         NamespaceNotEmptyError: without `cascade`, there is something in it.
     """
     catalog = catalog_of(planner, request).catalog
-    namespace = tuple(request.texts("namespace"))
     try:
-        _drop(catalog, namespace, cascade=request.flag("cascade"))
+        _drop(catalog, tuple(request.namespace), cascade=request.cascade)
     except NoSuchNamespaceError:
         return Response({"dropped": False})
 
@@ -79,6 +89,3 @@ def _drop(catalog: Catalog, namespace: Identifier, *, cascade: bool) -> None:
             catalog.drop_view(view)
 
     catalog.drop_namespace(namespace)
-
-
-OPERATIONS: Final = {"create_namespace": create_namespace, "alter_namespace": alter_namespace, "drop_namespace": drop_namespace}

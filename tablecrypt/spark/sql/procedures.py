@@ -20,10 +20,11 @@ from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures
 from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, RowCopy, name_parts, table_of
 from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
-from tablecrypt.spark.sql.job_session import runner_of
+from tablecrypt.spark.sql.job_session import Gateway, runner_of
 from tablecrypt.spark.sql.local_rows import arrow_stream
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import CatalogRequest, NamedRequest, NamespaceRequest, Response, SessionRequest, operation
 from tablecrypt.spark.sql.planner import OpenCatalog, Planner
+from tablecrypt.spark.sql.scans.filters import Predicate
 from tablecrypt.spark.sql.statements import add_files, alter_table, changelog_view, undelete_column
 from tablecrypt.spark.sql.statements.variables import MEANING, find_variable
 from tablecrypt.spark.sql.writes.write_options import written_by
@@ -51,13 +52,15 @@ REFUSED: Final[Mapping[str, str]] = {
 _SYSTEM: Final = "system"
 
 
-def list_procedures(planner: Planner, request: Request) -> Response:
+@operation
+def list_procedures(planner: Planner, request: NamespaceRequest) -> Response:
     """List the procedures of a namespace: all of them in `system`, none elsewhere."""
-    is_system = [part.lower() for part in request.texts("namespace")] == [_SYSTEM]
+    is_system = [part.lower() for part in request.namespace] == [_SYSTEM]
     return Response({"procedures": list(PROCEDURES) if is_system else []})
 
 
-def load_procedure(planner: Planner, request: Request) -> Response:
+@operation
+def load_procedure(planner: Planner, request: NamedRequest) -> Response:
     """Describe a procedure, or say why no procedure has that name. Spark shows the reason of a refusal here, but not that of an error."""
     *namespace, name = (part.lower() for part in request.identifier)
     if namespace != [_SYSTEM]:
@@ -87,17 +90,35 @@ def _refusal(name: str, reason: str) -> Response:
     return Response({"name": name, "description": reason, "parameters": [], "refused": reason})
 
 
-def call_procedure(planner: Planner, request: Request) -> Response:
+class CallProcedure(CatalogRequest, SessionRequest):
+    """A call of a procedure.
+
+    Attributes:
+        arguments: those that are given, by name.
+        current_namespace: the session's, where it is in this catalog.
+        where: the argument of that name, as Spark understands it.
+        gateway: by which Spark jobs can be started, where the driver wants some.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    case_sensitive: bool
+    current_namespace: str | None = None
+    where: list[Predicate] | None = None
+    gateway: Gateway | None = None
+
+
+@operation
+def call_procedure(planner: Planner, request: CallProcedure) -> Response:
     """Call a procedure and return its rows as an Arrow stream.
 
     Raises:
         ConfigurationError: arguments that cannot be used; and what the procedure itself raises.
     """
     opened = catalog_of(planner, request)
-    name = request.text("name")
-    procedure = _named(name)
+    name, procedure = request.name, _named(request.name)
     # An argument `workers` asks for threads of this process, and starts no Spark jobs.
-    with runner_of(request, is_wanted="workers" not in request.mapping("arguments")) as runner, _as_spark(request):
+    with runner_of(None if "workers" in request.arguments else request.gateway) as runner, _as_spark(request):
         call = replace(_call(opened, request), runner=runner)
         # Taken within the block: a procedure is a generator that still works while rows are taken, with the runner.
         rows = list(procedure.run(call))
@@ -114,20 +135,19 @@ def call_procedure(planner: Planner, request: Request) -> Response:
     return Response(described, arrow_stream(table_of(rows, procedure.columns)))
 
 
-def condition_columns(planner: Planner, request: Request) -> Response:
+@operation
+def condition_columns(planner: Planner, request: CallProcedure) -> Response:
     """Return the columns that the argument `where` of a call may name."""
     return Response({"schema": spark_json(_call(catalog_of(planner, request), request).table().schema())})
 
 
-def _call(opened: OpenCatalog, request: Request) -> Call:
-    namespace = request.optional_text("current_namespace")
-    predicates = request.items("where") if "where" in request.fields else None
-    current = name_parts(namespace) if namespace else ()
-    return Call(opened.catalog, opened.name, current, request.mapping("arguments"), predicates, request.flag("case_sensitive"))
+def _call(opened: OpenCatalog, request: CallProcedure) -> Call:
+    current = name_parts(request.current_namespace) if request.current_namespace else ()
+    return Call(opened.catalog, opened.name, current, request.arguments, request.where, request.case_sensitive)
 
 
 @contextmanager
-def _as_spark(request: Request) -> Iterator[None]:
+def _as_spark(request: SessionRequest) -> Iterator[None]:
     """Have snapshots that are made meanwhile say which application of Spark made them."""
     token = WRITTEN_BY.set(written_by(request))
     try:
@@ -164,12 +184,3 @@ def _shown(parameter: Parameter) -> str:
 
 def _described(parameter: Parameter) -> dict[str, Any]:
     return {"name": parameter.name, "type": parameter.type, "required": parameter.is_required}
-
-
-OPERATIONS: Final = {
-    "condition_columns": condition_columns,
-    **add_files.OPERATIONS,
-    "list_procedures": list_procedures,
-    "load_procedure": load_procedure,
-    "call_procedure": call_procedure,
-}

@@ -1,7 +1,7 @@
 """The planner's process: it takes requests from stdin and gives responses to stdout, many at a time.
 
     frame    = length of the rest (4) | number of the request (4) | length of the JSON (4) | JSON | bytes       numbers are big endian
-    request  = {"operation": "load_table", …}, and bytes where the operation takes some
+    request  = {"operation": "load_table", …} and the fields that the operation declares (messages.py), and bytes where it takes some
     response = an object, and bytes where the operation has some; or {"error": {"kinds": [names of classes], "message": "…"}}
 
 Both ends are one JVM and the process that it started. No other process can read or write the two pipes, so keys travel in the clear.
@@ -11,63 +11,24 @@ writes that are open then.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import struct
-from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final
 
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.source import loading as sources
-from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, staging, view_definitions, views
-from tablecrypt.spark.sql.messages import Request, Response, described_error
+from tablecrypt.spark.source import loading as sources  # noqa: F401
+from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, staging, view_definitions, views  # noqa: F401
+from tablecrypt.spark.sql.messages import OPERATIONS, OTHER_VERSION, Response, SentRequest, described_error
 from tablecrypt.spark.sql.planner import Planner
-from tablecrypt.spark.sql.scans import aggregates, conditions, plan, python_reads, whole_partitions
-from tablecrypt.spark.sql.streams import requests as streams
-from tablecrypt.spark.sql.writes import commits, distribution, python_writes, row_level, source_columns
+from tablecrypt.spark.sql.scans import aggregates, conditions, plan, python_reads, whole_partitions  # noqa: F401
+from tablecrypt.spark.sql.streams import requests as streams  # noqa: F401
+from tablecrypt.spark.sql.writes import commits, distribution, python_writes, row_level, source_columns  # noqa: F401
 
-Operation: TypeAlias = Callable[[Planner, Request], Response]
-
-
-def _of_procedures(name: str) -> Operation:
-    """Return an operation that imports the procedures when it is first asked for: with what they run they are a third of all modules."""
-
-    def operation(planner: Planner, request: Request) -> Response:
-        from tablecrypt.spark.sql import procedures
-
-        return procedures.OPERATIONS[name](planner, request)
-
-    return operation
-
-
-_PROCEDURES: Final = ("condition_columns", "list_procedures", "load_procedure", "call_procedure", "list_source_files", "copied_rows")
-OPERATIONS: Final[Mapping[str, Operation]] = {
-    **catalogs.OPERATIONS,
-    **loading.OPERATIONS,
-    **sources.OPERATIONS,
-    **namespaces.OPERATIONS,
-    **definitions.OPERATIONS,
-    **views.OPERATIONS,
-    **view_definitions.OPERATIONS,
-    **alterations.OPERATIONS,
-    **staging.OPERATIONS,
-    **{name: _of_procedures(name) for name in _PROCEDURES},
-    **plan.OPERATIONS,
-    **aggregates.OPERATIONS,
-    **conditions.OPERATIONS,
-    **whole_partitions.OPERATIONS,
-    **python_reads.OPERATIONS,
-    **streams.OPERATIONS,
-    **commits.OPERATIONS,
-    **source_columns.OPERATIONS,
-    **distribution.OPERATIONS,
-    **python_writes.OPERATIONS,
-    **row_level.OPERATIONS,
-}
-
+_AT_START: Final = frozenset(OPERATIONS)
+"""Those of the modules that are imported above for them."""
 _HEAD: Final = struct.Struct(">II")
 _LENGTH: Final = struct.Struct(">I")
 _THREADS: Final = 16
@@ -118,8 +79,12 @@ def respond(planner: Planner, content: bytes) -> bytes:
 def _responded(planner: Planner, content: bytes) -> Response:
     (length,) = _LENGTH.unpack_from(content)
     start = _LENGTH.size
-    request = Request(json.loads(content[start : start + length]), content[start + length :])
-    operation = OPERATIONS.get(request.text("operation"))
-    if operation is None:
-        raise FormatError(f"the planner has no operation {request.text('operation')!r}: the jar belongs to another version of tablecrypt")
-    return operation(planner, request)
+    sent = SentRequest.decode(content[start : start + length], content[start + length :])
+    # Not "in OPERATIONS": another thread may have imported half of what an operation needs.
+    if sent.operation not in _AT_START:
+        # When they are first asked for: with what they run, the procedures are a third of all modules.
+        from tablecrypt.spark.sql import procedures  # noqa: F401  for its operations
+
+    if sent.operation not in OPERATIONS:
+        raise FormatError(f"the planner has no operation {sent.operation!r}: {OTHER_VERSION}")
+    return OPERATIONS[sent.operation].respond(planner, sent)

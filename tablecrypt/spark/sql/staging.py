@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import cast
 
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.manifest import DataFile
@@ -25,9 +25,9 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.sql.alterations import check_properties
 from tablecrypt.spark.sql.catalogs import catalog_of, described
-from tablecrypt.spark.sql.definitions import Definition
+from tablecrypt.spark.sql.definitions import Definition, DefinitionRequest
 from tablecrypt.spark.sql.loading import find_table
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import Request, Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
 from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable
@@ -105,7 +105,8 @@ class StagedTable:
         return cast("EncryptingFileIO", self.transaction.table_io)
 
 
-def stage_create(planner: Planner, request: Request) -> Response:
+@operation
+def stage_create(planner: Planner, request: DefinitionRequest) -> Response:
     """Begin a table that is not there yet.
 
     Raises:
@@ -118,7 +119,8 @@ def stage_create(planner: Planner, request: Request) -> Response:
     return _created(planner, opened, request)
 
 
-def stage_replace(planner: Planner, request: Request) -> Response:
+@operation
+def stage_replace(planner: Planner, request: DefinitionRequest) -> Response:
     """Begin to replace a table.
 
     Raises:
@@ -130,7 +132,8 @@ def stage_replace(planner: Planner, request: Request) -> Response:
     return _replaced(planner, catalog_of(planner, request), request)
 
 
-def stage_create_or_replace(planner: Planner, request: Request) -> Response:
+@operation
+def stage_create_or_replace(planner: Planner, request: DefinitionRequest) -> Response:
     """Begin a table, or begin to replace the one that is there. Raises as both."""
     opened = catalog_of(planner, request)
     try:
@@ -139,7 +142,7 @@ def stage_create_or_replace(planner: Planner, request: Request) -> Response:
         return _created(planner, opened, request)
 
 
-def _created(planner: Planner, opened: OpenCatalog, request: Request) -> Response:
+def _created(planner: Planner, opened: OpenCatalog, request: DefinitionRequest) -> Response:
     definition = Definition.of(request)
     definition.check(opened.catalog)
     transaction = opened.catalog.create_table_transaction(
@@ -160,7 +163,7 @@ def _created(planner: Planner, opened: OpenCatalog, request: Request) -> Respons
     return _staged(planner, opened, request, located, StagedTable(transaction, replaces=False))
 
 
-def _replaced(planner: Planner, opened: OpenCatalog, request: Request) -> Response:
+def _replaced(planner: Planner, opened: OpenCatalog, request: DefinitionRequest) -> Response:
     located, part = find_table(opened, request.identifier)
     if part is not None:
         raise ConfigurationError(f"{part} is no table of its own but a view of {located.name}: it cannot be replaced")
@@ -183,28 +186,25 @@ def _replaced(planner: Planner, opened: OpenCatalog, request: Request) -> Respon
     return _staged(planner, opened, request, replaced, StagedTable(transaction, replaces=True))
 
 
-def _staged(planner: Planner, opened: OpenCatalog, request: Request, located: LocatedTable, staged: StagedTable) -> Response:
+def _staged(planner: Planner, opened: OpenCatalog, request: DefinitionRequest, located: LocatedTable, staged: StagedTable) -> Response:
     audit_first = AuditFirst.of(request, located.table.metadata)
     loaded = LoadedTable(located, opened.name, MAIN_BRANCH, None, is_writable=True, staged=staged, audit_first=audit_first)
     return Response({**described(planner, loaded), "staged": planner.staged.add(staged)})
 
 
-def commit_staged(planner: Planner, request: Request) -> Response:
+class StagedRequest(Request):
+    """About a table that is being created or replaced, by its handle."""
+
+    staged: str
+
+
+@operation
+def commit_staged(planner: Planner, request: StagedRequest) -> None:
     """Commit a table and its rows. Raises as `StagedTable.commit`."""
-    planner.staged.pop(request.text("staged")).commit()
-    return Response({})
+    planner.staged.pop(request.staged).commit()
 
 
-def abort_staged(planner: Planner, request: Request) -> Response:
+@operation
+def abort_staged(planner: Planner, request: StagedRequest) -> None:
     """Give a table up, and delete what was written for it."""
-    planner.staged.pop(request.text("staged")).abort()
-    return Response({})
-
-
-OPERATIONS: Final = {
-    "stage_create": stage_create,
-    "stage_replace": stage_replace,
-    "stage_create_or_replace": stage_create_or_replace,
-    "commit_staged": commit_staged,
-    "abort_staged": abort_staged,
-}
+    planner.staged.pop(request.staged).abort()

@@ -1,8 +1,5 @@
 """Views of a catalog that keeps them, as REST ones do: finding, showing and describing them.
 
-{"operation": "find_view", …}               {"operation": "show_views", …, "pattern": "v*"}
-{"operation": "show_create_view", …}        {"operation": "describe_view", …, "extended": true}
-
 Java checks a view's SQL and lets Spark resolve it: here it is text. Iceberg's Spark catalog keeps its views in the same form.
 """
 
@@ -24,7 +21,7 @@ from tablecrypt.spark.shared.schema import spark_type
 from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
 from tablecrypt.spark.sql.local_rows import local_rows
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import CatalogRequest, NamedRequest, NamespaceRequest, Response, operation
 from tablecrypt.spark.sql.planner import OpenCatalog, Planner
 from tablecrypt.spark.sql.statements.variables import MEANING, find_variable
 from tablecrypt_catalog.rest_views import RestViews
@@ -71,16 +68,24 @@ def described_view(opened: OpenCatalog, view: View) -> dict[str, Any]:
     }
 
 
-def look_for_view(planner: Planner, request: Request) -> Response:
+@operation
+def look_for_view(planner: Planner, request: NamedRequest) -> Response:
     """Say whether a name is that of a view."""
     return Response({"found": find_view(catalog_of(planner, request).catalog, request.identifier) is not None})
 
 
-def show_views(planner: Planner, request: Request) -> Response:
-    """List a namespace's views: `*` in the pattern stands for anything, `|` for or."""
+class ShowViews(NamespaceRequest):
+    """A namespace's views: `*` in the pattern stands for anything, `|` for or."""
+
+    pattern: str | None
+
+
+@operation
+def show_views(planner: Planner, request: ShowViews) -> Response:
+    """List views."""
     opened = catalog_of(planner, request)
-    namespace = tuple(request.texts("namespace"))
-    patterns = [re.escape(each.strip()).replace(r"\*", ".*") for each in (request.optional_text("pattern") or "*").split("|")]
+    namespace = tuple(request.namespace)
+    patterns = [re.escape(each.strip()).replace(r"\*", ".*") for each in (request.pattern or "*").split("|")]
     wanted = re.compile("|".join(patterns), re.IGNORECASE)
     names = sorted(name[-1] for name in list_views(opened.catalog, namespace) if wanted.fullmatch(name[-1]))
     schema = pa.schema([("namespace", pa.string()), ("viewName", pa.string()), ("isTemporary", pa.bool_())])
@@ -89,7 +94,8 @@ def show_views(planner: Planner, request: Request) -> Response:
     return local_rows("SHOW VIEWS", pa.Table.from_pylist(rows, schema))
 
 
-def show_create_view(planner: Planner, request: Request) -> Response:
+@operation
+def show_create_view(planner: Planner, request: NamedRequest) -> Response:
     """Return the statement that creates a view as it is."""
     opened, catalog = views_of(planner, request)
     view = catalog.load_view(request.identifier)
@@ -108,12 +114,19 @@ def show_create_view(planner: Planner, request: Request) -> Response:
     return local_rows("SHOW CREATE TABLE", pa.table({"createtab_stmt": [statement]}))
 
 
-def describe_view(planner: Planner, request: Request) -> Response:
-    """Return a view's columns; with `extended` all that is known of it."""
+class DescribeView(NamedRequest):
+    """A view to describe; with `extended`, by all that is known of it and not its columns alone."""
+
+    extended: bool
+
+
+@operation
+def describe_view(planner: Planner, request: DescribeView) -> Response:
+    """Return a view's description."""
     opened, catalog = views_of(planner, request)
     view = catalog.load_view(request.identifier)
     rows = [(field.name, spark_type(field.field_type).simpleString(), field.doc) for field in view.schema().fields]
-    if request.flag("extended"):
+    if request.extended:
         rows += [("", "", ""), ("# Detailed View Information", "", ""), *((name, text, "") for name, text in _details(opened, view))]
     columns = zip(*rows, strict=True)
 
@@ -139,7 +152,7 @@ def _shown_properties(view: View) -> list[tuple[str, str]]:
     return sorted((name, value) for name, value in view.properties.items() if name not in (COMMENT, QUERY_COLUMNS))
 
 
-def views_of(planner: Planner, request: Request) -> tuple[OpenCatalog, RestViews]:
+def views_of(planner: Planner, request: CatalogRequest) -> tuple[OpenCatalog, RestViews]:
     """Return the catalog that a request is about. ConfigurationError where it keeps no views."""
     opened = catalog_of(planner, request)
     if not isinstance(opened.catalog, RestViews):
@@ -209,11 +222,3 @@ def _indented(items: Iterable[str]) -> list[str]:
 def _literal(text: str) -> str:
     # Spark replaces variables before it knows what a literal is.
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\u007B") + "'"
-
-
-OPERATIONS: Final = {
-    "find_view": look_for_view,
-    "show_views": show_views,
-    "show_create_view": show_create_view,
-    "describe_view": describe_view,
-}

@@ -19,7 +19,7 @@ from pyroaring import BitMap
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.spark.shared.task_keys import ResultKey
-from tablecrypt.spark.sql.messages import Request
+from tablecrypt.spark.sql.messages import SentRequest
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.writes.commits import abort_write, begin_write, commit_write, file_location
 from tablecrypt.spark.sql.writes.programs import PlannedWrite, Statement
@@ -29,11 +29,14 @@ from tablecrypt.table.table import EncryptedTable
 from tests.spark.test_jvm_written_files import encrypted, sized
 from tests.support.aws import AwsServer
 from tests.support.plaintext_scan import unwatch
+from tests.support.planner_requests import respond
 from tests.support.tables import MASTER_KEY, encrypted_sql_catalog, path_of
 
 TASK: Final = 0
 ATTEMPT: Final = 17
 LOCAL: Final = {"spark.master": "local[2]"}
+BEGUN: Final = {"mode": "append", "filter": [], "options": {}, "case_sensitive": False}
+"""What Java says of a plain append."""
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +57,8 @@ class Write:
         self.planner = planner or Planner()
         loaded = LoadedTable(LocatedTable.of_table(table), "prod", "main", table.metadata.current_snapshot_id, is_writable=True)
         self.table = self.planner.tables.add(loaded)
-        asked = {"table": self.table, "mode": mode, "filter": [], "options": {}, **fields}
-        self.handle = begin_write(self.planner, Request(asked)).fields["write"]
+        asked = {**BEGUN, "table": self.table, "mode": mode, **fields}
+        self.handle = respond(self.planner, begin_write, **asked).fields["write"]
         self.location = self.asked_for(json.dumps(self.request()))
         self.path = path_of(self.location)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,14 +68,14 @@ class Write:
         return {"request": "location", "task": TASK, "attempt": ATTEMPT, "unique": str(uuid.uuid4()), "number": 0, "partition": ""}
 
     def asked_for(self, text: str) -> str:
-        return str(file_location(self.planner, Request({"write": self.handle, "request": text})).fields["location"])
+        return str(respond(self.planner, file_location, write=self.handle, request=text).fields["location"])
 
     @property
     def key(self) -> ResultKey:
         return self.planner.writes[self.handle].key
 
     def commit(self, *results: bytes, **fields: Any) -> None:
-        commit_write(self.planner, Request({"write": self.handle, **fields}, b"".join(map(sized, results))))
+        respond(self.planner, commit_write, b"".join(map(sized, results)), write=self.handle, **fields)
 
 
 def report(location: str | None = None, attempt: int = ATTEMPT, deleted: dict[str, list[int]] | None = None) -> bytes:
@@ -112,7 +115,7 @@ def test_a_forged_result_commits_nothing_and_the_files_of_the_write_go(table: Ta
         write.asked_for(json.dumps(write.request()))
 
 
-@pytest.mark.parametrize("scans", [[], [{}], [{"plan": "f00", "files": [0]}], "none", [3]], ids=str)
+@pytest.mark.parametrize("scans", [None, [], [{"plan": "f00", "files": [0]}]], ids=str)
 def test_a_change_of_rows_that_its_query_did_not_read_is_refused(table: Table, scans: Any) -> None:
     before = table.refresh().metadata_location
     [path, *_] = [task.file.file_path for task in table.scan().plan_files()]
@@ -122,6 +125,19 @@ def test_a_change_of_rows_that_its_query_did_not_read_is_refused(table: Table, s
         write.commit(encrypted(write.key, TASK, report(deleted={path: [0]})), scans=scans)
 
     assert table.refresh().metadata_location == before
+    assert not write.path.exists()
+
+
+@pytest.mark.parametrize("scans", [[{}], "none", [3]], ids=str)
+def test_a_commit_that_is_not_understood_leaves_the_write_to_its_owner(table: Table, scans: Any) -> None:
+    before = table.refresh().metadata_location
+    write = Write(table, "delta", command="delete")
+
+    with pytest.raises(FormatError, match=r"commit_write .*scans"):
+        write.commit(encrypted(write.key, TASK, report()), scans=scans)
+
+    assert table.refresh().metadata_location == before
+    respond(write.planner, abort_write, write=write.handle)
     assert not write.path.exists()
 
 
@@ -139,10 +155,10 @@ def test_a_write_ends_once(table: Table) -> None:
     write = Write(table)
     kept = encrypted(write.key, TASK, report())
 
-    abort_write(write.planner, Request({"write": write.handle}))
+    respond(write.planner, abort_write, write=write.handle)
 
     assert not write.path.exists()
-    for end in (lambda: write.commit(kept), lambda: abort_write(write.planner, Request({"write": write.handle}))):
+    for end in (lambda: write.commit(kept), lambda: respond(write.planner, abort_write, write=write.handle)):
         with pytest.raises(ConfigurationError, match="run the query again"):
             end()
 
@@ -162,13 +178,12 @@ def test_modes_and_tables_that_cannot_be_written_are_refused_before_a_task_runs(
     assert isinstance(table, EncryptedTable)
     planner = Planner()
     tagged = planner.tables.add(LoadedTable(LocatedTable.of_table(table), "prod", "main", None, is_writable=False))
-    asked = {"table": tagged, "filter": [], "options": {}, "mode": "append", "command": "delete"}
-    for operation in (begin_write, row_change, delete_where):
+    for operation, fields in ((begin_write, BEGUN), (row_change, {"command": "delete"}), (delete_where, {"filter": []})):
         with pytest.raises(ConfigurationError, match="which cannot change"):
-            operation(planner, Request(asked))
+            respond(planner, operation, table=tagged, **fields)
     lost = planner.tables.add(LoadedTable(LocatedTable.of_table(table), "prod", "nowhere", None, is_writable=True))
     with pytest.raises(ConfigurationError, match="no branch 'nowhere'"):
-        begin_write(planner, Request(asked | {"table": lost}))
+        respond(planner, begin_write, table=lost, **BEGUN)
 
 
 @pytest.mark.parametrize(
@@ -187,18 +202,17 @@ def test_row_changes_of_no_known_kind_are_refused(table: Table, properties: dict
     changed = write.planner.tables.add(LoadedTable(LocatedTable.of_table(table), "prod", "main", None, is_writable=True))
 
     with pytest.raises((ConfigurationError, FormatError), match=named):
-        row_change(write.planner, Request({"table": changed, "command": command}))
+        respond(write.planner, row_change, table=changed, command=command)
 
 
 def test_a_condition_that_has_no_exact_meaning_is_not_taken_for_one_on_whole_files(table: Table) -> None:
     write = Write(table)
 
     for predicate in ({"op": "?"}, {"op": "=", "args": [{"column": ["no such column"]}, {"value": 1, "type": "bigint"}]}):
-        asked = Request({"table": write.table, "filter": [predicate]})
-        assert can_delete_where(write.planner, asked).fields == {"whole": False}
+        assert respond(write.planner, can_delete_where, table=write.table, filter=[predicate]).fields == {"whole": False}
         with pytest.raises(ConfigurationError, match="use DELETE, UPDATE or MERGE"):
-            delete_where(write.planner, asked)
-    assert can_delete_where(write.planner, Request({"table": write.table, "filter": []})).fields == {"whole": True}
+            respond(write.planner, delete_where, table=write.table, filter=[predicate])
+    assert respond(write.planner, can_delete_where, table=write.table, filter=[]).fields == {"whole": True}
 
 
 def test_the_files_of_open_writes_go_with_the_driver_and_those_of_ended_ones_stay(table: Table) -> None:
@@ -217,12 +231,11 @@ def test_a_planner_whose_driver_is_gone_deletes_what_its_open_writes_wrote(table
     before = table.refresh().metadata_location
     with subprocess.Popen([sys.executable, "-P", "-m", "tablecrypt.spark.sql"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as planner:
         opened = asked(
-            planner, {"operation": "open", "name": "prod", "properties": catalog, "in_spark": [], "of_session": [], "spark": LOCAL}
+            planner, {"operation": "open_catalog", "name": "prod", "properties": catalog, "in_spark": [], "of_session": [], "spark": LOCAL}
         )
         named = {"catalog": opened["catalog"], "namespace": ["db"], "name": "rows"}
         loaded = asked(planner, {"operation": "load_table", **named})
-        begun = {"table": loaded["table"], "mode": "append", "filter": [], "options": {}}
-        handle = asked(planner, {"operation": "begin_write", **begun})["write"]
+        handle = asked(planner, {"operation": "begin_write", "table": loaded["table"], **BEGUN})["write"]
         location = {"request": "location", "task": 0, "attempt": 1, "unique": str(uuid.uuid4()), "number": 0, "partition": ""}
         told = asked(planner, {"operation": "file_location", "write": handle, "request": json.dumps(location)})
         path = path_of(told["location"])
@@ -253,11 +266,10 @@ def test_the_write_of_a_program_gives_what_a_write_asks_for_and_nothing_else(tab
     assert isinstance(table, EncryptedTable)
     nothing: Any = None
     statement = Statement(PlannedWrite(nothing, LocatedTable.of_table(table), nothing, by_partition=False, sort_by=("id",)))
-    asked = {"operation": "write_layout", "table": statement.table["table"], "mode": "append", "filter": [], "options": {}}
 
-    ordering = statement.respond(Request(asked)).fields["ordering"]
+    ordering = statement.respond(SentRequest("write_layout", {"table": statement.table["table"], "rows": True, **BEGUN})).fields["ordering"]
 
     assert [(each["column"], each["nulls_first"]) for each in ordering] == [(["id"], True)]
     with pytest.raises(FormatError, match="a write asks for 'drop_table'"):
-        statement.respond(Request({"operation": "drop_table"}))
+        statement.respond(SentRequest("drop_table", {}))
     assert statement.refusal is None

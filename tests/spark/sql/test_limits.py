@@ -24,9 +24,7 @@ from pyiceberg.types import LongType, NestedField
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.planner import Handles, Limits, Planner
-from tablecrypt.spark.sql.process import OPERATIONS
 from tablecrypt.spark.sql.scans.python_reads import TaskRows
 from tablecrypt.spark.sql.staging import StagedTable
 from tablecrypt.spark.sql.writes.commits import abort_write
@@ -39,6 +37,7 @@ from tests.spark.sql.test_protected_writes import Write as ProtectedWrite
 from tests.spark.sql.test_protected_writes import files_in
 from tests.spark.test_jvm_written_files import encrypted
 from tests.support.aws import AwsServer
+from tests.support.planner_requests import respond
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 GIVEN_UP = "the planner gave up this {}, because 1 newer ones are open: .*Run the statement again"
@@ -117,7 +116,7 @@ class TestWrites:
         first, _ = Write(table, planner=planner), Write(table, planner=planner)
         first.path.write_bytes(b"ciphertext")
         with pytest.raises(ConfigurationError, match=GIVEN_UP.format("write")):
-            abort_write(planner, Request({"write": first.handle}))
+            respond(planner, abort_write, write=first.handle)
         assert not first.path.exists()
 
     def test_a_write_whose_tasks_ask_for_files_is_not_the_one_to_go(self, table: Table) -> None:
@@ -158,9 +157,9 @@ class TestAttemptsOfExecutors:
         second = write.start()
 
         assert files_in(lake) == before
-        for late in ("finish_file", "stop_writing"):
+        for late, fields in (("finish_file", {}), ("stop_writing", {"keep": True})):
             with pytest.raises(ConfigurationError, match=GIVEN_UP.format("attempt at a task")):
-                write.in_task(late, writer=first, keep=True)
+                write.in_task(late, writer=first, **fields)
         # The task fails with that, and reports nothing.
         write.reported.clear()
         write.write(second, ROWS, 1)
@@ -184,13 +183,13 @@ class TestReads:
         planner = Planner(Limits(readers=1))
         rows = TaskRows(endless())
         first = planner.readers.add(rows)
-        assert OPERATIONS["next_rows"](planner, Request({"reader": first})).fields == {"end": False}
+        assert respond(planner, "next_rows", reader=first).fields == {"end": False}
 
         planner.readers.add(TaskRows(iter(())))
 
         for late in ("next_rows", "stop_reading"):
             with pytest.raises(ConfigurationError, match=GIVEN_UP.format("read of a file")):
-                OPERATIONS[late](planner, Request({"reader": first}))
+                respond(planner, late, reader=first)
         with pytest.raises(ConfigurationError, match="closed before its end"):
             rows.next()
 
@@ -211,20 +210,22 @@ class TestStagedTables:
         assert not list(data.iterdir())
         for end in ("commit_staged", "abort_staged"):
             with pytest.raises(ConfigurationError, match=GIVEN_UP.format("new table")):
-                OPERATIONS[end](planner, Request({"staged": first}))
+                respond(planner, end, staged=first)
         with pytest.raises(NoSuchTableError):
             lake.catalog.load_table("db.first")
 
 
-@pytest.mark.parametrize(("kept", "asked"), [("tables", "begin_write"), ("plans", "open_files")])
-def test_a_query_whose_plan_was_given_up_says_so(kept: str, asked: str) -> None:
+@pytest.mark.parametrize(
+    ("kept", "handle", "asked", "fields"),
+    [("tables", "table", "answered", {"filter": []}), ("plans", "plan", "open_files", {"portable": [], "with_deleted": False})],
+)
+def test_a_query_whose_plan_was_given_up_says_so(kept: str, handle: str, asked: str, fields: dict[str, Any]) -> None:
     planner = Planner(Limits(**{kept: 1}))
     values: Any = getattr(planner, kept)
     first = values.add(object())
     values.add(object())
-    fields = {"table": first, "plan": first, "portable": [], "with_deleted": False}
     with pytest.raises(ConfigurationError, match=r"gave up this .*nothing was changed"):
-        OPERATIONS[asked](planner, Request(fields))
+        respond(planner, asked, **{handle: first}, **fields)
 
 
 def staged_table(lake: Lake, name: str) -> StagedTable:

@@ -14,13 +14,14 @@ from thrift.transport.TTransport import TTransportException
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.reachable import reachable_files
 from tablecrypt.spark.sql.loading import find_table, load_table
-from tablecrypt.spark.sql.messages import Request, described_error
+from tablecrypt.spark.sql.messages import described_error
 from tablecrypt.spark.sql.metadata_tables import NAMES
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
 from tablecrypt_catalog import load_catalog
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
 from tests.support.plaintext_scan import unwatch
+from tests.support.planner_requests import respond
 from tests.support.tables import encrypted_sql_catalog, maintained_table
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def load(table: Table, *suffix: str, **fields: Any) -> LoadedTable:
     planner = Planner()
     handle = planner.catalogs.add(OpenCatalog("prod", table.catalog))
     *namespace, name = (*table.name(), *suffix)
-    response = load_table(planner, Request({"catalog": handle, "namespace": namespace, "name": name, **fields}))
+    response = respond(planner, load_table, catalog=handle, namespace=namespace, name=name, **fields)
     return planner.tables[response.fields["table"]]
 
 

@@ -50,22 +50,22 @@ class Append:
     ) -> None:
         self.asked = Asked(lake, "db.t")
         if wap_id is not None:
-            opened = self.asked(
-                "open", name="sparktest", properties=lake.properties, spark={"spark.master": "local"}, in_spark=[], of_session=[]
-            )
-            loaded = self.asked("load_table", catalog=opened.fields["catalog"], namespace=["db"], name="t", wap_id=wap_id)
+            loaded = self.asked("load_table", catalog=self.asked.catalog, namespace=["db"], name="t", wap_id=wap_id)
             self.asked.table = loaded.fields["table"]
         self.fields = {
+            "table": self.asked.table,
+            "mode": "append",
+            "filter": [],
             "options": dict(options),
             "settings": dict(settings or {}),
             "row_schema": json.dumps(struct(*columns)),
             "case_sensitive": sensitive,
         }
-        self.write = self.asked("begin_write", table=self.asked.table, mode="append", filter=[], **self.fields).fields["write"]
+        self.write = self.asked("begin_write", **self.fields).fields["write"]
 
     def columns(self) -> dict[str, Any]:
         """What rows are brought to."""
-        told = json.loads(self.asked("align_rows", table=self.asked.table, **self.fields).fields["schema"])
+        told = json.loads(self.asked("align_rows", **self.fields).fields["schema"])
         return {each["name"]: each["type"] for each in told["fields"]}
 
     def commit(self) -> None:
@@ -183,4 +183,4 @@ def test_a_stream_adds_no_columns(lake: Lake) -> None:
     append = Append(lake, column("id", "integer"), options={})
     of_stream = append.fields | {"options": dict(MERGE), "query_id": "q"}
     with pytest.raises(ConfigurationError, match="mergeSchema is for batch writes"):
-        append.asked("begin_write", table=append.asked.table, mode="append", filter=[], **of_stream)
+        append.asked("begin_write", **of_stream)

@@ -12,12 +12,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import FixedType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import Response
 from tablecrypt.spark.sql.planner import Planner
-from tablecrypt.spark.sql.process import OPERATIONS
-from tablecrypt.spark.sql.scans.python_reads import portable_tasks, start_reading
+from tablecrypt.spark.sql.scans.python_reads import portable_tasks
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_path import KEY
+from tests.support.planner_requests import respond
 from tests.support.tables import BY_REGION
 
 SCHEMA: Final = Schema(
@@ -35,12 +35,13 @@ class Asked:
     def __init__(self, lake: Lake, name: str) -> None:
         self.planner = Planner()
         settings = {"spark.master": "local[2]"}
-        opened = self("open", name="sparktest", properties=lake.properties, spark=settings, in_spark=[], of_session=[]).fields["catalog"]
+        opened = self("open_catalog", name="sparktest", properties=lake.properties, spark=settings, in_spark=[], of_session=[])
+        self.catalog = opened.fields["catalog"]
         namespace, _, table = name.partition(".")
-        self.table = self("load_table", catalog=opened, namespace=[namespace], name=table).fields["table"]
+        self.table = self("load_table", catalog=self.catalog, namespace=[namespace], name=table).fields["table"]
 
     def __call__(self, operation: str, **fields: Any) -> Response:
-        return OPERATIONS[operation](self.planner, Request({"operation": operation, **fields}))
+        return respond(self.planner, operation, **fields)
 
     def plan(
         self,
@@ -52,7 +53,7 @@ class Asked:
     ) -> Mapping[str, Any]:
         asked = {"columns": json.dumps(columns), "filter": list(predicates), "answered": list(answered), "limit": limit, "grouped": True}
         settings = {"planning.preserve-data-grouping": str(grouped)}
-        return self("plan", table=self.table, row_level=False, settings=settings, **asked).fields
+        return self("plan", table=self.table, row_level=False, options={}, settings=settings, **asked).fields
 
 
 def call(operator: str, column: str, *values: Any) -> dict[str, Any]:
@@ -123,8 +124,9 @@ def test_keys_are_in_no_plan_and_in_the_files_that_were_opened(asked: Asked) -> 
 
 @pytest.mark.parametrize("columns", ["", "{", "[]", "{}", '{"fields": [{}]}', "null", "3"], ids=str)
 def test_columns_in_another_form_are_refused(asked: Asked, columns: str) -> None:
-    with pytest.raises(FormatError):
-        asked("plan", table=asked.table, columns=columns, filter=[], answered=[], grouped=False, row_level=False)
+    fields = {"table": asked.table, "options": {}, "filter": [], "answered": [], "limit": None, "grouped": False, "row_level": False}
+    with pytest.raises(FormatError, match="not a Spark schema"):
+        asked("plan", columns=columns, **fields)
 
 
 def test_a_task_that_is_cut_off_is_refused(asked: Asked) -> None:
@@ -133,6 +135,6 @@ def test_a_task_that_is_cut_off_is_refused(asked: Asked) -> None:
 
     for cut in {*range(0, len(content), 101), len(content) - 1}:
         fields = {"row_ids": False, "last_updated": False, "positions": False}
-        reader = start_reading(asked.planner, Request(fields, content[:cut])).fields["reader"]
+        reader = respond(asked.planner, "start_reading", content[:cut], **fields).fields["reader"]
         with pytest.raises(FormatError):
             asked("next_rows", reader=reader)

@@ -23,10 +23,8 @@ from tablecrypt import maintenance
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError
 from tablecrypt.spark.sql.calls import Call
 from tablecrypt.spark.sql.local_rows import arrow_stream
-from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.procedures import PROCEDURES
-from tablecrypt.spark.sql.process import OPERATIONS
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import WriteOptions, prepare
 from tablecrypt.table.protection.writing import StaleWriteError
@@ -37,6 +35,7 @@ from tests.spark.sql.test_write_failures import wait_until
 from tests.spark.test_jvm_written_files import encrypted, sized
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
+from tests.support.planner_requests import respond
 from tests.support.protected_tables import counted_columns, opened_by_table_key
 from tests.support.tables import metadata_of
 
@@ -97,13 +96,13 @@ class Write:
 
     def __init__(self, driver: Asked, mode: str = "append", *, options: dict[str, str] | None = None, **fields: Any) -> None:
         self.driver, self.executor = driver, Planner()
-        begun = driver("begin_write", table=driver.table, mode=mode, filter=[], options=options or {}, **fields)
+        begun = driver("begin_write", table=driver.table, mode=mode, filter=[], options=options or {}, case_sensitive=False, **fields)
         self.handle, self.fields, self.content = begun.fields["write"], begun.fields, begun.content
         self.key = driver.planner.writes[self.handle].key
         self.reported: list[bytes] = []
 
-    def in_task(self, operation: str, content: bytes = b"", **fields: Any) -> Any:
-        return OPERATIONS[operation](self.executor, Request({"operation": operation, **fields}, content))
+    def in_task(self, operation: str, content: bytes = b"", /, **fields: Any) -> Any:
+        return respond(self.executor, operation, content, **fields)
 
     def start(self, rows: pa.RecordBatch = NO_ROWS) -> str:
         return str(self.in_task("start_writing", sized(self.content) + arrow_stream(rows)).fields["writer"])
@@ -126,8 +125,7 @@ class Write:
     def commit(self, files: Sequence[bytes] | None = None) -> None:
         reported = self.reported if files is None else files
         result = struct.pack(">QI", ATTEMPT, len(reported)) + b"".join(reported) + struct.pack(">I", 0)
-        fields = {"operation": "commit_write", "write": self.handle, "scans": []}
-        OPERATIONS["commit_write"](self.driver.planner, Request(fields, sized(encrypted(self.key, 0, result))))
+        respond(self.driver.planner, "commit_write", sized(encrypted(self.key, 0, result)), write=self.handle, scans=[])
 
 
 def rows_of(table: EncryptedTable) -> list[dict[str, Any]]:

@@ -13,12 +13,12 @@ from pyiceberg.table import Table
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.streams.history import Position, StreamRules, unread
 from tablecrypt.spark.sql.streams.requests import stream_end, stream_latest, stream_start
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.table import EncryptedTable
+from tests.support.planner_requests import respond
 from tests.support.tables import new_table
 
 
@@ -33,7 +33,7 @@ class Stream:
         self.offset: Mapping[str, Any] = self.ask(stream_start)
 
     def ask(self, operation: Any, **fields: Any) -> Mapping[str, Any]:
-        response = operation(self.planner, Request({"table": self.table, "options": self.options, **fields}))
+        response = respond(self.planner, operation, table=self.table, options=self.options, **fields)
         offset: Mapping[str, Any] = response.fields["offset"]
         return offset
 

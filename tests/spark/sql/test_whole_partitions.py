@@ -148,9 +148,9 @@ def test_a_plan_has_whole_partitions_and_refuses_conditions_that_they_do_not_ans
     assert asked("answered", table=asked.table, filter=[eu, low]).fields == {"answered": [True, False]}
     assert asked.plan([eu, low], answered=[eu])["rows"] == 10
     assert asked.plan([eu], answered=[eu], limit=11)["rows"] == 20
-    assert asked("aggregate", table=asked.table, functions=rows_of, filter=[eu]).fields == {"values": [20]}
-    assert asked("aggregate", table=asked.table, functions=rows_of, filter=[compared("IS_NULL", "region")]).fields == {}
+    assert asked("aggregate", table=asked.table, options={}, functions=rows_of, filter=[eu]).fields == {"values": [20]}
+    assert asked("aggregate", table=asked.table, options={}, functions=rows_of, filter=[compared("IS_NULL", "region")]).fields == {}
     with pytest.raises(FormatError, match="left to its plan"):
         asked.plan([low], answered=[low])
     with pytest.raises(FormatError, match="left to its plan"):
-        asked("aggregate", table=asked.table, functions=rows_of, filter=[low])
+        asked("aggregate", table=asked.table, options={}, functions=rows_of, filter=[low])

@@ -14,11 +14,10 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.types import LongType, NestedField, StringType, StructType, TimestampType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.scans.read_settings import ReadSettings
 from tablecrypt.spark.sql.statements.iceberg_settings import IcebergSettings
 from tablecrypt.spark.sql.writes.distribution import WriteKind, layout_of
-from tablecrypt.spark.sql.writes.write_options import ADVISORY_SIZE, SqlWriteOptions
+from tablecrypt.spark.sql.writes.write_options import ADVISORY_SIZE, SqlWriteOptions, WriteRequest
 
 SCHEMA: Final = Schema(
     NestedField(1, "id", LongType()),
@@ -66,8 +65,8 @@ def layout(
     return layout_of(metadata(spec, order, named), SqlWriteOptions.of(request(options or {})), kind)
 
 
-def request(options: dict[str, str], **settings: str) -> Request:
-    return Request({"options": options, "settings": settings})
+def request(options: dict[str, str], **settings: str) -> WriteRequest:
+    return WriteRequest(table="", mode="append", filter=[], options=options, settings=settings, case_sensitive=False)
 
 
 def metadata(spec: PartitionSpec, order: SortOrder, properties: dict[str, str]) -> TableMetadata:

@@ -25,7 +25,7 @@ class PythonFile extends NewFile {
   }
 
   void open(Configuration conf) throws IOException {
-    files.ask("start_file", location, partition);
+    files.ask(files.request("start_file").put("location", location), location, partition);
   }
 
   void add(InternalRow row) throws IOException {
@@ -36,7 +36,7 @@ class PythonFile extends NewFile {
   }
 
   private void flush() throws IOException {
-    size = files.ask("write_rows", location, rows.take()).json.required("length").asLong();
+    size = files.ask(files.request("write_rows"), location, rows.take()).json.required("length").asLong();
   }
 
   long size() {
@@ -47,7 +47,7 @@ class PythonFile extends NewFile {
     if (!rows.isEmpty()) {
       flush();
     }
-    entry = files.ask("finish_file", location, NOTHING).bytes;
+    entry = files.ask(files.request("finish_file"), location, NOTHING).bytes;
   }
 
   void remove() {

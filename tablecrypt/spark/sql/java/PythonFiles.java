@@ -38,10 +38,15 @@ class PythonFiles extends TaskFiles {
     writer = python.ask(Planner.request("start_writing"), content.toByteArray()).json.required("writer").asText();
   }
 
-  /** Send a request about this attempt. */
-  PlannerResponse ask(String operation, String location, byte[] content) throws IOException {
+  /** A request about this attempt. */
+  ObjectNode request(String operation) {
+    return Planner.request(operation).put("writer", writer);
+  }
+
+  /** Send a request about the file at a location. */
+  PlannerResponse ask(ObjectNode request, String location, byte[] content) throws IOException {
     try {
-      return python.ask(Planner.request(operation).put("writer", writer).put("location", location), content);
+      return python.ask(request, content);
     } catch (RuntimeException error) {
       throw new IOException(location + " is written by Python, because the table has protected columns: " + error.getMessage(), error);
     }
@@ -67,7 +72,7 @@ class PythonFiles extends TaskFiles {
     if (writer == null) {
       return;
     }
-    ObjectNode request = Planner.request("stop_writing").put("writer", writer).put("keep", keep);
+    ObjectNode request = request("stop_writing").put("keep", keep);
     writer = null;
     try {
       python.ask(request);

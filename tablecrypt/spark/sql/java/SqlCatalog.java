@@ -67,7 +67,7 @@ public class SqlCatalog extends TransformCatalog implements StagingTableCatalog,
 
   /** Open this catalog in a process, and return its handle there. */
   String open(Planner process) {
-    ObjectNode open = Planner.request("open").put("name", name);
+    ObjectNode open = Planner.request("open_catalog").put("name", name);
     open.set("properties", Planner.JSON.valueToTree(settings.properties));
     open.set("in_spark", Planner.JSON.valueToTree(settings.inSpark));
     open.set("of_session", Planner.JSON.valueToTree(settings.ofSession));
@@ -357,7 +357,7 @@ public class SqlCatalog extends TransformCatalog implements StagingTableCatalog,
 
   /** Whether a name is that of a view. */
   boolean isView(Identifier name) {
-    return planner().ask(request("find_view", name)).json.required("found").asBoolean();
+    return planner().ask(request("look_for_view", name)).json.required("found").asBoolean();
   }
 
   // Procedures
@@ -390,7 +390,7 @@ public class SqlCatalog extends TransformCatalog implements StagingTableCatalog,
 
   public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
     if (known(function).equals(SqlVersion.NAME)) {
-      return new SqlVersion(planner().ask(request("version")).json.required("version").asText());
+      return new SqlVersion(planner().ask(Planner.request("version")).json.required("version").asText());
     }
     return super.loadFunction(function);
   }

@@ -79,11 +79,12 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
     ObjectNode request = table.request(operation).put("mode", mode);
     request.set("filter", filter);
     request.set("options", Planner.JSON.valueToTree(info.options().asCaseSensitiveMap()));
+    request.put("case_sensitive", SQLConf.get().caseSensitiveAnalysis());
     if (change != null) {
       request.put("command", change.command().toString().toLowerCase(Locale.ROOT));
     }
     if (takesAnyRows()) {
-      request.put("row_schema", info.schema().json()).put("case_sensitive", SQLConf.get().caseSensitiveAnalysis());
+      request.put("row_schema", info.schema().json());
     }
     return request;
   }

@@ -13,7 +13,6 @@ job with Spark's FAILED_READ_FILE, in one line (java/TaskErrors.java).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -38,21 +37,19 @@ from tablecrypt.spark.shared.support import (
 )
 from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql.catalogs import bare_json, described
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import OPERATIONS, Response, SentRequest
 from tablecrypt.spark.sql.planner import LoadedTable, Planner, Selection
 from tablecrypt.spark.sql.programs.responses import new_planner, this_python
-from tablecrypt.spark.sql.scans import aggregates, plan, whole_partitions
+from tablecrypt.spark.sql.scans.aggregates import aggregate
+from tablecrypt.spark.sql.scans.plan import open_files, plan, prune
+from tablecrypt.spark.sql.scans.whole_partitions import answered
 from tablecrypt.spark.tables import PlannedRead
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _IN_THE_CLEAR: Final = "keys of data files travel to the executors in the clear: set spark.authenticate and spark.network.crypto.enabled"
-_OPERATIONS: Final[Mapping[str, Callable[[Planner, Request], Response]]] = {
-    **plan.OPERATIONS,
-    **aggregates.OPERATIONS,
-    **whole_partitions.OPERATIONS,
-}
+_OPERATIONS: Final = (plan.name, prune.name, open_files.name, aggregate.name, answered.name)
 
 
 def jvm_rows(spark: SparkSession, read: PlannedRead, *, forced: bool) -> DataFrame | None:
@@ -124,11 +121,10 @@ def _relation(spark: SparkSession, side: JvmSide, read: PlannedRead, wanted: Sch
     # Its handle says which of a table's reads it is: others have other files, and rows of the one are not those of the other.
     told |= {"name": name, "schema": bare_json(wanted), "snapshot": told["table"]}
 
-    def respond(request: Request) -> Response:
-        operation = request.text("operation")
-        if operation not in _OPERATIONS:
-            raise FormatError(f"a read of {name} asks for {operation!r}")
-        return _OPERATIONS[operation](planner, request)
+    def respond(sent: SentRequest) -> Response:
+        if sent.operation not in _OPERATIONS:
+            raise FormatError(f"a read of {name} asks for {sent.operation!r}")
+        return OPERATIONS[sent.operation].respond(planner, sent)
 
     session: Any = spark._jsparkSession
     rows = new_planner(side, respond).read(session, json.dumps(told), condition, len(read.projected.fields))

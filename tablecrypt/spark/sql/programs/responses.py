@@ -15,7 +15,6 @@ and given to its JVM under the public key of its endpoint (shared/keys.py). All 
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import sys
@@ -32,12 +31,12 @@ from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.shared.task_keys import encrypt_for_driver
-from tablecrypt.spark.sql.messages import Request, Response, described_error
+from tablecrypt.spark.sql.messages import Response, SentRequest, described_error
 
 if TYPE_CHECKING:
     from tablecrypt.spark.shared.install import JvmSide
 
-Respond: TypeAlias = Callable[[Request], Response]
+Respond: TypeAlias = Callable[[SentRequest], Response]
 _Work: TypeAlias = Callable[[], None]
 
 _KEY_LENGTH: Final = 32
@@ -136,7 +135,7 @@ class _Program:
 
     def _work(self, request: Any, asked: bytes, respond: Respond) -> None:
         try:
-            response = respond(Request(json.loads(asked), bytes(request.bytes())))
+            response = respond(SentRequest.decode(asked, bytes(request.bytes())))
         except Exception as error:  # noqa: BLE001  whatever it is, also of a location provider that may be anybody's, the statement fails with it
             response = Response({"error": described_error(error)})
         # The id is the AAD: a response to one request cannot be given for another.
@@ -144,7 +143,7 @@ class _Program:
         request.respond(encrypted)
 
 
-def _refuse(request: Request) -> Response:
+def _refuse(sent: SentRequest) -> Response:
     raise ConfigurationError("the program has ended this statement: run it again")
 
 

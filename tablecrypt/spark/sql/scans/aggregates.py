@@ -1,8 +1,6 @@
 """count, min and max of a whole table or of whole partitions, from what its manifests say of the files: no data file is opened.
 
-    aggregate  {table, functions: [{function: "count" | "min" | "max", column: ["id"]}]     count without a column counts rows
-                filter: [predicate] (filters.py), all of which partitions answer (whole_partitions.py)}
-    response   {values: [value]} as partition_values.py draws them, or {} where the manifests do not say
+    aggregate ─▶ {values: [value]} as partition_values.py draws them, or {} where the manifests do not say
 
 They do not say where rows of a file are deleted, where the catalog's server restricts what may be read, and where a file has no statistics
 of the column. Bounds of text and binaries are cut: these have to be read. So do floating-point numbers where a file may have a NaN, which
@@ -13,7 +11,7 @@ older files lack. Nor do manifests say which rows changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
@@ -34,9 +32,9 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.engines.protected_columns import protected_among
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import OptionsRequest, Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
-from tablecrypt.spark.sql.scans.filters import Predicate, UntranslatedError, field_at, looked_at, pruning_filter
+from tablecrypt.spark.sql.scans.filters import FilterRequest, Predicate, UntranslatedError, field_at, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.partition_values import json_value
 from tablecrypt.spark.sql.scans.plan import is_filtered, planned_tasks
 from tablecrypt.spark.sql.scans.read_settings import ReadSettings
@@ -52,15 +50,29 @@ class _UnknownError(Exception):
     """The manifests do not say."""
 
 
-def aggregate(planner: Planner, request: Request) -> Response:
+class Function(TypedDict):
+    """count, min or max, and the path of names to its column; count without one counts rows."""
+
+    function: str
+    column: list[str] | None
+
+
+class Aggregate(OptionsRequest, FilterRequest):
+    """Functions of the rows that match all of some predicates, each of which partitions answer (whole_partitions.py)."""
+
+    functions: list[Function]
+
+
+@operation
+def aggregate(planner: Planner, request: Aggregate) -> Response:
     """Return the values of aggregate functions over the rows of a table that match, if its manifests have them."""
-    loaded = planner.tables[request.text("table")]
+    loaded = planner.tables[request.table]
     if not ReadSettings.of(request, loaded.located.table.metadata.properties).asks_manifests:
         return Response({})
 
     try:
-        files = _whole_files(loaded, request.items("filter"))
-        values = [_value(each, files, loaded) for each in request.items("functions")]
+        files = _whole_files(loaded, request.filter)
+        values = [_value(each, files, loaded) for each in request.functions]
     except _UnknownError:
         return Response({})
 
@@ -83,8 +95,8 @@ def _whole_files(loaded: LoadedTable, predicates: Sequence[Predicate]) -> list[D
     return [task.file for task in tasks]
 
 
-def _value(asked: Mapping[str, Any], files: Sequence[DataFile], loaded: LoadedTable) -> Any:
-    path = asked.get("column")
+def _value(asked: Function, files: Sequence[DataFile], loaded: LoadedTable) -> Any:
+    path = asked["column"]
     if asked["function"] == "count" and path is None:
         return sum(file.record_count for file in files)
     field = _field(loaded.schema, path, loaded.located.table.metadata)
@@ -146,6 +158,3 @@ def _bound(field: NestedField, bounds: Mapping[int, bytes] | None) -> Any:
     if bound is None or not isinstance(field.field_type, PrimitiveType):
         raise _UnknownError
     return from_bytes(field.field_type, bound)
-
-
-OPERATIONS: Final = {"aggregate": aggregate}

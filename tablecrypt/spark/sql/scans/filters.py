@@ -55,6 +55,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from tablecrypt.spark.sql.messages import TableRequest
 from tablecrypt.table._pyiceberg.nested_nulls import NestedIsNull, NestedNotNull
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,12 @@ _COMPARISONS: Final[Mapping[str, Callable[[str, Any], BooleanExpression]]] = {
     ">=": ice.GreaterThanOrEqual,
     "<=>": lambda name, value: ice.And(ice.NotNull(name), ice.EqualTo(name, value)),
 }
+
+
+class FilterRequest(TableRequest):
+    """About the rows of a table that match all of some predicates."""
+
+    filter: list[Predicate]
 
 
 def looked_at(predicates: Sequence[Predicate], schema: Schema) -> set[int]:

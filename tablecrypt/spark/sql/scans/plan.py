@@ -4,11 +4,9 @@
     prune ─▶ those of them that are left                               when a join's other side is known (runtime filters)
     open_files ──▶ keys and deletes of the files left                  when its tasks are made
 
-plan        {table, columns: Spark's JSON of the columns wanted, filter: [predicate] (filters.py), limit,
-             answered: those of them that Spark does not evaluate on rows (whole_partitions.py),
-             grouped: whether files may come partition by partition, options of the read (read_settings.py),
-             row_level: whether the rows are read to be deleted, updated or merged}
-response    {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see shared/schema.py),
+Responses:
+
+plan        {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see shared/schema.py),
              steady: names of the columns that Parquet may be filtered by, options: of Spark's Parquet reader, rows,
              stored_bytes: of each of the table's columns that are read, how many bytes it takes up in the files,
              split, vectorized (read_settings.py), distinct: [{column, count}], metrics: numbers by name, grouping or null, and of each
@@ -17,11 +15,9 @@ response    {plan, stored: Spark's JSON of the table's columns that are read, un
              partitions (partition_values.py, where asked for),
              deletes: whether some of its rows are deleted, portable: why Python reads it, else null}
 
-prune       {plan, filter}
-response    {files: [number]}
+prune       {files: [number]}
 
-open_files  {plan, portable: [number], with_deleted: whether position-deleted rows are wanted too}
-response    {} and the files' content (shared/keys.py), which holds keys
+open_files  {} and the files' content (shared/keys.py), which holds keys
 
 A condition on a protected column that the user may not read is refused: Spark would evaluate it on masks. So are changes of rows by what
 masks show, and changes read of masks, which do not show what changed. Spark tells of the conditions that it can push down; those that it
@@ -76,10 +72,10 @@ from tablecrypt.spark.shared.sources import PACKAGE
 from tablecrypt.spark.shared.support import unsupported_projection, unsupported_task, value_it_may_lack
 from tablecrypt.spark.shared.task_keys import PlannedFile, encode_planned_files
 from tablecrypt.spark.sql.catalogs import described_partitioning
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import OptionsRequest, Request, Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.changes import ChangeTask, change_tasks
-from tablecrypt.spark.sql.scans.filters import Predicate, looked_at, pruning_filter
+from tablecrypt.spark.sql.scans.filters import FilterRequest, Predicate, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.partition_terms import partition_filters
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct, json_value
 from tablecrypt.spark.sql.scans.python_reads import portable_tasks
@@ -139,24 +135,42 @@ class ScanPlan:
         return {number for number in kept if matching[number]}
 
 
-def plan(planner: Planner, request: Request) -> Response:
+class PlanRequest(OptionsRequest, FilterRequest):
+    """A scan to plan.
+
+    Attributes:
+        columns: Spark's JSON of those that are wanted.
+        answered: those of the predicates that Spark does not evaluate on rows (whole_partitions.py).
+        limit: how many rows are enough.
+        grouped: whether files may come partition by partition.
+        row_level: whether the rows are read to be deleted, updated or merged.
+    """
+
+    columns: str
+    answered: list[Predicate]
+    limit: int | None
+    grouped: bool
+    row_level: bool
+
+
+@operation
+def plan(planner: Planner, request: PlanRequest) -> Response:
     """Plan a scan."""
-    loaded = planner.tables[request.text("table")]
+    loaded = planner.tables[request.table]
     row_filter = row_filter_of(loaded, request)
     # Changes and a program's files do not come from planning one snapshot, which is all that these metrics describe.
     counts = None if loaded.changes is not None or loaded.selection.tasks is not None else PlanCounts()
-    tasks = of_whole_partitions(planned_tasks(loaded, row_filter, request.items("filter"), counts), request.items("answered"), loaded)
-    limit = request.optional_number("limit")
+    tasks = of_whole_partitions(planned_tasks(loaded, row_filter, request.filter, counts), request.answered, loaded)
     # Rows that Python filters out do not count for the limit, and neither do rows of a file that did not change.
-    if limit is not None and loaded.changes is None and not is_filtered(loaded):
-        tasks = _limited(tasks, limit)
+    if request.limit is not None and loaded.changes is None and not is_filtered(loaded):
+        tasks = _limited(tasks, request.limit)
     return planned(planner, loaded, request, row_filter, tasks, counts)
 
 
 def planned(
     planner: Planner,
     loaded: LoadedTable,
-    request: Request,
+    request: PlanRequest,
     row_filter: BooleanExpression,
     tasks: list[EncryptedFileScanTask],
     counts: PlanCounts | None = None,
@@ -169,12 +183,12 @@ def planned(
     Raises:
         ColumnKeyDeniedError: values of a protected column are needed that this user may not see.
     """
-    wanted = _json(request.text("columns"))
+    wanted = _json(request.columns)
     metadata = loaded.located.table.metadata
     projected = _projected(loaded.schema, wanted)
     readable = _readable(loaded, request, projected)
     settings = ReadSettings.of(request, metadata.properties)
-    may_group = request.flag("grouped") and settings.groups and loaded.changes is None
+    may_group = request.grouped and settings.groups and loaded.changes is None
     columns = {field.name for field in projected.fields} if may_group else set()
     grouping = Grouping.of(tasks, metadata, loaded.schema, columns)
     tasks = tasks if grouping is None else grouping.in_groups(tasks)
@@ -205,9 +219,9 @@ def planned(
     )
 
 
-def row_filter_of(loaded: LoadedTable, request: Request) -> BooleanExpression:
+def row_filter_of(loaded: LoadedTable, request: PlanRequest) -> BooleanExpression:
     """Return what of a request's condition, and of what was chosen, may rule out files; with the names of the table's current schema."""
-    asked = pruning_filter(request.items("filter"), loaded.schema, loaded.located.table.metadata.schema())
+    asked = pruning_filter(request.filter, loaded.schema, loaded.located.table.metadata.schema())
     return And(asked, loaded.selection.row_filter)
 
 
@@ -216,19 +230,40 @@ def is_filtered(loaded: LoadedTable) -> bool:
     return not isinstance(loaded.selection.row_filter, AlwaysTrue) or restrictions_of(loaded.located.table.io) is not None
 
 
-def prune(planner: Planner, request: Request) -> Response:
+class Prune(Request):
+    """Predicates that Spark found while the query ran, on the files of a plan."""
+
+    plan: str
+    filter: list[Predicate]
+
+
+@operation
+def prune(planner: Planner, request: Prune) -> Response:
     """Return the files that a filter which Spark found while the query ran leaves."""
-    known = planner.plans[request.text("plan")]
-    predicates = [_in_names_of(known.loaded.schema, predicate) for predicate in request.items("filter")]
+    known = planner.plans[request.plan]
+    predicates = [_in_names_of(known.loaded.schema, predicate) for predicate in request.filter]
     return Response({"files": sorted(known.named(predicates))})
 
 
-def open_files(planner: Planner, request: Request) -> Response:
+class OpenFiles(Request):
+    """The files of a plan.
+
+    Attributes:
+        portable: numbers of those that Python reads.
+        with_deleted: whether position-deleted rows are wanted too.
+    """
+
+    plan: str
+    portable: list[int]
+    with_deleted: bool
+
+
+@operation
+def open_files(planner: Planner, request: OpenFiles) -> Response:
     """Return the files' keys and deletes, and for those that Python reads the whole task."""
-    known = planner.plans[request.text("plan")]
+    known = planner.plans[request.plan]
     table = known.loaded.located.table
-    portable = set(request.numbers("portable"))
-    with_deleted = request.flag("with_deleted")
+    portable, with_deleted = set(request.portable), request.with_deleted
     asked = {number: known.tasks[number] for number in portable}
     tasks = portable_tasks(known.loaded, known.projected, known.readable, asked, with_deleted=with_deleted)
     deletes = DeleteReader(table.io, table.metadata)
@@ -352,15 +387,15 @@ def _unsupported(loaded: LoadedTable, projected: Schema) -> str | None:
     return protected_among(metadata, projected) or unsupported_projection(metadata, projected)
 
 
-def _readable(loaded: LoadedTable, request: Request, projected: Schema) -> frozenset[int]:
+def _readable(loaded: LoadedTable, request: PlanRequest, projected: Schema) -> frozenset[int]:
     """Return the field ids of the protected columns whose values a scan shows."""
     table = loaded.located.table
     # A row that is rewritten from masks would lose its values, and masks do not show what changed.
-    needs_values = loaded.changes is not None or request.flag("row_level")
+    needs_values = loaded.changes is not None or request.row_level
     masked = ERROR if needs_values else table.scan(masked=loaded.selection.masked).masked or MASK
     filtered = extract_field_ids(bind(table.schema(), loaded.selection.row_filter, case_sensitive=True))
     # The columns of conditions as well: a filter on masks gives wrong rows without an error.
-    return readable_columns(table, projected, filtered | looked_at(request.items("filter"), loaded.schema), masked)
+    return readable_columns(table, projected, filtered | looked_at(request.filter, loaded.schema), masked)
 
 
 def _unsupported_file(task: EncryptedFileScanTask, projected: Schema, metadata: TableMetadata) -> str | None:
@@ -438,9 +473,6 @@ def _is_compared_otherwise(field: NestedField) -> bool:
     """
     schema = Schema(field)
     return any(isinstance(schema.find_type(field_id), (DoubleType, FloatType)) for field_id in schema.field_ids)
-
-
-OPERATIONS: Final = {"plan": plan, "prune": prune, "open_files": open_files}
 
 
 def planning_metrics(tasks: Sequence[EncryptedFileScanTask], counts: PlanCounts | None) -> dict[str, int]:

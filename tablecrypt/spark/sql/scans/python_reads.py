@@ -37,7 +37,7 @@ from tablecrypt.engines.tasks import READ_AHEAD
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
 from tablecrypt.spark.sql.local_rows import arrow_stream
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import Request, Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.change_rows import ChangedRows, stored_part
 from tablecrypt.spark.sql.scans.changes import ChangeTask
@@ -105,11 +105,19 @@ def _with_deleted_rows(task: EncryptedFileScanTask) -> EncryptedFileScanTask:
     return EncryptedFileScanTask(task.file, set(), task.residual, task.data_sequence_number, task.part)
 
 
-def start_reading(planner: Planner, request: Request) -> Response:
+class StartReading(Request):
+    """A task, as drawn above, and which columns are wanted beside the table's."""
+
+    content: bytes
+    row_ids: bool
+    last_updated: bool
+    positions: bool
+
+
+@operation
+def start_reading(planner: Planner, request: StartReading) -> Response:
     """Open a task. Its rows come from a thread that reads ahead."""
-    rows = _rows(
-        request.content, row_ids=request.flag("row_ids"), last_updated=request.flag("last_updated"), positions=request.flag("positions")
-    )
+    rows = _rows(request.content, row_ids=request.row_ids, last_updated=request.last_updated, positions=request.positions)
     return Response({"reader": planner.readers.add(TaskRows(rows))})
 
 
@@ -141,18 +149,25 @@ def _prefetched(rows: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
     yield from prefetched([RowSource(lambda: rows)], 1, _QUEUE_LENGTH)
 
 
-def next_rows(planner: Planner, request: Request) -> Response:
+class ReaderRequest(Request):
+    """About a task that is being read, by its handle."""
+
+    reader: str
+
+
+@operation
+def next_rows(planner: Planner, request: ReaderRequest) -> Response:
     """Return the next rows of a task as an Arrow stream; none at the end."""
-    rows = planner.readers[request.text("reader")].next()
+    rows = planner.readers[request.reader].next()
     if rows is None:
         return Response({"end": True})
     return Response({"end": False}, arrow_stream(rows))
 
 
-def stop_reading(planner: Planner, request: Request) -> Response:
+@operation
+def stop_reading(planner: Planner, request: ReaderRequest) -> None:
     """Forget a task, whether its rows were all taken or not."""
-    planner.readers.pop(request.text("reader")).close()
-    return Response({})
+    planner.readers.pop(request.reader).close()
 
 
 def _rows(content: bytes, *, row_ids: bool, last_updated: bool, positions: bool) -> Iterator[pa.RecordBatch]:
@@ -200,6 +215,3 @@ def _unpickled(content: bytes) -> tuple[Any, bytes]:
     (length,) = _LENGTH.unpack_from(content)
     end = _LENGTH.size + length
     return pickle.loads(content[_LENGTH.size : end]), content[end:]
-
-
-OPERATIONS: Final = {"start_reading": start_reading, "next_rows": next_rows, "stop_reading": stop_reading}

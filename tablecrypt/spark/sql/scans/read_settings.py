@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import truth, whole_number
-from tablecrypt.spark.sql.messages import Request
+from tablecrypt.spark.sql.messages import OptionsRequest
 from tablecrypt.spark.sql.statements.iceberg_settings import (
     ADAPTIVE_SPLITS,
     COLUMN_STATISTICS,
@@ -53,13 +53,13 @@ class ReadSettings:
     properties: Mapping[str, str]
 
     @classmethod
-    def of(cls, request: Request, properties: Mapping[str, str]) -> ReadSettings:
+    def of(cls, request: OptionsRequest, properties: Mapping[str, str]) -> ReadSettings:
         """Take what a request says. ConfigurationError for a value that its setting cannot have, or that is not supported here.
 
         Args:
             properties: of the table.
         """
-        options = option_names(request.mapping("options") if "options" in request.fields else {}, _OPTIONS)
+        options = option_names(request.options, _OPTIONS)
         for name in _UNSERVED:
             # Only true is refused: "false" asks for what happens here anyway.
             if name in options and truth(name, options[name]):

@@ -1,7 +1,6 @@
 """Predicates that partition values answer: of each file, either all rows match or none, so that Spark need not look at the rows.
 
-    answered  {table, filter: [predicate] (filters.py)}
-    response  {answered: [boolean]}        one for each predicate: whether Spark may leave it to the plan
+    answered ─▶ one boolean for each predicate: whether Spark may leave it to the plan
 
 A plan names the predicates that were left to it, and has only files of which they are true. Spark drops rows of which a predicate is false
 or null. So tests here know null as Spark does: a comparison with null is neither true nor false, nor is its negation.
@@ -55,9 +54,9 @@ from pyiceberg.types import (
 
 from tablecrypt.engines.protected_columns import protected_among
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
-from tablecrypt.spark.sql.scans.filters import SWAPPED, Predicate, UntranslatedError, field_at, literal_of
+from tablecrypt.spark.sql.scans.filters import SWAPPED, FilterRequest, Predicate, UntranslatedError, field_at, literal_of
 from tablecrypt.spark.sql.scans.partition_terms import is_term, part_of_term
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
@@ -80,10 +79,11 @@ _TESTS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def answered(planner: Planner, request: Request) -> Response:
+@operation
+def answered(planner: Planner, request: FilterRequest) -> Response:
     """Return which predicates partition values answer."""
-    loaded = planner.tables[request.text("table")]
-    return Response({"answered": [_tests(predicate, loaded) is not None for predicate in request.items("filter")]})
+    loaded = planner.tables[request.table]
+    return Response({"answered": [_tests(predicate, loaded) is not None for predicate in request.filter]})
 
 
 def of_whole_partitions(
@@ -272,6 +272,3 @@ def _negated(test: Test) -> Test:
 
 def _at_position(test: Test, position: int) -> Test:
     return lambda values: test(values[position])
-
-
-OPERATIONS: Final = {"answered": answered}

@@ -38,7 +38,7 @@ from tablecrypt.spark.shared.written_columns import quoted
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, RowCopy, columns, name_parts, table_of
 from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
 from tablecrypt.spark.sql.local_rows import arrow_stream
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import CatalogRequest, Response, operation
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.statements.spark_tables import check_parallelism
 from tablecrypt.spark.sql.writes.copies import Copy
@@ -72,15 +72,28 @@ def _add_files(call: Call) -> Iterator[Row]:
     call.copies.append(RowCopy(copy, call.identifier(), selected, given.condition(call.mapping("partition_filter"), kinds)))
 
 
-def list_source_files(planner: Planner, request: Request) -> Response:
+class CopyRequest(CatalogRequest):
+    """About a call that copies rows, by its handle."""
+
+    copy: str
+
+
+class ListSourceFiles(CopyRequest):
+    """The locations of the files that the rows of a call are of."""
+
+    files: list[str]
+
+
+@operation
+def list_source_files(planner: Planner, request: ListSourceFiles) -> None:
     """Take the locations of the files that the rows of a call are of. ConfigurationError as `Copy.take`."""
-    planner.copies[request.text("copy")].take(request.texts("files"))
-    return Response({})
+    planner.copies[request.copy].take(request.files)
 
 
-def copied_rows(planner: Planner, request: Request) -> Response:
+@operation
+def copied_rows(planner: Planner, request: CopyRequest) -> Response:
     """Return the rows of a call whose rows have been appended: how many files and partitions were made."""
-    copy = planner.copies.pop(request.text("copy"))
+    copy = planner.copies.pop(request.copy)
     counts = {**dict.fromkeys(_COUNTS, copy.added_files), "changed_partition_count": copy.changed_partitions}
     name = f"{catalog_of(planner, request).name}.system.{copy.procedure}"
     return Response({"name": name}, arrow_stream(table_of([counts], _RESULTS[copy.procedure])))
@@ -205,4 +218,3 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         copies="source_table",
     )
 }
-OPERATIONS: Final = {"list_source_files": list_source_files, "copied_rows": copied_rows}

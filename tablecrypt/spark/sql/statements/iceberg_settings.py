@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import check_option_names, one_of, truth, whole_number
-from tablecrypt.spark.sql.messages import Request
+from tablecrypt.spark.sql.messages import SessionRequest
 
 PREFIX: Final = "spark.sql.iceberg."
 SNAPSHOT_PROPERTY: Final = "snapshot-property."
@@ -29,7 +29,6 @@ SPLIT_SIZE: Final = "read.split-size"
 ADAPTIVE_SPLITS: Final = "read.adaptive-split-size.enabled"
 SPLIT_PARALLELISM: Final = "read.adaptive-split-size.parallelism"
 VIEW_BINDING: Final = "view.schema-binding-mode"
-_FIELD: Final = "settings"
 _DURATION: Final = re.compile("[0-9]{1,18} *[a-z]*")
 
 Check = Callable[[str, str], object]
@@ -125,15 +124,15 @@ class IcebergSettings:
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, request: Request) -> IcebergSettings:
+    def of(cls, request: SessionRequest) -> IcebergSettings:
         """Take and check what a request says of its session; a program's own write says nothing.
 
         Raises:
             ConfigurationError: a name is misspelt, or a value is one that its setting cannot have, or is not supported here.
         """
-        given = request.mapping(_FIELD) if _FIELD in request.fields else {}
-        summary = {name.removeprefix(SNAPSHOT_PROPERTY): str(given[name]) for name in given if name.startswith(SNAPSHOT_PROPERTY)}
-        others = {name: str(value) for name, value in given.items() if not name.startswith(SNAPSHOT_PROPERTY)}
+        given = request.settings
+        summary = {name.removeprefix(SNAPSHOT_PROPERTY): given[name] for name in given if name.startswith(SNAPSHOT_PROPERTY)}
+        others = {name: value for name, value in given.items() if not name.startswith(SNAPSHOT_PROPERTY)}
         # A misspelt setting would be passed over, and the session would not do what its user asked for.
         check_option_names([name for name in others if folded(name) not in _BY_FOLDED], _CHECKS, f"the session's setting {PREFIX}…")
         # With dashes comes before camel case, as in Iceberg.

@@ -26,9 +26,9 @@ from typing import Any, Final
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.setting_kinds import check_option_names, truth, whole_number
 from tablecrypt.spark.source.source_options import EARLIEST, LATEST
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import OptionsRequest, Response, operation
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
-from tablecrypt.spark.sql.scans.plan import planned, row_filter_of
+from tablecrypt.spark.sql.scans.plan import PlanRequest, planned, row_filter_of
 from tablecrypt.spark.sql.scans.whole_partitions import of_whole_partitions
 from tablecrypt.spark.sql.streams.history import (
     BEFORE_THE_FIRST,
@@ -51,13 +51,14 @@ _MAX_ROWS: Final = "streaming-max-rows-per-micro-batch"
 _OPTIONS: Final = (_FROM_TIMESTAMP, _SKIP_DELETES, _SKIP_OVERWRITES, _MAX_FILES, _MAX_ROWS)
 
 
-def stream_start(planner: Planner, request: Request) -> Response:
+@operation
+def stream_start(planner: Planner, request: OptionsRequest) -> Response:
     """Return where a new query begins."""
-    loaded = _loaded_now(planner.tables[request.text("table")])
+    loaded = _loaded_now(planner.tables[request.table])
     if loaded.source is not None:
         return Response(_offset(loaded, _start_asked_for(loaded, loaded.source.starting)))
 
-    since = _number(request, _FROM_TIMESTAMP)
+    since = _number(_options(request), _FROM_TIMESTAMP)
     if since is None:
         check_begins_with_the_first(loaded.located, loaded.branch)
         return Response(_offset(loaded, Position()))
@@ -79,14 +80,23 @@ def _start_asked_for(loaded: LoadedTable, starting: str) -> Position:
     return Position(int(starting))
 
 
-def stream_latest(planner: Planner, request: Request) -> Response:
-    """Return how far the next micro-batch goes: at most to "until", without limits where "unlimited" is true."""
-    loaded = _loaded_now(planner.tables[request.text("table")])
-    after = _position(loaded, request.mapping("after"))
-    until = None if request.fields.get("until") is None else _position(loaded, request.mapping("until"))
+class StreamLatest(OptionsRequest):
+    """The offset that was read last, and at most how far the next micro-batch goes: without limits of its size where it is unlimited."""
+
+    after: Mapping[str, Any]
+    until: Mapping[str, Any] | None
+    unlimited: bool
+
+
+@operation
+def stream_latest(planner: Planner, request: StreamLatest) -> Response:
+    """Return how far the next micro-batch goes."""
+    loaded = _loaded_now(planner.tables[request.table])
+    after = _position(loaded, request.after)
+    until = None if request.until is None else _position(loaded, request.until)
     rules = _rules(loaded, request)
     # Trigger.AvailableNow first asks for the end of all that there is, and then for batches up to it.
-    if request.flag("unlimited"):
+    if request.unlimited:
         rules = replace(rules, max_files=None, max_rows=None)
     if until in (after, Position()):
         return Response(_offset(loaded, after))
@@ -96,16 +106,25 @@ def stream_latest(planner: Planner, request: Request) -> Response:
     return Response(_offset(loaded, next_position(loaded.located.table, parts, after, rules)))
 
 
-def stream_end(planner: Planner, request: Request) -> Response:
+@operation
+def stream_end(planner: Planner, request: OptionsRequest) -> Response:
     """Return the offset of the newest snapshot, where a query ends that reads what is there when it starts."""
-    loaded = _loaded_now(planner.tables[request.text("table")])
+    loaded = _loaded_now(planner.tables[request.table])
     return Response(_offset(loaded, _head(loaded)))
 
 
-def plan_appends(planner: Planner, request: Request) -> Response:
+class PlanAppends(PlanRequest):
+    """A micro-batch: what was appended after one offset, up to another."""
+
+    after: Mapping[str, Any]
+    until: Mapping[str, Any]
+
+
+@operation
+def plan_appends(planner: Planner, request: PlanAppends) -> Response:
     """Plan one micro-batch."""
-    loaded = _loaded_now(planner.tables[request.text("table")])
-    after, until = (_position(loaded, request.mapping(name)) for name in ("after", "until"))
+    loaded = _loaded_now(planner.tables[request.table])
+    after, until = (_position(loaded, offset) for offset in (request.after, request.until))
     tasks: list[EncryptedFileScanTask] = []
     rules = _rules(loaded, request)
     for part in unread(loaded.located, loaded.branch, after, until) if after != until else ():
@@ -113,7 +132,7 @@ def plan_appends(planner: Planner, request: Request) -> Response:
         check_appended(part.snapshot, rules)
         tasks += part.tasks(loaded.located.table) if rules.reads(part.snapshot) else ()
 
-    tasks = of_whole_partitions(tasks, request.items("answered"), loaded)
+    tasks = of_whole_partitions(tasks, request.answered, loaded)
 
     return planned(planner, loaded, request, row_filter_of(loaded, request), tasks)
 
@@ -157,35 +176,31 @@ def _position(loaded: LoadedTable, offset: Mapping[str, Any]) -> Position:
     return Position(snapshot_id, files)
 
 
-def _rules(loaded: LoadedTable, request: Request) -> StreamRules:
+def _rules(loaded: LoadedTable, request: OptionsRequest) -> StreamRules:
     if loaded.source is not None:
         return loaded.source.rules
 
+    options = _options(request)
     return StreamRules(
-        skip_deletes=_flag(request, _SKIP_DELETES),
-        skip_overwrites=_flag(request, _SKIP_OVERWRITES),
-        max_files=_number(request, _MAX_FILES),
-        max_rows=_number(request, _MAX_ROWS),
-        since=_number(request, _FROM_TIMESTAMP),
+        skip_deletes=_flag(options, _SKIP_DELETES),
+        skip_overwrites=_flag(options, _SKIP_OVERWRITES),
+        max_files=_number(options, _MAX_FILES),
+        max_rows=_number(options, _MAX_ROWS),
+        since=_number(options, _FROM_TIMESTAMP),
         deletes_option=_SKIP_DELETES,
         overwrites_option=_SKIP_OVERWRITES,
     )
 
 
-def _option(request: Request, name: str) -> str | None:
-    options = {each.lower(): value for each, value in request.mapping("options").items()}
+def _options(request: OptionsRequest) -> Mapping[str, Any]:
+    options = {name.lower(): value for name, value in request.options.items()}
     check_option_names(options, _OPTIONS, "the read option")
-    return options.get(name)
+    return options
 
 
-def _flag(request: Request, name: str) -> bool:
-    value = _option(request, name)
-    return value is not None and truth(name, value)
+def _flag(options: Mapping[str, Any], name: str) -> bool:
+    return name in options and truth(name, options[name])
 
 
-def _number(request: Request, name: str) -> int | None:
-    value = _option(request, name)
-    return None if value is None else whole_number(name, value, least=1)
-
-
-OPERATIONS: Final = {"stream_start": stream_start, "stream_latest": stream_latest, "stream_end": stream_end, "plan_appends": plan_appends}
+def _number(options: Mapping[str, Any], name: str) -> int | None:
+    return whole_number(name, options[name], least=1) if name in options else None

@@ -6,7 +6,6 @@
     commit_write   the tasks' encrypted results ─▶ one snapshot
     abort_write    ─▶ no file of the write is left
 
-    masks = "" where Spark's plan shows that no row holds a mask of a protected column, else why a row may (java/RowSources.java)
     mode = append | overwrite, of all rows or of those that "filter" matches | overwrite_partitions
          | delta, groups: a row-level change by merge-on-read or copy-on-write (row_level.py)
 
@@ -57,14 +56,14 @@ from tablecrypt.spark.shared.task_keys import ResultKey
 from tablecrypt.spark.shared.written_columns import stored_fields, unsupported_partitioning
 from tablecrypt.spark.shared.written_files import FileOfPython, check_found, opened_results
 from tablecrypt.spark.sql.catalogs import described_partitioning
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import NOTHING, Request, Response, operation
 from tablecrypt.spark.sql.writes.conflicts import ConflictCheck, checked_since, in_partitions_of, may_match
 from tablecrypt.spark.sql.writes.distribution import sort_order_of
 from tablecrypt.spark.sql.writes.python_writes import content_for_tasks, with_column_keys
-from tablecrypt.spark.sql.writes.row_level import changed_rows, merge_counts, scans_of, whole_files
+from tablecrypt.spark.sql.writes.row_level import NamedScan, changed_rows, merge_counts, scans_of, whole_files
 from tablecrypt.spark.sql.writes.source_columns import SourceColumns, merged_metadata
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
-from tablecrypt.spark.sql.writes.write_options import VALIDATE_FROM, SqlWriteOptions, in_asked_spec
+from tablecrypt.spark.sql.writes.write_options import VALIDATE_FROM, SqlWriteOptions, WriteRequest, in_asked_spec
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, commit_change, commit_written
 from tablecrypt.table.lineage import with_lineage
@@ -182,19 +181,31 @@ class OpenWrite:
         self.locations.remove_except(self.io, [file.file_path for file in kept])
 
 
-def begin_write(planner: Planner, request: Request) -> Response:
+class BeginWrite(WriteRequest):
+    """A write to open.
+
+    Attributes:
+        query_id: of the streaming query that it is a micro-batch of.
+        masks: "" where Spark's plan shows that no row holds a mask of a protected column, else why a row may (java/RowSources.java); None
+            where nobody has looked at the plan.
+    """
+
+    query_id: str | None = None
+    masks: str | None = None
+
+
+@operation
+def begin_write(planner: Planner, request: BeginWrite) -> Response:
     """Open a write."""
-    loaded = planner.tables[request.text("table")]
-    query_id = request.optional_text("query_id")
+    loaded, query_id = planner.tables[request.table], request.query_id
     if query_id is not None:
         # A streaming query loaded the table when it began; each micro-batch goes into the table as it is now.
         loaded = _loaded_now(loaded)
     loaded.check_writable(is_stream=query_id is not None)
     # A branch that the session names is made before tasks run, so that their commit has one to move.
     loaded = with_branch(loaded)
-    mode, options = request.text("mode"), SqlWriteOptions.of(request)
-    command = request.optional_text("command")
-    replaced = _checked(loaded, mode, request.items("filter"), options)
+    mode, command, options = request.mode, request.command, SqlWriteOptions.of(request)
+    replaced = _checked(loaded, mode, request.filter, options)
     if mode in _ROW_LEVEL:
         options = replace(options, isolation=isolation_of(loaded.located.table.metadata.properties, str(command)))
     copy = _checked_copy(planner, loaded, options)
@@ -203,7 +214,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
         loaded.located.table.metadata if source_columns is None else merged_metadata(loaded, source_columns), options, mode
     )
     # A change writes the rows that it has read, masks and all, whatever Spark's plan says.
-    masks = _REWRITTEN if mode in _ROW_LEVEL else request.optional_text("masks")
+    masks = _REWRITTEN if mode in _ROW_LEVEL else request.masks
     # Only a change that marks rows may turn out to write none, and so need no key of a protected column.
     marks_for = command if mode == _DELTA else None
     writer = _writer(loaded, merged, source_columns, options, marks_for, _UNKNOWN if masks is None else masks)
@@ -327,20 +338,50 @@ def _for_masks(masks: str, denied: ColumnKeyDeniedError) -> ColumnKeyDeniedError
     return ColumnKeyDeniedError(denied.field_id, denied.column_key_id, reason, column_name=denied.column_name)
 
 
-def file_location(planner: Planner, request: Request) -> Response:
+class OpenWriteRequest(Request):
+    """About an open write, by its handle."""
+
+    write: str
+
+
+class FileLocation(OpenWriteRequest):
+    """What a task asks the driver (shared/coordinator.py), for the location of its next file."""
+
+    request: str
+
+
+@operation
+def file_location(planner: Planner, request: FileLocation) -> Response:
     """Give a task the location of its next file.
 
     Raises:
         ColumnKeyDeniedError, ConfigurationError: it is a change that may only delete, and writes rows all the same.
     """
-    write = planner.writes[request.text("write")]
+    write = planner.writes[request.write]
     if write.denied is not None:
         raise write.denied
-    return Response({"location": write.locations.respond(request.text("request"))})
+    return Response({"location": write.locations.respond(request.request)})
 
 
-def commit_write(planner: Planner, request: Request) -> Response:
-    """Commit the results of the attempts that won, in the order of their tasks."""
+class CommitWrite(OpenWriteRequest):
+    """A write whose tasks are done.
+
+    Attributes:
+        content: the encrypted results of the attempts that won, in the order of their tasks.
+        batch_id: of a stream's micro-batch.
+        scans: what the rows of a change came from.
+        counts: what Spark counted in a MERGE, by the names of its methods.
+    """
+
+    content: bytes
+    batch_id: int | None = None
+    scans: list[NamedScan] | None = None
+    counts: Mapping[str, int] = NOTHING
+
+
+@operation
+def commit_write(planner: Planner, request: CommitWrite) -> Response:
+    """Commit the results of tasks."""
     write, files, change = ended_write(planner, request)
     if write.copy is not None:
         # Counted before the commit, after which an error would suggest that nothing was committed.
@@ -351,10 +392,10 @@ def commit_write(planner: Planner, request: Request) -> Response:
         write.loaded.staged.keep(files, _options(write, None).summary, copied)
         return Response({"files": len(files)})
 
-    marker = None if write.query_id is None else BatchMarker(write.query_id, request.number("batch_id"), write.loaded.branch)
+    marker = _marker(write, request.batch_id)
     options = replace(_options(write, marker), check_base=_conflicts(write, files))
     if write.command == _MERGE:
-        options = replace(options, snapshot_properties={**options.snapshot_properties, **merge_counts(request)})
+        options = replace(options, snapshot_properties={**options.snapshot_properties, **merge_counts(request.counts)})
 
     try:
         committed = commit_written(write.located, files, options) if change is None else commit_change(write.located, change, options)
@@ -366,10 +407,19 @@ def commit_write(planner: Planner, request: Request) -> Response:
     return Response({"files": len(files), "metrics": write_metrics(committed)})
 
 
-def ended_write(planner: Planner, request: Request) -> tuple[OpenWrite, list[DataFile], RowChange | None]:
+def _marker(write: OpenWrite, batch_id: int | None) -> BatchMarker | None:
+    if write.query_id is None:
+        return None
+    # Without it Spark could commit the batch twice.
+    if batch_id is None:
+        raise FormatError(f"{write.located.name}: the commit of a micro-batch does not say which one it is")
+    return BatchMarker(write.query_id, batch_id, write.loaded.branch)
+
+
+def ended_write(planner: Planner, request: CommitWrite) -> tuple[OpenWrite, list[DataFile], RowChange | None]:
     """End a write whose tasks are done. Return it, the files of the attempts that won, which alone remain, and what they change."""
     # Popped before anything else: the private key goes with it, so that a late result opens nowhere.
-    write = planner.writes.pop(request.text("write"))
+    write = planner.writes.pop(request.write)
     try:
         files, deleted = _reported(write, request.content)
         # Executors wrote through Hadoop, which may be configured for another store than the FileIO that will read the files.
@@ -384,10 +434,10 @@ def ended_write(planner: Planner, request: Request) -> tuple[OpenWrite, list[Dat
     return write, files, change
 
 
-def abort_write(planner: Planner, request: Request) -> Response:
+@operation
+def abort_write(planner: Planner, request: OpenWriteRequest) -> None:
     """Delete what the tasks of a write wrote."""
-    planner.writes.pop(request.text("write")).remove_files_except(())
-    return Response({})
+    planner.writes.pop(request.write).remove_files_except(())
 
 
 def _loaded_now(loaded: LoadedTable) -> LoadedTable:
@@ -430,7 +480,7 @@ def _checked_copy(planner: Planner, loaded: LoadedTable, options: SqlWriteOption
     return copy
 
 
-def _source_columns(request: Request, *, is_stream: bool) -> SourceColumns | None:
+def _source_columns(request: WriteRequest, *, is_stream: bool) -> SourceColumns | None:
     """Return the columns of the rows where they are not the table's. ConfigurationError for a stream that would add some."""
     source_columns = SourceColumns.of(request)
     if not is_stream or source_columns is None:
@@ -487,11 +537,11 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
 
 
 def _change(
-    planner: Planner, write: OpenWrite, request: Request, files: list[DataFile], deleted: Mapping[str, BitMap64]
+    planner: Planner, write: OpenWrite, request: CommitWrite, files: list[DataFile], deleted: Mapping[str, BitMap64]
 ) -> RowChange | None:
     """Return the change that a write makes; None for one that adds rows, or replaces all of them or whole partitions."""
     if write.is_row_level:
-        return changed_rows(write.loaded, str(write.command), scans_of(planner, request), files, deleted)
+        return changed_rows(write.loaded, str(write.command), scans_of(planner, request.scans), files, deleted)
     # A forged or mistaken result must not make an append delete rows.
     if deleted:
         raise FormatError(f"{write.located.name}: tasks of a write that deletes no single row report deleted ones")
@@ -534,11 +584,3 @@ def write_metrics(snapshot: Snapshot | None) -> dict[str, int]:
 def _number(text: str | None) -> int:
     # The rows are committed, so what a server made of the summary is no error any more.
     return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
-
-
-OPERATIONS: Final = {
-    "begin_write": begin_write,
-    "file_location": file_location,
-    "commit_write": commit_write,
-    "abort_write": abort_write,
-}

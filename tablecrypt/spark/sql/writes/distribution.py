@@ -39,9 +39,9 @@ from tablecrypt.keys.nested_columns import path_through_structs
 from tablecrypt.setting_kinds import one_of, truth
 from tablecrypt.spark.shared.written_columns import stored_fields
 from tablecrypt.spark.sql.catalogs import described_partitioning, described_transform
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import Response, operation
 from tablecrypt.spark.sql.writes.source_columns import SourceColumns
-from tablecrypt.spark.sql.writes.write_options import ADVISORY_SIZE, DISTRIBUTION_MODE, FANOUT, SqlWriteOptions, in_asked_spec
+from tablecrypt.spark.sql.writes.write_options import ADVISORY_SIZE, DISTRIBUTION_MODE, FANOUT, SqlWriteOptions, WriteRequest, in_asked_spec
 
 if TYPE_CHECKING:
     from tablecrypt.spark.sql.planner import Planner
@@ -73,13 +73,23 @@ class WriteKind:
         return self.command is not None and (self.is_delta or self.command != "merge")
 
 
-def write_layout(planner: Planner, request: Request) -> Response:
+class WriteLayout(WriteRequest):
+    """A write whose rows Spark is to lay out.
+
+    Attributes:
+        rows: False where rows are only deleted.
+    """
+
+    rows: bool
+
+
+@operation
+def write_layout(planner: Planner, request: WriteLayout) -> Response:
     """Return the distribution, the ordering and the advisory size of a write."""
-    metadata = planner.tables[request.text("table")].located.table.metadata
-    mode = request.text("mode")
-    kind = WriteKind(request.optional_text("command"), mode == "delta", request.flag("rows"))
+    metadata = planner.tables[request.table].located.table.metadata
+    kind = WriteKind(request.command, request.mode == "delta", request.rows)
     options = SqlWriteOptions.of(request)
-    return Response(layout_of(in_asked_spec(metadata, options, mode), options, kind, SourceColumns.of(request)))
+    return Response(layout_of(in_asked_spec(metadata, options, request.mode), options, kind, SourceColumns.of(request)))
 
 
 def layout_of(
@@ -211,6 +221,3 @@ def _advisory_bytes(properties: Mapping[str, str]) -> int:
     if not size.isdecimal():
         raise ConfigurationError(f"{ADVISORY_SIZE}={size}: a number of bytes is needed")
     return int(size)
-
-
-OPERATIONS: Final = {"write_layout": write_layout}

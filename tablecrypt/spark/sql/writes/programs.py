@@ -19,8 +19,8 @@ Spark's error, and no file is left.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.manifest import DataFile
@@ -40,11 +40,11 @@ from tablecrypt.spark.shared.support import (
 )
 from tablecrypt.spark.shared.written_columns import table_columns
 from tablecrypt.spark.sql.catalogs import described
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import Response, SentRequest
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.programs.responses import responding, this_python
-from tablecrypt.spark.sql.writes.commits import abort_write, begin_write, ended_write, file_location
-from tablecrypt.spark.sql.writes.distribution import layout_asked_for
+from tablecrypt.spark.sql.writes.commits import CommitWrite, abort_write, begin_write, commit_write, ended_write, file_location
+from tablecrypt.spark.sql.writes.distribution import WriteLayout, layout_asked_for, write_layout
 from tablecrypt.spark.tables import LocatedTable
 
 if TYPE_CHECKING:
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 _IN_THE_CLEAR: Final = (
     "rows would be committed that anyone who reaches the driver may have sent: set spark.authenticate and spark.network.crypto.enabled"
 )
-_OF_TASKS: Final = "file_location"
-"""What tasks ask for: its error is the task's, and Spark's error names it."""
 
 
 @dataclass(frozen=True)
@@ -152,33 +150,29 @@ class Statement:
         loaded = LoadedTable(located, "", "main", None, is_writable=True)
         self.table = {**described(self.planner, loaded), **this_python(), "name": located.name}
         self.write = write
-        self._operations: dict[str, Callable[[Planner, Request], Response]] = {
-            "write_layout": self._layout,
-            "begin_write": begin_write,
-            _OF_TASKS: file_location,
-            "commit_write": self._end,
-            "abort_write": abort_write,
-        }
+        # The program responds to some of a write's requests otherwise than the planner.
+        layout, end = replace(write_layout, run=self._layout), replace(commit_write, run=self._end)
+        self._operations = {each.name: each for each in (layout, begin_write, file_location, end, abort_write)}
 
-    def respond(self, request: Request) -> Response:
+    def respond(self, sent: SentRequest) -> Response:
         """Return the response to one request. FormatError for one that no write has."""
-        name = request.text("operation")
-        if name not in self._operations:
-            raise FormatError(f"a write asks for {name!r}")
+        if sent.operation not in self._operations:
+            raise FormatError(f"a write asks for {sent.operation!r}")
 
         try:
-            return self._operations[name](self.planner, request)
+            return self._operations[sent.operation].respond(self.planner, sent)
         except Exception as error:
-            if name != _OF_TASKS:
+            # What tasks ask for: its error is the task's, and Spark's error names it.
+            if sent.operation != file_location.name:
                 # The first one: Spark aborts the write after an error, and the abort may fail too.
                 self.refusal = self.refusal or error
             raise
 
-    def _layout(self, planner: Planner, request: Request) -> Response:
+    def _layout(self, planner: Planner, request: WriteLayout) -> Response:
         metadata = self.write.located.table.metadata
         return Response(layout_asked_for(metadata, by_partition=self.write.by_partition, sort_by=self.write.sort_by))
 
-    def _end(self, planner: Planner, request: Request) -> Response:
+    def _end(self, planner: Planner, request: CommitWrite) -> Response:
         _, files, _ = ended_write(planner, request)
         # Only the attempts that won: files of the others are deleted by now.
         self.files += files

@@ -46,7 +46,7 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.locations import for_pyiceberg
 from tablecrypt.spark.columns import batch_for_table, schema_for_table
 from tablecrypt.spark.shared.written_files import partition_key
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import Request, Response, operation
 from tablecrypt.spark.tables import table_access
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS
@@ -245,40 +245,65 @@ class WritingAttempt:
         return self._open
 
 
-def start_writing(planner: Planner, request: Request) -> Response:
+class StartWriting(Request):
+    """An attempt at a task that begins: what the driver gives it."""
+
+    content: bytes
+
+
+@operation
+def start_writing(planner: Planner, request: StartWriting) -> Response:
     """Begin an attempt at a task."""
     return Response({"writer": planner.attempts.add(WritingAttempt.of(request.content))})
 
 
-def start_file(planner: Planner, request: Request) -> Response:
-    """Begin a file at a location that the driver gave. The bytes are its partition values (shared/written_files.py)."""
-    planner.attempts[request.text("writer")].start_file(request.text("location"), request.content)
-    return Response({})
+class AttemptRequest(Request):
+    """About an attempt, by its handle."""
+
+    writer: str
 
 
-def write_rows(planner: Planner, request: Request) -> Response:
-    """Add the rows of an Arrow stream to the file, and return how many bytes of it are stored."""
-    attempt, length = planner.attempts[request.text("writer")], 0
+class StartFile(AttemptRequest):
+    """A file that begins: the location that the driver gave, and the partition values (shared/written_files.py)."""
+
+    location: str
+    content: bytes
+
+
+@operation
+def start_file(planner: Planner, request: StartFile) -> None:
+    """Begin a file."""
+    planner.attempts[request.writer].start_file(request.location, request.content)
+
+
+class WriteRows(AttemptRequest):
+    """Rows of the file that the attempt writes, as an Arrow stream."""
+
+    content: bytes
+
+
+@operation
+def write_rows(planner: Planner, request: WriteRows) -> Response:
+    """Add rows to the file, and return how many bytes of it are stored."""
+    attempt, length = planner.attempts[request.writer], 0
     for rows in pa.ipc.open_stream(request.content):
         length = attempt.write(rows)
     return Response({"length": length})
 
 
-def finish_file(planner: Planner, request: Request) -> Response:
+@operation
+def finish_file(planner: Planner, request: AttemptRequest) -> Response:
     """End the file and return its manifest entry."""
-    return Response({}, planner.attempts[request.text("writer")].finish_file())
+    return Response({}, planner.attempts[request.writer].finish_file())
 
 
-def stop_writing(planner: Planner, request: Request) -> Response:
+class StopWriting(AttemptRequest):
+    """An attempt that ends; `keep` its files, or they are deleted."""
+
+    keep: bool
+
+
+@operation
+def stop_writing(planner: Planner, request: StopWriting) -> None:
     """End an attempt, and delete its files unless they are kept."""
-    planner.attempts.pop(request.text("writer")).stop(keep=request.flag("keep"))
-    return Response({})
-
-
-OPERATIONS: Final = {
-    "start_writing": start_writing,
-    "start_file": start_file,
-    "write_rows": write_rows,
-    "finish_file": finish_file,
-    "stop_writing": stop_writing,
-}
+    planner.attempts.pop(request.writer).stop(keep=request.keep)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 from pyiceberg.expressions import AlwaysFalse, BooleanExpression, Or
 from pyiceberg.expressions.visitors import bind, extract_field_ids
@@ -29,8 +29,8 @@ from pyroaring import BitMap64
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.merge import COUNTED, summary_name
-from tablecrypt.spark.sql.messages import Request, Response
-from tablecrypt.spark.sql.scans.filters import Predicate, exact_filter, pruning_filter
+from tablecrypt.spark.sql.messages import Response, TableRequest, operation
+from tablecrypt.spark.sql.scans.filters import FilterRequest, Predicate, exact_filter, pruning_filter
 from tablecrypt.spark.sql.scans.whole_partitions import partition_tests
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.sql.writes.write_options import written_by
@@ -52,9 +52,16 @@ _COUNTS: Final = {f"numTargetRows{counted.title().replace('-', '')}": summary_na
 """What Spark counts in a MERGE since 4.1, by the methods of its MergeSummary, and how Iceberg names it in a snapshot's summary."""
 
 
-def row_change(planner: Planner, request: Request) -> Response:
+class RowChangeRequest(TableRequest):
+    """A command that changes rows."""
+
+    command: str
+
+
+@operation
+def row_change(planner: Planner, request: RowChangeRequest) -> Response:
     """Say how a command changes rows: by a delta, or by groups of rows, the files."""
-    loaded, command = planner.tables[request.text("table")], request.text("command")
+    loaded, command = planner.tables[request.table], request.command
     if command not in _COMMANDS:
         raise FormatError(f"a change by {command!r} is not known")
     loaded.check_writable()
@@ -71,21 +78,24 @@ class ReadFiles:
     numbers: Sequence[int]
 
 
-def merge_counts(request: Request) -> dict[str, str]:
-    """Return what Spark counted in a MERGE, for the snapshot's summary; nothing of what it did not count. FormatError for no numbers."""
-    counted = request.mapping("counts") if "counts" in request.fields else {}
-    counts = {name: value for name, value in counted.items() if name in _COUNTS}
-    if any(type(value) is not int for value in counts.values()):
-        raise FormatError("a commit counts rows in something else than numbers")
-    return {_COUNTS[name]: str(value) for name, value in counts.items() if value >= 0}
+class NamedScan(TypedDict):
+    """A scan as a commit names it: the plan's handle, and the numbers of the files that were read."""
+
+    plan: str
+    files: list[int]
 
 
-def scans_of(planner: Planner, request: Request) -> list[ReadFiles]:
-    """Return the scans that a commit names. FormatError where it names none well."""
-    try:
-        return [ReadFiles(planner.plans[scan["plan"]], [int(number) for number in scan["files"]]) for scan in request.items("scans")]
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError("a commit does not say which files its rows came from") from error
+def merge_counts(counts: Mapping[str, int]) -> dict[str, str]:
+    """Return what Spark counted in a MERGE, for the snapshot's summary; nothing of what it did not count."""
+    return {_COUNTS[name]: str(value) for name, value in counts.items() if name in _COUNTS and value >= 0}
+
+
+def scans_of(planner: Planner, named: Sequence[NamedScan] | None) -> list[ReadFiles]:
+    """Return the scans that a commit names. FormatError where it names none."""
+    # Without them a change would drop no file, and its rows would be there twice.
+    if named is None:
+        raise FormatError("a commit does not say which files its rows came from")
+    return [ReadFiles(planner.plans[scan["plan"]], scan["files"]) for scan in named]
 
 
 def changed_rows(
@@ -126,27 +136,27 @@ def _position_deleted(scans: Sequence[ReadFiles], deleted: Mapping[str, BitMap64
     return [(tasks[location], positions) for location, positions in deleted.items()]
 
 
-def can_delete_where(planner: Planner, request: Request) -> Response:
+@operation
+def can_delete_where(planner: Planner, request: FilterRequest) -> Response:
     """Say whether a condition matches whole files, so that no row has to be read."""
     try:
-        whole_files(planner.tables[request.text("table")], request.items("filter"))
+        whole_files(planner.tables[request.table], request.filter)
     # No error here: Spark asks before it plans a job, which deletes row by row.
     except ConfigurationError:
         return Response({"whole": False})
     return Response({"whole": True})
 
 
-def delete_where(planner: Planner, request: Request) -> Response:
+@operation
+def delete_where(planner: Planner, request: FilterRequest) -> None:
     """Delete the files that a condition matches whole. TRUNCATE is this with no condition."""
-    loaded = planner.tables[request.text("table")]
+    loaded = planner.tables[request.table]
     loaded.check_writable()
     refuse_restricted(loaded.located.table.io, "DELETE")
     loaded = with_branch(loaded)
-    change = whole_files(loaded, request.items("filter"))
+    change = whole_files(loaded, request.filter)
     summary = {**written_by(request), **loaded.audit_first.summary}
     commit_change(loaded.located, change, WriteOptions(branch=loaded.target, snapshot_properties=summary))
-
-    return Response({})
 
 
 def whole_files(loaded: LoadedTable, predicates: Sequence[Mapping[str, Any]]) -> RowChange:
@@ -189,6 +199,3 @@ def _whole_partitions(loaded: LoadedTable, predicates: Sequence[Predicate]) -> R
     whole = [task.file for task in tasks if all(each[task.file.spec_id](task.file.partition) for each in tests if each is not None)]
 
     return RowChange(conflicts_with=sure, dropped=whole)
-
-
-OPERATIONS: Final = {"row_change": row_change, "can_delete_where": can_delete_where, "delete_where": delete_where}

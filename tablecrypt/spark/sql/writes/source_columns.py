@@ -41,10 +41,10 @@ from pyiceberg.types import (
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.setting_kinds import truth
 from tablecrypt.spark.sql.catalogs import spark_json
-from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.messages import Response, operation
 from tablecrypt.spark.sql.spark_types import iceberg_schema
 from tablecrypt.spark.sql.statements.iceberg_settings import IcebergSettings
-from tablecrypt.spark.sql.writes.write_options import CHECK_NULLABILITY, CHECK_ORDERING, MERGE_SCHEMA, write_options
+from tablecrypt.spark.sql.writes.write_options import CHECK_NULLABILITY, CHECK_ORDERING, MERGE_SCHEMA, WriteRequest, write_options
 from tablecrypt.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ class SourceColumns:
     checks_nullability: bool
 
     @classmethod
-    def of(cls, request: Request) -> SourceColumns | None:
+    def of(cls, request: WriteRequest) -> SourceColumns | None:
         """Return what a request says of its rows; None where Spark has brought them to the table's columns."""
-        if "row_schema" not in request.fields:
+        if request.row_schema is None:
             return None
 
         asked = {**IcebergSettings.of(request).values, **write_options(request)}
-        told = json.loads(request.text("row_schema"))
+        told = json.loads(request.row_schema)
         untyped = [field for field in told["fields"] if field["type"] == _VOID]
         for field in untyped:
             # Iceberg has no such type. Any will do: these columns are compared by name alone.
@@ -89,7 +89,7 @@ class SourceColumns:
         return cls(
             iceberg_schema(told),
             frozenset(field["name"] for field in untyped),
-            request.flag("case_sensitive"),
+            request.case_sensitive,
             truth(MERGE_SCHEMA, asked.get(MERGE_SCHEMA, False)),
             truth(CHECK_ORDERING, asked.get(CHECK_ORDERING, True)),
             truth(CHECK_NULLABILITY, asked.get(CHECK_NULLABILITY, False)),
@@ -251,12 +251,10 @@ def merged_metadata(loaded: LoadedTable, source_columns: SourceColumns) -> Table
     return merged
 
 
-def align_rows(planner: Planner, request: Request) -> Response:
+@operation
+def align_rows(planner: Planner, request: WriteRequest) -> Response:
     """Return the columns that a write's rows are brought to: the table's and those that the write adds. Raises as `merged_metadata`."""
-    loaded = planner.tables[request.text("table")]
+    loaded = planner.tables[request.table]
     source_columns = SourceColumns.of(request)
     schema = loaded.located.table.schema() if source_columns is None else merged_metadata(loaded, source_columns).schema()
     return Response({"schema": spark_json(schema)})
-
-
-OPERATIONS: Final = {"align_rows": align_rows}

@@ -29,7 +29,7 @@ from tablecrypt.spark.sql.branches_and_tags import begin, point
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-    from tablecrypt.spark.sql.messages import Request
+    from tablecrypt.spark.sql.messages import NamedRequest
     from tablecrypt.spark.sql.planner import LoadedTable
 
 STAGED_ID: Final = "wap.id"
@@ -51,9 +51,9 @@ class AuditFirst:
     wap_id: str | None = None
 
     @classmethod
-    def of(cls, request: Request, metadata: TableMetadata) -> AuditFirst:
+    def of(cls, request: NamedRequest, metadata: TableMetadata) -> AuditFirst:
         """Take what a request says of its session, for a table."""
-        asked = cls(request.optional_text("wap_branch"), request.optional_text("wap_id"))
+        asked = cls(request.wap_branch, request.wap_id)
         # A session that asks for nothing reads and writes as always, whatever a table has in that property.
         return asked if asked != cls() and WAP_ENABLED.is_true(metadata.properties) else cls()
 

@@ -31,7 +31,8 @@ from tablecrypt import __version__
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.iceberg_properties import ACCEPT_ANY_SCHEMA
 from tablecrypt.setting_kinds import check_option_names, one_of, truth
-from tablecrypt.spark.sql.messages import Request
+from tablecrypt.spark.sql.messages import OptionsRequest, SessionRequest
+from tablecrypt.spark.sql.scans.filters import FilterRequest
 from tablecrypt.spark.sql.statements.iceberg_settings import SNAPSHOT_PROPERTY, IcebergSettings, folded, option_names
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.row_changes import isolation_level
@@ -80,6 +81,22 @@ _KNOWN: Final = frozenset(
 _BY_FOLDED: Final = {folded(name): name for name in _KNOWN}
 
 
+class WriteRequest(OptionsRequest, FilterRequest):
+    """About a write that begins; the predicates are those of an overwrite.
+
+    Attributes:
+        mode: as drawn in commits.py.
+        case_sensitive: whether Spark takes names that differ in case for different ones.
+        command: delete, update or merge; None for the rows of a query.
+        row_schema: Spark's JSON of the columns of the rows, where Spark has not brought them to the table's.
+    """
+
+    mode: str
+    case_sensitive: bool
+    command: str | None = None
+    row_schema: str | None = None
+
+
 @dataclass(frozen=True)
 class SqlWriteOptions:
     """The options of one write.
@@ -103,9 +120,9 @@ class SqlWriteOptions:
     spec_id: str | None = None
 
     @classmethod
-    def of(cls, request: Request) -> SqlWriteOptions:
+    def of(cls, request: WriteRequest) -> SqlWriteOptions:
         """Take a request's options of a DataFrameWriterV2, and settings of its session. ConfigurationError for one that is not served."""
-        given, session = request.mapping("options"), IcebergSettings.of(request)
+        session = IcebergSettings.of(request)
         # The write's own options last: they come before the session's.
         options = {**{name: value for name, value in session.values.items() if name in _PROPERTIES}, **write_options(request)}
         check_option_names(options, _KNOWN, "the write option")
@@ -122,7 +139,7 @@ class SqlWriteOptions:
 
         return cls(
             {own: options[name] for name, own in _PROPERTIES.items() if name in options},
-            {**written_by(request), **session.snapshot_properties, **_snapshot_properties(given)},
+            {**written_by(request), **session.snapshot_properties, **_snapshot_properties(request.options)},
             None if level is None else isolation_level(level, _ISOLATION_LEVEL),
             validated_from,
             truth(USE_LAYOUT, options.get(USE_LAYOUT, "true")),
@@ -135,15 +152,14 @@ class SqlWriteOptions:
         return {**properties, **self.properties}
 
 
-def write_options(request: Request) -> dict[str, str]:
+def write_options(request: WriteRequest) -> dict[str, str]:
     """Return the options of a write by the names above."""
-    return option_names(request.mapping("options") if "options" in request.fields else {}, _BY_FOLDED)
+    return option_names(request.options, _BY_FOLDED)
 
 
-def written_by(request: Request) -> dict[str, str]:
+def written_by(request: SessionRequest) -> dict[str, str]:
     """Return what the summary of a snapshot says of its writer, under the names that Iceberg Java gives it from Spark."""
-    application = request.mapping("application") if "application" in request.fields else {}
-    told = {_APPLICATION[name]: str(value) for name, value in application.items() if name in _APPLICATION}
+    told = {_APPLICATION[name]: value for name, value in request.application.items() if name in _APPLICATION}
     if "app-id" in told:
         told["spark.app.id"] = told["app-id"]
     return {"engine-name": "spark", "iceberg-version": f"tablecrypt {__version__}", **told}
