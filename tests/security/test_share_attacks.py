@@ -17,18 +17,29 @@ from pyiceberg.table import Table
 
 from tablecrypt import parquet
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import AuthenticationError, DeletionRefusedError, FormatError, KeyIdChangedError, KeyNotFoundError, TablecryptError
-from tablecrypt.maintenance import Shared, audit, compact, share
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import (
+    AuthenticationError,
+    DeletionRefusedError,
+    FormatError,
+    KeyIdChangedError,
+    KeyNotFoundError,
+    TablecryptError,
+    TamperedFileError,
+)
+from tablecrypt.maintenance import Shared, accept_update, audit, compact, share
 from tablecrypt.maintenance.columns.footers import FooterWork, inspect_hidden_columns
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
+from tablecrypt.maintenance.sharing.acceptance import accept
+from tablecrypt.maintenance.sharing.sealing import create_key_pair
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.security.matrix.partner import named_otherwise
 from tests.support.aws import AwsServer
-from tests.support.shares import NORTH, Partner
+from tests.support.shares import NORTH, Partner, state_of
 from tests.support.tables import (
     BY_TEAM,
     MASTER_KEY,
@@ -329,3 +340,40 @@ def test_a_file_of_the_source_in_the_place_of_a_shared_one_shows_no_column(
     with pytest.raises(AuthenticationError, match="not among those that were given"):
         theirs.refresh().scan(selected_fields=("note",)).to_arrow()
     assert set(theirs.scan(selected_fields=("team",)).to_arrow()["team"].to_pylist()) == {"north", "south"}
+
+
+# ---- somebody who can seal to the partner's public key, or wrap under his key, and writes the share's folder
+
+
+@pytest.fixture
+def strangers(catalog: EncryptedSqlCatalog) -> EncryptedTable:
+    return new_table(catalog, "db.strangers", schema=TEAM_SCHEMA, appends=[team_rows(900)], partitioned_by=BY_TEAM)
+
+
+def test_who_has_the_public_key_alone_makes_no_state_of_a_sealed_share(
+    table: EncryptedTable, partner: Partner, strangers: EncryptedTable, tmp_path: Path
+) -> None:
+    key_file, public_key = tmp_path / "mine.key", create_key_pair(tmp_path / "mine.key")[1]
+    shared = share(table, f"public-key:{key_file}.pub", partner.location, NORTH)
+    properties = {name: str(value) for name, value in partner.catalog.properties.items()}
+    accepted = accept(shared.metadata_location, partner.key_id, str(key_file), f"{partner.location}-accepted", properties)
+    theirs = partner.catalog.register_table("db.share", accepted.metadata_location)
+    before = theirs.metadata_location
+
+    with pytest.raises(TamperedFileError, match="does not follow the state"):
+        accept_update(theirs, state_of(strangers, shared, public_key, Secret(bytes(32))), str(key_file))
+
+    assert theirs.refresh().metadata_location == before
+    table.append(team_rows(200))
+    update = share(table, f"public-key:{key_file}.pub", partner.location, update=True)
+    assert accept_update(theirs, update.metadata_location, str(key_file)).moved
+    assert ids(theirs) == ids(table, row_filter=NORTH)
+
+
+def test_who_may_wrap_under_the_partners_key_makes_no_state_of_anothers_share(
+    table: EncryptedTable, shared: Shared, theirs: EncryptedTable, partner: Partner, strangers: EncryptedTable
+) -> None:
+    with pytest.raises(TamperedFileError, match="does not follow the state"):
+        accept_update(theirs, state_of(strangers, shared, partner.key_id, Secret(bytes(32))))
+
+    assert ids(theirs.refresh()) == ids(table, row_filter=NORTH)

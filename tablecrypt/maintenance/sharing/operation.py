@@ -18,19 +18,20 @@ not registered the new one, and all older ones go.
 
 from __future__ import annotations
 
+import secrets
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import ALWAYS_TRUE, Table
 
-from tablecrypt.arguments import checked_arguments
+from tablecrypt.arguments import checked_arguments, file_path
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.keys.key_ring import EncryptedKey
@@ -46,6 +47,7 @@ from tablecrypt.maintenance.sharing.records import ShareRecord, live_shares, rem
 from tablecrypt.maintenance.sharing.result import Shared, storage_policy
 from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
 from tablecrypt.maintenance.sharing.states import States
+from tablecrypt.manifests.manifest_list import SHARE_SECRET_BYTES
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
@@ -109,7 +111,8 @@ def share(
     require_encrypted(table)
     fresh = reload(table)
     refuse_restricted(fresh.io, "share")
-    public_key = PublicKey.read(Path(to_key_id.removeprefix(PUBLIC_KEY)).expanduser()) if to_key_id.startswith(PUBLIC_KEY) else None
+    is_sealed = to_key_id.startswith(PUBLIC_KEY)
+    public_key = PublicKey.read(file_path("to_key_id", to_key_id.removeprefix(PUBLIC_KEY))) if is_sealed else None
     key_id = to_key_id if public_key is None else public_key.key_id
     sharing = _Sharing(fresh, key_id, location.rstrip("/"), not no_statistics, public_key)
     if not update:
@@ -221,8 +224,9 @@ class _Sharing:
         place = Place(self.location, self.share_uuid, uuid.uuid4())
         # Asked first, so that a key which cannot be used leaves nothing behind.
         keys = self._new_keys(plan)
-        remember_share(self.table, self._record(plan, place, row_filter))
-        return replace(self.result(plan, None), **self._write(plan, place, keys))
+        secret = Secret(secrets.token_bytes(SHARE_SECRET_BYTES))
+        remember_share(self.table, self._record(plan, place, row_filter, secret))
+        return replace(self.result(plan, None), **self._write(plan, place, keys, secret))
 
     def bring_up_to_date(self, plan: SharePlan, row_filter: str, record: ShareRecord) -> Shared:
         """Write the share's next state, if the table has changed since."""
@@ -233,10 +237,11 @@ class _Sharing:
 
         place = Place(self.location, self.share_uuid, uuid.uuid4(), self.states.next_number)
         keys = self._new_keys(plan)
-        new = self._record(plan, place, row_filter)
+        secret = record.secret or Secret(secrets.token_bytes(SHARE_SECRET_BYTES))
+        new = self._record(plan, place, row_filter, secret)
         # The state that is there names files that the new one may not.
         remember_share(self.table, replace(new, files=tuple(dict.fromkeys((*new.files, *record.files)))))
-        written = self._write(plan, place, keys)
+        written = self._write(plan, place, keys, secret)
         self.states.remove_all_but_the_last()
         self._forget_former(plan, replace(new, files=(*new.files, *record.files)))
         return replace(self.result(plan, record), **written)
@@ -257,9 +262,9 @@ class _Sharing:
         if set(record.files) != set(plan.locations):
             remember_share(self.table, replace(record, files=tuple(plan.locations)))
 
-    def _write(self, plan: SharePlan, place: Place, keys: _Keys) -> dict[str, Any]:
+    def _write(self, plan: SharePlan, place: Place, keys: _Keys, secret: Secret) -> dict[str, Any]:
         """Write one state; return what the result says of it."""
-        writer = ShareWriter(plan, place, self.io, self.with_statistics)
+        writer = ShareWriter(plan, place, self.io, secret, self.with_statistics)
         with deleting_on_error(self.io, writer.locations):
             metadata = writer.write(keys.kek, keys.of_columns)
 
@@ -271,7 +276,7 @@ class _Sharing:
             "written_bytes": writer.written_bytes + length,
         }
 
-    def _record(self, plan: SharePlan, place: Place, row_filter: str) -> ShareRecord:
+    def _record(self, plan: SharePlan, place: Place, row_filter: str, secret: Secret) -> ShareRecord:
         return ShareRecord(
             share_uuid=str(self.share_uuid),
             key_id=self.to_key_id,
@@ -282,6 +287,7 @@ class _Sharing:
             row_filter=row_filter,
             columns=plan.columns,
             files=tuple(plan.locations),
+            secret=secret,
         )
 
     def result(self, plan: SharePlan, record: ShareRecord | None, dry_run: bool = False) -> Shared:
