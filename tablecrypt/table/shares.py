@@ -65,6 +65,8 @@ _RECORD: Final = "record"
 _TABLE_UUID: Final = "table-uuid"
 _TEXTS: Final = ("share_uuid", "key_id", "location", "metadata_location", "row_filter")
 _NUMBERS: Final = ("snapshot_id", "created_ms")
+_LAST_MOMENT_MS: Final = 253_402_300_799_999
+"""Of the year 9999: Python has no later one."""
 _COLUMNS: Final = "columns"
 _FILES: Final = "files"
 _SECRET: Final = "secret"
@@ -294,6 +296,8 @@ def _decoded(location: str, content: bytes) -> tuple[ShareRecord, str]:
         fields = ParsedJson(content).document
         given: dict[str, Any] = {name: _typed(fields[_json_name(name)], str) for name in _TEXTS}
         given |= {name: _typed(fields[_json_name(name)], int) for name in _NUMBERS}
+        if not 0 <= given["created_ms"] <= _LAST_MOMENT_MS:
+            raise ValueError("no moment")
         given[_COLUMNS] = tuple(SharedColumn.of(each) for each in fields[_COLUMNS])
         given[_FILES] = tuple(_typed(each, str) for each in fields[_FILES])
         given[_SECRET] = Secret(base64.b64decode(fields[_SECRET], validate=True)) if _SECRET in fields else None

@@ -103,6 +103,8 @@ def test_a_key_file_is_its_owners_alone_and_shows_no_key(key_file: Path) -> None
     assert private.secret.reveal().hex() not in f"{private!r}"
     with pytest.raises(ConfigurationError, match="exists already"):
         create_key_pair(key_file)
+    with pytest.raises(ConfigurationError, match="name the key file"):
+        create_key_pair(Path())
 
 
 def test_files_that_are_no_such_keys_are_refused(table: EncryptedTable, partner: Partner, key_file: Path, tmp_path: Path) -> None:

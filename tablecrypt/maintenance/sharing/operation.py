@@ -36,7 +36,6 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager, OpenKek
-from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._storage import write_metadata
 from tablecrypt.maintenance._tables import check_own_manifests, checked_filter, reload, require_encrypted
 from tablecrypt.maintenance.runner import LocalRunner
@@ -46,12 +45,12 @@ from tablecrypt.maintenance.sharing.plan import RewriteChoice, SharePlan, plan_s
 from tablecrypt.maintenance.sharing.records import ShareRecord, live_shares, remember_share
 from tablecrypt.maintenance.sharing.result import Shared, storage_policy
 from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
-from tablecrypt.maintenance.sharing.states import States
+from tablecrypt.maintenance.sharing.states import States, check_place
 from tablecrypt.manifests.manifest_list import SHARE_SECRET_BYTES
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, deleting_on_error, folders_of, name_of
+from tablecrypt.table.table_files import TableFileIO, deleting_on_error, name_of
 
 PUBLIC_KEY: Final = "public-key:"
 _NAMESPACE: Final = uuid.UUID("3c1f6d52-8d0b-5a7e-9a40-6f7b1e2f9d11")
@@ -149,11 +148,7 @@ class _Sharing:
     public_key: PublicKey | None = None
 
     def __post_init__(self) -> None:
-        metadata = self.table.metadata
-        PathMap(metadata.location.rstrip("/"), self.location)
-        # Files of a share in a folder to which the table writes would be orphans of the table.
-        if folders_of(metadata).contains(self.location):
-            raise ConfigurationError(f"a share cannot lie in a folder to which the table writes: {self.location}")
+        check_place(self.table.metadata, self.location)
         if self.to_key_id == self.table.io.manager.table_key_id:
             raise ConfigurationError(
                 f"{self.to_key_id!r} is the master key of {name_of(self.table)} itself: who may use it reads the whole table. Name the "
