@@ -18,6 +18,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Final, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -61,6 +62,25 @@ def names_of(argument: str, given: Any) -> tuple[str, ...]:
         if not isinstance(each, str):
             raise ConfigurationError(f"{argument} holds {described(each)}; it must be {NAMES}")
     return names
+
+
+def file_path(what: str, text: str) -> Path:
+    """Return the path of a file that a user names, in which `~` is the home folder.
+
+    Args:
+        what: the setting or argument that names it, for the error.
+        text: the path.
+
+    Raises:
+        ConfigurationError: no file can have that path, or there is no such home folder.
+    """
+    check_text(what, text)
+    if "\0" in text:
+        raise ConfigurationError(f"{what} holds a character that no path can have")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ConfigurationError(f"{what} is {text!r}, and there is no such home folder: write the whole path") from None
 
 
 def check_text(what: str, *given: object) -> None:

@@ -292,6 +292,10 @@ def names_code(name: str) -> bool:
     return known is not None and known.names_code
 
 
+_SENT_IN_HEADERS: Final = re.compile(r"token|header\..+|vault\.(token|namespace)|(client|s3|glue)\.(access-key-id|session-token)")
+_HEADER_VALUE: Final = re.compile(r"([!-~\xa1-\xff]([ -~\t\xa1-\xff]*[!-~\xa1-\xff])?)?")
+
+
 def is_sensitive(name: str, value: object = "") -> bool:
     """Whether a property is a credential: by the registry, for other names by how they look, and for a URL by what it contains."""
     # Without case: a credential under a name in capitals is one all the same.
@@ -372,7 +376,7 @@ def check_own_properties(given: Mapping[Any, Any], scope: str, is_foreign_kms: b
 
     Raises:
         ConfigurationError: a name is no property of that scope, and the message says which one may be meant; or its value is none; or
-            UTF-8 cannot hold one of them.
+            UTF-8 cannot hold one of them, or no HTTP header a value that goes into one.
     """
     for name, value in given.items():
         check_text(f"the property {name!r} of a {scope}", name, value)
@@ -380,6 +384,8 @@ def check_own_properties(given: Mapping[Any, Any], scope: str, is_foreign_kms: b
             # It cannot be a slip in one of our names. PyIceberg and the catalog say in their own words what is wrong with it.
             continue
 
+        if scope == "catalog" and _SENT_IN_HEADERS.fullmatch(name):
+            check_header_value(name, value)
         known = property_named(name)
 
         if known is None or not known.is_of(scope):
@@ -387,6 +393,23 @@ def check_own_properties(given: Mapping[Any, Any], scope: str, is_foreign_kms: b
         # A class of the user's own may give these names other values.
         elif not (is_foreign_kms and known.reader.startswith(_READERS_OF_SERVICES)):
             known.check(name, value)
+
+
+def check_header_value(name: str, value: Any) -> None:
+    """Refuse a credential that no HTTP header can hold, before an HTTP library does, whose message shows it.
+
+    Args:
+        name: of the setting, for the error.
+        value: text; whatever else it is, is not looked at.
+
+    Raises:
+        ConfigurationError: it begins or ends with a space, or holds the end of a line or a character beyond Latin-1.
+    """
+    if isinstance(value, str) and not _HEADER_VALUE.fullmatch(value):
+        raise ConfigurationError(
+            f"{name} begins or ends with a space, or holds the end of a line or another character that no HTTP header can hold: if it was "
+            "read from a file, leave the end of its line out"
+        )
 
 
 def _check_foreign_name(name: str, value: Any, scope: str, is_foreign_kms: bool) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import traceback
 from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -220,3 +222,21 @@ def test_every_default_that_is_a_number_is_one() -> None:
     assert {each.name for each in names.registered() if not each.doc} == set()
     listed = [each.name for each in names.registered()]
     assert len(listed) == len(set(listed))
+
+
+UNSENDABLE: Final = ("a-secret\n", "a-secret\r\nX-Other: 1", " a-secret", "a-secret ", "a\0secret", "a-secret\u20ac")
+
+
+@pytest.mark.parametrize("value", UNSENDABLE)
+@pytest.mark.parametrize("name", ["token", "header.Authorization", "vault.token", "client.access-key-id", "client.session-token"])
+def test_a_credential_that_no_header_can_hold_is_refused_and_not_shown(name: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match="no HTTP header can hold") as refused:
+        names.check_own_properties({name: value}, "catalog")
+
+    assert "secret" not in "".join(traceback.format_exception(refused.value)).replace("a credential", "")
+
+
+def test_a_credential_that_a_header_can_hold_is_taken_and_a_table_may_call_its_property_so() -> None:
+    for value in ("eyJhbGciOi.J9-_+/=", "Basic dXNlcjpwYXNz", "a", "", "Gr\u00fc\u00dfe"):
+        names.check_own_properties({"token": value, "header.Authorization": value, "vault.token": value}, "catalog")
+    names.check_own_properties({"token": " of a table\n"}, "table")

@@ -15,9 +15,11 @@ from pyiceberg.table import Table
 
 import tablecrypt
 from tablecrypt import maintenance, orc, parquet
-from tablecrypt.arguments import checked_arguments, names_of
+from tablecrypt.arguments import checked_arguments, file_path, names_of
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.kms.local_file import LocalFileKeyManagementClient
 from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt_catalog.pins.client import PinFile
 from tests.support.tables import MASTER_KEY, memory_catalog, memory_kms, new_table, rows
 
 UNSHOWN: Final = "a-value-that-no-message-shows"
@@ -157,3 +159,18 @@ def test_arguments_that_are_missing_or_too_many_are_told_as_python_does() -> Non
 
 def test_a_scan_takes_one_name_too(table: Table) -> None:
     assert table.scan(selected_fields="id").to_arrow().column_names == ["id"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-that-name/file", "a\0b", "\ud800"])
+def test_a_file_that_no_path_leads_to_is_refused_by_the_setting_that_names_it(path: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"kms\.local\.key-file"):
+        LocalFileKeyManagementClient({"kms.local.key-file": path})
+    with pytest.raises(ConfigurationError, match=r"encryption\.pins"):
+        PinFile(path)
+    with pytest.raises(ConfigurationError, match="the key file"):
+        file_path("the key file", path)
+
+
+def test_a_path_begins_in_the_home_folder_after_a_tilde(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert file_path("the key file", "~/a.keys") == tmp_path / "a.keys"

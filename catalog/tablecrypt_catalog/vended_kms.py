@@ -100,7 +100,7 @@ def _check(table: str, client: Mapping[str, str], credentials: Mapping[str, Any]
         )
 
     # An endpoint would send this client's requests, and so the keys in them, elsewhere; a role or region likewise.
-    if others := sorted(set(credentials) - expected):
+    if others := sorted(map(str, set(credentials) - expected)):
         raise ConfigurationError(
             f"{table}: the server sent {', '.join(map(repr, others))} among the credentials for the key service; it may send "
             f"{', '.join(sorted(expected))}. All else is for this client alone to set"
@@ -112,3 +112,5 @@ def _check(table: str, client: Mapping[str, str], credentials: Mapping[str, Any]
             f"{table}: the credentials that the server sent for the key service are not whole: "
             f"{', '.join(missing) or 'a value'} is missing or no text"
         )
+    for name, value in credentials.items():
+        names.check_header_value(f"{table}: the server's {name}", value)

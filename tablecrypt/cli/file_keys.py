@@ -76,7 +76,7 @@ def manager(settings: Settings, key_file: Path | None, key_id: str | None, data_
     if key_file is not None:
         # A key file takes the place of the key service. The list of allowed keys holds for it as well.
         allowed = {name: value for name, value in properties.items() if name == ALLOWED_KEY_IDS.name}
-        properties = {KMS_TYPE.name: "local", KMS_LOCAL_KEY_FILE.name: str(key_file.expanduser()), **allowed}
+        properties = {KMS_TYPE.name: "local", KMS_LOCAL_KEY_FILE.name: str(key_file), **allowed}
 
     return EncryptionManager(load_kms(properties), key_id, data_key_length=data_key_length)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from tablecrypt.arguments import file_path
 from tablecrypt.cli._framework import Chosen, DocumentedCommand, confirm, json_option, run_on
 from tablecrypt.cli._output import show
 from tablecrypt.cli.operations import Run, command_of
@@ -48,7 +49,7 @@ def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, a
 
     Keep a copy of the file in a safe place, and make a new one after each change. Without the file, every table under its keys is lost.
     """
-    path, version = key_file.expanduser(), 1
+    path, version = file_path("the key file", str(key_file)), 1
     if new_version and length is not None:
         raise ConfigurationError("--length belongs to a new key: a new version is as long as the key is")
 
@@ -108,7 +109,7 @@ def share_keygen(key_file: Path, as_json: bool) -> None:
     """
     from tablecrypt.maintenance.sharing.sealing import create_key_pair
 
-    public_file, public_key = create_key_pair(key_file.expanduser())
+    public_file, public_key = create_key_pair(file_path("the key file", str(key_file)))
     said = f"Created {key_file} and {public_file}. Its fingerprint is {public_key.key_id}: compare it with whoever got the public file."
     show({"key_file": str(key_file), "public_file": str(public_file), "key_id": public_key.key_id}, as_json, said)
 

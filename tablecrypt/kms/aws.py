@@ -250,6 +250,10 @@ def translate(error: BotoCoreError | ClientError, action: str, key_id: str) -> T
         return _from_answer(error, action, key_id)
 
     what = f"AWS {action} with key {key_id!r}"
+    if _is_unsendable(error):
+        return ConfigurationError(
+            f"{what}: the access key id or the session token holds the end of a line, or another character that no HTTP header can hold"
+        )
     if isinstance(error, _NO_CREDENTIALS):
         return KmsAccessDeniedError(f"{what}: no usable AWS credentials were found ({type(error).__name__})")
     if isinstance(error, _NOT_CONFIGURED):
@@ -361,7 +365,14 @@ class AwsKeyManagementClient:
             client.close()
 
     def _connect(self) -> KMSClient:
-        return self._identity.session(_CONFIG).client("kms", endpoint_url=self._endpoint, config=_CONFIG)
+        session = self._identity.session(_CONFIG)
+        try:
+            return session.client("kms", endpoint_url=self._endpoint, config=_CONFIG)
+        except BotoCoreError:
+            raise
+        except ValueError:
+            # Not chained, nor shown: an address may hold a password.
+            raise ConfigurationError(f"{KMS_ENDPOINT.name} is no URL: write it with its scheme, https://…") from None
 
     def __repr__(self) -> str:
         return f"AwsKeyManagementClient(region={self._identity.region!r}, endpoint={self._endpoint!r})"
@@ -384,4 +395,9 @@ def _errors(action: str, key_id: str) -> Iterator[None]:
         with key_call():
             yield
     except (BotoCoreError, ClientError) as error:
-        raise translate(error, action, key_id) from error
+        # Not chained: the HTTP library's message shows the credential.
+        raise translate(error, action, key_id) from None if _is_unsendable(error) else error
+
+
+def _is_unsendable(error: BotoCoreError | ClientError) -> bool:
+    return isinstance(error, HTTPClientError) and isinstance(error.kwargs.get("error"), ValueError)

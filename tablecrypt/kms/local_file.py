@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from tablecrypt._atomic_file import atomic_file
+from tablecrypt.arguments import file_path
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, with_sentence
@@ -201,7 +202,7 @@ class LocalFileKeyManagementClient:
         path = properties.get(KMS_LOCAL_KEY_FILE.name)
         if not path:
             raise ConfigurationError(f"set {KMS_LOCAL_KEY_FILE.name} to the path of a key file; tablecrypt keygen makes one")
-        self._path = Path(path).expanduser()
+        self._path = file_path(KMS_LOCAL_KEY_FILE.name, path)
         self._random = random
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:

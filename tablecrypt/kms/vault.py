@@ -37,6 +37,7 @@ from tablecrypt.properties import (
     VAULT_TOKEN,
     VAULT_TRANSIT_MOUNT,
     VAULT_URL,
+    check_header_value,
 )
 
 try:
@@ -140,6 +141,9 @@ class VaultKeyManagementClient:
         client = hvac.Client(
             url=self._url, token=self._token, namespace=self._namespace, verify=self._ca_cert or None, timeout=_TIMEOUT_SECONDS
         )
+        if client.token is not None:
+            # From VAULT_TOKEN or a file, perhaps with the end of its line: an error of the HTTP library would show it.
+            check_header_value("the token of Vault", client.token)
         # A token that the configuration gives stands before the login.
         if self._role is not None and self._token is None:
             role_id, secret_id = self._role

@@ -44,6 +44,7 @@ from tablecrypt.table.deletes import position_delete_columns
 from tablecrypt.table.deletion_vectors import with_other_paths
 
 _LOCATION: Final = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?/*(?P<rest>.*)", re.DOTALL)
+_HOST: Final = re.compile("[A-Za-z]+:(?://)?[^/]")
 _HASH_LENGTH: Final = 12
 _LOCAL: Final = "file"
 
@@ -77,6 +78,9 @@ class PathMap:
             )
         if "#" in self.new or "?" in self.new:
             raise ConfigurationError(f"{self.new!r}: PyIceberg leaves out what follows # or ? in a location: choose another")
+        # file://host/path: what writes the first files takes it for path, and what writes the metadata refuses it.
+        if scheme == _LOCAL and _HOST.match(self.new):
+            raise ConfigurationError(f"{self.new!r} names a host, and a local file has none: write file:///…")
         if (problem := unusable_location(self.new)) is not None:
             raise ConfigurationError(f"{self.new!r} {problem}: choose another location")
         if _below(self.old, self.new) is not None or _below(self.new, self.old) is not None:

@@ -126,7 +126,7 @@ class ManifestCopier:
             "sequence-number": str(header.sequence_number),
             **({} if header.first_row_id is None else {"first-row-id": str(header.first_row_id)}),
             "format-version": str(header.format_version),
-            **further_fields(header.protected_columns, header.column_keys, header.table_state),
+            **further_fields(header.protected_columns, header.column_keys, header.table_state, header.share_secret),
         }
         output = self._target.new_encrypted_output(location)
         with BlockAvroOutputFile[EncryptedManifestFile](output, MANIFEST_RECORDS, fields, self._codec) as avro:

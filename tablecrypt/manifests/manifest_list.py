@@ -5,6 +5,7 @@
                       where columns are protected: tablecrypt.protected-columns, their field ids with commas between them, and
                       tablecrypt.column-keys, each key that files of the table may be under as <field id>:<key-id>, with commas too
                       tablecrypt.table-state: the table's uuid and digests of its state, see table_state.py
+                      of a share: tablecrypt.share-secret, what all of its states have in common, as base64
 
 The header is authenticated with the file, the same numbers in the table's metadata.json are not: callers compare the two.
 
@@ -24,6 +25,7 @@ Specification: "Manifest Lists" and "First Row ID Assignment" of the Iceberg tab
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,6 +37,7 @@ from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestFile, Ma
 from pyiceberg.typedef import EMPTY_DICT
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile
 from tablecrypt.manifests.avro_container import AvroContainer, BlockAvroOutputFile, RecordTypes
@@ -67,6 +70,8 @@ _SUMMARY_BYTES: Final = 256
 """Of memory, for a row of a list and for each partition field that it sums up."""
 PROTECTED_COLUMNS: Final = "tablecrypt.protected-columns"
 COLUMN_KEYS: Final = "tablecrypt.column-keys"
+SHARE_SECRET: Final = "tablecrypt.share-secret"
+SHARE_SECRET_BYTES: Final = 32
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ class ManifestListHeader:
 
     `protected_columns` are the field ids of columns that had their own master keys then, `column_keys` the ids of the keys of columns
     that the table had, each with its column's field id, `table_state` is what the table was. Engines that know nothing of them name none.
+    `share_secret` is that of a share: whoever has opened one of its states knows it.
     """
 
     snapshot_id: int
@@ -85,6 +91,7 @@ class ManifestListHeader:
     protected_columns: frozenset[int] = frozenset()
     column_keys: frozenset[tuple[int, str]] = frozenset()
     table_state: ListedTableState | None = None
+    share_secret: Secret | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,7 @@ def _header(metadata: Mapping[str, str], location: str) -> ManifestListHeader:
         protected_columns=_field_ids(metadata, location),
         column_keys=_column_keys(metadata, location),
         table_state=table_state_in(metadata, location),
+        share_secret=_share_secret(metadata, location),
     )
 
 
@@ -160,6 +168,19 @@ def _column_keys(metadata: Mapping[str, str], location: str) -> frozenset[tuple[
     return frozenset((int(field_id), key_id) for field_id, _, key_id in pairs)
 
 
+def _share_secret(metadata: Mapping[str, str], location: str) -> Secret | None:
+    text = metadata.get(SHARE_SECRET)
+    if text is None:
+        return None
+    try:
+        secret = Secret(base64.b64decode(text, validate=True))
+    except ValueError:
+        secret = Secret(b"")
+    if len(secret) != SHARE_SECRET_BYTES:
+        raise FormatError(f"{location}: the manifest list's {SHARE_SECRET} is none")
+    return secret
+
+
 def protected_columns_header(field_ids: Iterable[int], column_keys: Iterable[tuple[int, str]] = ()) -> dict[str, str]:
     """Return what the header of a manifest list says of protected columns and of their keys: nothing where there are none."""
     named = {
@@ -170,11 +191,15 @@ def protected_columns_header(field_ids: Iterable[int], column_keys: Iterable[tup
 
 
 def further_fields(
-    protected_columns: Iterable[int], column_keys: Iterable[tuple[int, str]], table_state: ListedTableState | None
+    protected_columns: Iterable[int],
+    column_keys: Iterable[tuple[int, str]],
+    table_state: ListedTableState | None,
+    share_secret: Secret | None = None,
 ) -> dict[str, str]:
     """Return what the header of a manifest list says beside what the specification has it say."""
     of_table = {} if table_state is None else table_state.header_fields()
-    return {**protected_columns_header(protected_columns, column_keys), **of_table}
+    of_share = {} if share_secret is None else {SHARE_SECRET: base64.b64encode(share_secret.reveal()).decode()}
+    return {**protected_columns_header(protected_columns, column_keys), **of_table, **of_share}
 
 
 def _count(metadata: Mapping[str, str], key: str, location: str) -> int:

@@ -13,6 +13,7 @@
       row-filter          what the shared rows match
       columns             protected columns that were shared, as objects: field-id, name, key-id of the partner's master key
       files               data and delete files of this table that the share names
+      secret              what the lists of all states of the share say, as base64; records of earlier releases have none
 
 Each record is a new file under a DEK of its own, and the property holds what opens it. So who writes storage cannot put another record in
 its place. One that is removed or damaged is missed: metadata names it. That a property of metadata.json is missing, or one from before is
@@ -36,6 +37,7 @@ that is shared does.
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import uuid
@@ -47,6 +49,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt._parsed_json import ParsedJson
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KmsError, SharedFilesError, ShareRecordError, TablecryptError
 from tablecrypt.files.deletion import ParsedLocation, is_share_record_name, unusable_location
 from tablecrypt.files.encrypting_file_io import WrappedFileKey, encrypting_io, read_wrapped, write_wrapped
@@ -62,8 +65,11 @@ _RECORD: Final = "record"
 _TABLE_UUID: Final = "table-uuid"
 _TEXTS: Final = ("share_uuid", "key_id", "location", "metadata_location", "row_filter")
 _NUMBERS: Final = ("snapshot_id", "created_ms")
+_LAST_MOMENT_MS: Final = 253_402_300_799_999
+"""Of the year 9999: Python has no later one."""
 _COLUMNS: Final = "columns"
 _FILES: Final = "files"
+_SECRET: Final = "secret"
 
 logger = logging.getLogger(__name__)
 
@@ -102,6 +108,8 @@ class ShareRecord:
         row_filter: what the shared rows match, as it was given.
         columns: the protected columns that were shared.
         files: locations of the source's data and delete files that the share names.
+        secret: what the manifest lists of all its states say, by which the partner tells that one follows the other; None in records of
+            earlier releases.
     """
 
     share_uuid: str
@@ -113,6 +121,7 @@ class ShareRecord:
     row_filter: str
     columns: tuple[SharedColumn, ...]
     files: tuple[str, ...] = field(repr=False)
+    secret: Secret | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -275,8 +284,10 @@ def _record_manager(io: TableFileIO, kms: KeyManagementClient | None = None) -> 
 
 
 def _encoded(metadata: TableMetadata, record: ShareRecord) -> bytes:
-    fields = {_json_name(name): value for name, value in vars(record).items()}
+    fields = {_json_name(name): value for name, value in vars(record).items() if name != _SECRET}
     fields[_COLUMNS] = [{_json_name(name): value for name, value in vars(column).items()} for column in record.columns]
+    if record.secret is not None:
+        fields[_SECRET] = base64.b64encode(record.secret.reveal()).decode()
     return json.dumps({_TABLE_UUID: str(metadata.table_uuid), **fields}).encode()
 
 
@@ -285,8 +296,11 @@ def _decoded(location: str, content: bytes) -> tuple[ShareRecord, str]:
         fields = ParsedJson(content).document
         given: dict[str, Any] = {name: _typed(fields[_json_name(name)], str) for name in _TEXTS}
         given |= {name: _typed(fields[_json_name(name)], int) for name in _NUMBERS}
+        if not 0 <= given["created_ms"] <= _LAST_MOMENT_MS:
+            raise ValueError("no moment")
         given[_COLUMNS] = tuple(SharedColumn.of(each) for each in fields[_COLUMNS])
         given[_FILES] = tuple(_typed(each, str) for each in fields[_FILES])
+        given[_SECRET] = Secret(base64.b64decode(fields[_SECRET], validate=True)) if _SECRET in fields else None
         return ShareRecord(**given), str(fields[_TABLE_UUID])
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{location}: not the record of a share: {type(error).__name__}") from None

@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from tablecrypt.errors import ConfigurationError, FormatError, KmsAccessDeniedError, MasterKeyRefusedError
 from tablecrypt_catalog import EncryptedRestCatalog, EncryptedSqlCatalog
+from tablecrypt_catalog.vended_kms import kms_properties
 from tests.support.aws import ACCOUNT, AwsServer
 from tests.support.lying_rest_server import LyingRestServer
 from tests.support.policies import aws_user
@@ -256,3 +260,16 @@ def test_an_answer_to_a_creation_that_is_no_table_is_refused_without_a_word_of_i
         created(server.client(**client_of(aws, key_id)), key_id)
 
     assert SECRET not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize("config", [[[1, "x"], ["y", "z"]], [[None, "x"], ["y", "z"]], {"vault.token": "hvs.secret\r\nX: 1"}])
+def test_odd_names_and_values_of_credentials_are_refused_in_one_line(config: object) -> None:
+    client = {"encryption.kms.vended": "true", "encryption.allowed-key-ids": "*", "encryption.kms-type": "vault"}
+    properties = {"format-version": "3", "encryption.key-id": "orders"}
+    metadata = new_table_metadata(SCHEMA, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, "file:///t", properties)
+
+    with pytest.raises(ConfigurationError) as refused:
+        kms_properties("db.t", client, metadata, [{"kms-key-ids": ["orders"], "config": config}])
+
+    assert "hvs.secret" not in f"{refused.value}"
+    assert "\n" not in f"{refused.value}"

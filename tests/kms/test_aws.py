@@ -7,6 +7,7 @@ import json
 import pickle
 import secrets
 import socket
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -308,3 +309,26 @@ def test_an_answer_about_another_key_than_was_asked_for_is_refused(aws: AwsServe
     for call in calls:
         with pytest.raises(KmsError, match=other):
             call()
+
+
+@pytest.mark.parametrize("variable", ["AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN"])
+def test_a_credential_of_the_environment_with_the_end_of_its_line_is_refused_and_not_shown(
+    aws: AwsServer, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "a-secret\n")
+    client = AwsKeyManagementClient(aws.kms_properties)
+
+    with pytest.raises(ConfigurationError, match="no HTTP header can hold") as refused:
+        client.wrap_key(secrets.token_bytes(16), "alias/orders")
+
+    assert "a-secret" not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize("endpoint", ["x", "http://", "file:///etc/passwd", "user:password@kms"])
+def test_an_endpoint_that_is_no_url_is_configuration_and_not_shown(endpoint: str) -> None:
+    client = AwsKeyManagementClient({"client.region": "us-east-1", "kms.endpoint": endpoint})
+
+    with pytest.raises(ConfigurationError, match=r"kms\.endpoint is no URL") as refused:
+        client.wrap_key(secrets.token_bytes(16), "alias/orders")
+
+    assert "password" not in "".join(traceback.format_exception(refused.value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 
 import pytest
@@ -128,3 +129,13 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
 def test_half_an_app_role_is_refused(properties: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError):
         VaultKeyManagementClient(properties)
+
+
+def test_a_token_of_the_environment_with_the_end_of_its_line_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VAULT_TOKEN", "hvs.a-secret\n")
+    client = VaultKeyManagementClient({"vault.url": "http://127.0.0.1:1"})
+
+    with pytest.raises(ConfigurationError, match="no HTTP header can hold") as refused:
+        client.wrap_key(bytes(range(16)), "orders")
+
+    assert "a-secret" not in "".join(traceback.format_exception(refused.value))

@@ -53,6 +53,13 @@ def test_a_copy_inside_the_table_around_it_or_nowhere_is_refused(new: str) -> No
         PathMap("s3://b/t", new)
 
 
+@pytest.mark.parametrize("new", ["file://host/x", "file:x", "FILE://host/x"])
+def test_a_local_place_with_a_host_is_refused(new: str) -> None:
+    with pytest.raises(ConfigurationError, match="a local file has none"):
+        PathMap("s3://b/t", new)
+    assert PathMap("s3://b/t", "file:///x")("s3://b/t/data/a") == "file:///x/data/a"
+
+
 def test_folders_of_properties_go_along_or_are_told_to_be_elsewhere() -> None:
     paths = PathMap("s3://b/t", "s3://c/n")
     assert paths.folder("s3://b/t/files/") == "s3://c/n/files"

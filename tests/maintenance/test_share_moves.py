@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    FormatError,
+    KeyIdChangedError,
+    MetadataRollbackError,
+    TamperedFileError,
+)
 from tablecrypt.maintenance import FindingKind, Shared, accept_update, audit, share, verify
 from tablecrypt.maintenance.sharing.acceptance import accept
+from tablecrypt.maintenance.sharing.metadata import SHARED_AT, ShareWriter
+from tablecrypt.maintenance.sharing.records import live_shares, remember_share
 from tablecrypt.maintenance.sharing.sealing import create_key_pair
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.shares import NORTH, Partner
-from tests.support.tables import BY_TEAM, TEAM_SCHEMA, encrypted_sql_catalog, encrypted_table, new_table, path_of, team_rows
+from tests.support.shares import NORTH, Partner, state_of
+from tests.support.tables import (
+    BY_TEAM,
+    TEAM_SCHEMA,
+    current_snapshot,
+    encrypted_sql_catalog,
+    encrypted_table,
+    ids,
+    metadata_of,
+    new_table,
+    path_of,
+    team_rows,
+)
 
 
 @pytest.fixture
@@ -35,6 +58,10 @@ def theirs(table: EncryptedTable, partner: Partner) -> EncryptedTable:
 def updated(table: EncryptedTable, partner: Partner, **options: Any) -> Shared:
     table.append(team_rows(100 * len(table.snapshots()), 20))
     return share(table, partner.key_id, partner.location, update=True, **options)
+
+
+def secret_of(theirs: EncryptedTable) -> Secret | None:
+    return current_snapshot(theirs).authenticated_header(theirs.io).share_secret
 
 
 def same_rows(theirs: EncryptedTable, table: EncryptedTable) -> bool:
@@ -207,3 +234,68 @@ def test_an_accepted_sealed_share_moves_under_the_partners_own_key(catalog: Encr
     assert same_rows(theirs, table)
     assert theirs.metadata_location.startswith(f"{partner.location}-own/")
     assert verify(theirs).is_good
+
+
+@pytest.mark.parametrize("moment", ["x", "9" * 5000, "\u0669" * 13, "-1", ""])
+def test_a_state_whose_sharer_says_no_moment_is_refused(
+    theirs: EncryptedTable, table: EncryptedTable, partner: Partner, moment: str
+) -> None:
+    class OddWriter(ShareWriter):
+        def _properties(self) -> dict[str, str]:
+            return {**super()._properties(), SHARED_AT: moment}
+
+    result = updated(table, partner)
+    [record] = live_shares(table)
+    assert record.secret is not None
+
+    with pytest.raises(FormatError, match="no moment in milliseconds"):
+        accept_update(theirs, state_of(table, result, partner.key_id, record.secret, OddWriter))
+
+
+@pytest.mark.parametrize("count", ["x", "9" * 5000, ""])
+def test_a_summary_that_counts_no_rows_moves_the_table_and_counts_none(
+    theirs: EncryptedTable, table: EncryptedTable, partner: Partner, count: str
+) -> None:
+    result = updated(table, partner)
+    stored = path_of(result.metadata_location)
+    metadata = json.loads(stored.read_text(encoding="utf-8"))
+    metadata["snapshots"][0]["summary"]["total-records"] = count
+    stored.write_text(json.dumps(metadata), encoding="utf-8")
+
+    moved = accept_update(theirs, result.metadata_location)
+
+    assert (moved.moved, moved.rows) == (True, None)
+    assert same_rows(theirs, table)
+
+
+def test_all_states_of_a_share_have_one_secret_which_its_record_keeps(
+    theirs: EncryptedTable, table: EncryptedTable, partner: Partner
+) -> None:
+    first = secret_of(theirs)
+    accept_update(theirs, updated(table, partner).metadata_location)
+
+    [record] = live_shares(table.refresh())
+    assert first is not None
+    assert secret_of(theirs) == record.secret == first
+    assert base64.b64encode(first.reveal()).decode() not in f"{record!r} {metadata_of(theirs).model_dump_json()}"
+
+
+def test_a_share_of_an_earlier_release_moves_and_has_a_secret_from_then_on(table: EncryptedTable, partner: Partner) -> None:
+    class EarlierWriter(ShareWriter):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self._secret = None  # type: ignore[assignment]
+
+    shared = share(table, partner.key_id, partner.location)
+    [record] = live_shares(table.refresh())
+    remember_share(table, replace(record, secret=None))
+    earlier = state_of(encrypted_table(table.refresh()), shared, partner.key_id, Secret(bytes(32)), EarlierWriter)
+    theirs = encrypted_table(partner.catalog.register_table("db.share", earlier))
+    assert secret_of(theirs) is None
+
+    for _ in range(2):
+        accept_update(theirs, updated(table, partner).metadata_location)
+
+    assert ids(theirs) == ids(table)
+    [record] = live_shares(table.refresh())
+    assert secret_of(theirs) == record.secret is not None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError, TamperedFileError
 from tablecrypt.maintenance import Shared, audit, share, verify
 from tablecrypt.maintenance.sharing.acceptance import accept
 from tablecrypt.maintenance.sharing.records import live_shares
@@ -101,6 +103,8 @@ def test_a_key_file_is_its_owners_alone_and_shows_no_key(key_file: Path) -> None
     assert private.secret.reveal().hex() not in f"{private!r}"
     with pytest.raises(ConfigurationError, match="exists already"):
         create_key_pair(key_file)
+    with pytest.raises(ConfigurationError, match="name the key file"):
+        create_key_pair(Path())
 
 
 def test_files_that_are_no_such_keys_are_refused(table: EncryptedTable, partner: Partner, key_file: Path, tmp_path: Path) -> None:
@@ -120,3 +124,50 @@ def test_a_place_that_holds_a_table_and_metadata_of_another_table_are_refused(
     properties = {name: str(value) for name, value in partner.catalog.properties.items()}
     with pytest.raises(TablecryptError):
         accept(table.metadata_location, partner.key_id, str(key_file), f"{partner.location}-x", properties)
+
+
+EDITS: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
+    "another column name": lambda metadata: metadata["schemas"][0]["fields"][2].update(name="remark"),
+    "where new files go": lambda metadata: metadata["properties"].update({"write.data.path": "file:///tmp/elsewhere"}),
+    "garbage collection": lambda metadata: metadata["properties"].update({"gc.enabled": "true"}),
+    "a branch": lambda metadata: metadata["refs"].update(side=metadata["refs"]["main"]),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_what_somebody_edits_in_the_metadata_of_a_sealed_share_is_not_accepted(
+    shared: Shared, partner: Partner, key_file: Path, edit: str
+) -> None:
+    stored = path_of(shared.metadata_location)
+    metadata = json.loads(stored.read_text(encoding="utf-8"))
+    EDITS[edit](metadata)
+    stored.write_text(json.dumps(metadata), encoding="utf-8")
+
+    with pytest.raises(TamperedFileError, match="somebody edited it"):
+        accepted(shared, partner, key_file)
+
+
+def test_a_key_file_in_the_home_folder_of_nobody_is_refused(table: EncryptedTable, shared: Shared, partner: Partner) -> None:
+    for name in ("~nobody-of-that-name/mine.key", "mine.key\0", "\ud800"):
+        with pytest.raises(ConfigurationError, match="key"):
+            accepted(shared, partner, Path(name))
+    for name in ("~nobody-of-that-name/mine.key.pub", "mine.key.pub\0"):
+        with pytest.raises(ConfigurationError, match="to_key_id"):
+            share(table, f"public-key:{name}", f"{partner.location}-other", NORTH)
+
+
+@pytest.mark.parametrize("location", ["file://host/share", "file:share"])
+def test_a_local_place_with_a_host_is_refused_before_anything_is_written(
+    table: EncryptedTable, shared: Shared, partner: Partner, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = live_shares(table.refresh())
+    properties = {name: str(value) for name, value in partner.catalog.properties.items()}
+
+    with pytest.raises(ConfigurationError, match="a local file has none"):
+        share(table, partner.key_id, location, NORTH)
+    with pytest.raises(ConfigurationError, match="a local file has none"):
+        accept(shared.metadata_location, partner.key_id, str(key_file), location, properties)
+
+    assert live_shares(table.refresh()) == before
+    assert not any((tmp_path / name).exists() for name in ("host", "share"))

@@ -7,6 +7,8 @@ and read every byte of the source's folder: that a store's policy keeps him from
 from __future__ import annotations
 
 import json
+import re
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,22 +19,38 @@ from pyiceberg.table import Table
 
 from tablecrypt import parquet
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import AuthenticationError, DeletionRefusedError, FormatError, KeyIdChangedError, KeyNotFoundError, TablecryptError
-from tablecrypt.maintenance import Shared, audit, compact, share
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    DeletionRefusedError,
+    FormatError,
+    KeyIdChangedError,
+    KeyNotFoundError,
+    ShareRecordError,
+    TablecryptError,
+    TamperedFileError,
+)
+from tablecrypt.maintenance import FindingKind, Shared, accept_update, audit, compact, share, unshare
 from tablecrypt.maintenance.columns.footers import FooterWork, inspect_hidden_columns
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
+from tablecrypt.maintenance.sharing.acceptance import accept
+from tablecrypt.maintenance.sharing.records import live_shares
+from tablecrypt.maintenance.sharing.sealing import create_key_pair
 from tablecrypt.manifests.records import key_metadata_of
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.security.matrix.partner import named_otherwise
+from tests.support import shares
 from tests.support.aws import AwsServer
-from tests.support.shares import NORTH, Partner
+from tests.support.shares import NORTH, Partner, state_of
 from tests.support.tables import (
     BY_TEAM,
     MASTER_KEY,
     TEAM_SCHEMA,
+    data_paths,
     encrypted_table,
     files_below,
     folder_of,
@@ -329,3 +347,98 @@ def test_a_file_of_the_source_in_the_place_of_a_shared_one_shows_no_column(
     with pytest.raises(AuthenticationError, match="not among those that were given"):
         theirs.refresh().scan(selected_fields=("note",)).to_arrow()
     assert set(theirs.scan(selected_fields=("team",)).to_arrow()["team"].to_pylist()) == {"north", "south"}
+
+
+# ---- somebody who can seal to the partner's public key, or wrap under his key, and writes the share's folder
+
+
+@pytest.fixture
+def strangers(catalog: EncryptedSqlCatalog) -> EncryptedTable:
+    return new_table(catalog, "db.strangers", schema=TEAM_SCHEMA, appends=[team_rows(900)], partitioned_by=BY_TEAM)
+
+
+def test_who_has_the_public_key_alone_makes_no_state_of_a_sealed_share(
+    table: EncryptedTable, partner: Partner, strangers: EncryptedTable, tmp_path: Path
+) -> None:
+    key_file, public_key = tmp_path / "mine.key", create_key_pair(tmp_path / "mine.key")[1]
+    shared = share(table, f"public-key:{key_file}.pub", partner.location, NORTH)
+    properties = {name: str(value) for name, value in partner.catalog.properties.items()}
+    accepted = accept(shared.metadata_location, partner.key_id, str(key_file), f"{partner.location}-accepted", properties)
+    theirs = partner.catalog.register_table("db.share", accepted.metadata_location)
+    before = theirs.metadata_location
+
+    with pytest.raises(TamperedFileError, match="does not follow the state"):
+        accept_update(theirs, state_of(strangers, shared, public_key, Secret(bytes(32))), str(key_file))
+
+    assert theirs.refresh().metadata_location == before
+    table.append(team_rows(200))
+    update = share(table, f"public-key:{key_file}.pub", partner.location, update=True)
+    assert accept_update(theirs, update.metadata_location, str(key_file)).moved
+    assert ids(theirs) == ids(table, row_filter=NORTH)
+
+
+def test_who_may_wrap_under_the_partners_key_makes_no_state_of_anothers_share(
+    table: EncryptedTable, shared: Shared, theirs: EncryptedTable, partner: Partner, strangers: EncryptedTable
+) -> None:
+    with pytest.raises(TamperedFileError, match="does not follow the state"):
+        accept_update(theirs, state_of(strangers, shared, partner.key_id, Secret(bytes(32))))
+
+    assert ids(theirs.refresh()) == ids(table, row_filter=NORTH)
+
+
+# ---- somebody who has the table's key, and writes a record of a share that never was
+
+
+def generation_of(table: Table) -> str:
+    """By what the files of one commit are named, as those of one state of a share are."""
+    found = re.search(r"([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\.parquet$", data_paths(table)[0].name)
+    assert found is not None
+    return found[1]
+
+
+PLACES: Final[dict[str, Callable[[EncryptedTable, EncryptedTable], str]]] = {
+    "the table's own folder": lambda mine, other: mine.location(),
+    "in the table's own folder": lambda mine, other: f"{mine.location()}/data",
+    "around the table": lambda mine, other: str(mine.location()).rpartition("/")[0],
+    "another table's folder": lambda mine, other: other.location(),
+    "around another table, in a folder like a partition": lambda mine, other: str(other.location()).partition("/data/")[0],
+    "around another table": lambda mine, other: str(other.location()).partition("/data/")[0],
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("has_its_generation", [True, False])
+def test_a_record_that_somebody_writes_has_unshare_delete_no_table(
+    table: EncryptedTable, catalog: EncryptedSqlCatalog, tmp_path: Path, place: str, has_its_generation: bool
+) -> None:
+    location = f"file://{tmp_path}/lake/data/{'env=prod' if 'partition' in place else 'prod'}/other"
+    schema = catalog.create_table("db.other", TEAM_SCHEMA, location=location, properties={"encryption.key-id": MASTER_KEY})
+    schema.append(team_rows(0))
+    other = encrypted_table(catalog.load_table("db.other"))
+    at = PLACES[place](table, other)
+    generation = generation_of(table if "the table" in place else other) if has_its_generation else str(uuid.uuid4())
+    written = shares.shared(table, location=at, metadata_location=f"{at}/metadata/00000-{generation}.metadata.json")
+    before = files_below(folder_of(table)), files_below(folder_of(other))
+
+    # Around another table the folder is as empty of shares as that of one whose metadata is gone already.
+    if place.startswith("around another"):
+        assert not unshare(table, written.share_uuid).deleted
+    else:
+        with pytest.raises(ConfigurationError, match="--only-forget"):
+            unshare(table, written.share_uuid)
+        unshare(table, written.share_uuid, only_forget=True)
+    assert live_shares(table.refresh()) == []
+
+    records = {path for path in before[0] if path.name.endswith(".entries")}
+    assert before[0] - records <= files_below(folder_of(table))
+    assert before[1] == files_below(folder_of(other))
+    assert (len(ids(table)), len(ids(other))) == (40, 20)
+
+
+@pytest.mark.parametrize("moment", [-1, 2**62, 253_402_300_800_000])
+def test_a_record_that_says_no_moment_is_none(table: EncryptedTable, moment: int) -> None:
+    shares.shared(table, created_ms=moment)
+
+    with pytest.raises(ShareRecordError, match="not the record of a share"):
+        live_shares(table.refresh())
+    assert FindingKind.SHARE_RECORD in {finding.kind for each in audit(table).tables for finding in each.findings}

@@ -7,9 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from pyiceberg.table import ALWAYS_TRUE
+
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance import Shared
+from tablecrypt.maintenance._storage import write_metadata
+from tablecrypt.maintenance.runner import LocalRunner
+from tablecrypt.maintenance.sharing.metadata import Place, ShareWriter
+from tablecrypt.maintenance.sharing.plan import plan_share
 from tablecrypt.maintenance.sharing.records import ShareRecord, remember_share
+from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.tables import encrypted_sql_catalog, encrypted_table
@@ -81,3 +92,30 @@ class Partner:
     def register(self, shared: Shared, name: str = "db.share") -> EncryptedTable:
         """The share, as the partner's catalog loads it."""
         return encrypted_table(self.catalog.register_table(name, shared.metadata_location))
+
+
+def state_of(
+    table: EncryptedTable, victim: Shared, to: str | PublicKey, secret: Secret, writer: type[ShareWriter] = ShareWriter, number: int = 7
+) -> str:
+    """Write a state of a share from any table's rows, as a program of one's own can, and return where its metadata is.
+
+    Args:
+        table: whose rows it has; of its protected columns none.
+        victim: the share whose uuid and folder it has.
+        to: the master key that its KEK is wrapped under, or the public key that it is sealed to.
+        secret: what its list says.
+        writer: writes it.
+        number: of the state.
+    """
+    key_id = to.key_id if isinstance(to, PublicKey) else to
+    scope = DeletionScope((victim.location,))
+    io = TableFileIO(table.io.inner, EncryptionManager(table.io.manager.kms, key_id), scope, scope)
+    place = Place(victim.location, uuid.UUID(victim.share_uuid), uuid.uuid4(), number)
+    if isinstance(to, PublicKey):
+        kek = io.manager.new_sealed_kek(lambda entry, key: to.seal(key, info_of(victim.share_uuid, entry)))
+    else:
+        kek = io.manager.new_kek_for_another()
+
+    metadata = writer(plan_share(table, ALWAYS_TRUE, None, LocalRunner()), place, io, secret).write(kek)
+    write_metadata(io, place.metadata_location, metadata)
+    return place.metadata_location

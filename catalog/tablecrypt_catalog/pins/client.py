@@ -44,6 +44,7 @@ from pyiceberg.typedef import Identifier, Properties
 
 from tablecrypt import properties
 from tablecrypt._atomic_file import atomic_file
+from tablecrypt.arguments import file_path
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
 from tablecrypt_catalog.pins.moves import NO_MOVES, Moves
 from tablecrypt_catalog.pins.protected_columns import StoredColumn, columns_from, stored_columns
@@ -274,7 +275,7 @@ class PinFile:
         if not path:
             raise ConfigurationError("encryption.pins is empty; it must be the path of the pin file")
         # Links are followed once, so that all processes lock and replace the same file.
-        self.path = Path(os.path.realpath(Path(path).expanduser()))
+        self.path = Path(os.path.realpath(file_path("encryption.pins", path)))
         self._lock_timeout_s = lock_timeout_s
 
     def recall_all(self) -> dict[Place, TableVersion]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from pyiceberg.io import FileIO, load_file_io
 
 from tablecrypt import properties as names
-from tablecrypt.arguments import checked_arguments
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.arguments import checked_arguments, file_path
+from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager, KeySettings, key_metadata_under
@@ -28,6 +28,7 @@ from tablecrypt.maintenance._storage import tables_at, write_metadata
 from tablecrypt.maintenance.sharing.metadata import Place
 from tablecrypt.maintenance.sharing.sealing import SEALED, PrivateKey, info_of
 from tablecrypt.manifests.manifest_list import ManifestList, read_manifest_list
+from tablecrypt.manifests.table_state import ListedTableState
 from tablecrypt.printable import json_fields, shown
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, read_metadata_file
 from tablecrypt.table.table import EncryptedTable
@@ -84,7 +85,7 @@ def accept(metadata_location: str, to_key_id: str, key_file: str, location: str,
     settings = KeySettings.of(metadata.properties)
     manager = EncryptionManager(load_kms(properties), to_key_id, data_key_length=settings.data_key_length)
     io = TableFileIO(inner, manager, DeletionScope((place.location,)), DeletionScope((place.location,)))
-    opened = state.opened(io, Path(key_file).expanduser())
+    opened = state.opened(io, file_path("key_file", key_file))
     write_metadata(io, place.metadata_location, state.accepted(io, place, opened))
 
     return Accepted(str(metadata.table_uuid), to_key_id, place.metadata_location)
@@ -127,6 +128,7 @@ class SharedState:
 
         Raises:
             ConfigurationError: a key file is missing, or metadata and list are not of one share.
+            TamperedFileError: the metadata says what its list does not.
             AuthenticationError, KmsError: it does not open.
         """
         if self.is_sealed and key_file is None:
@@ -142,6 +144,9 @@ class SharedState:
         # metadata.json is not authenticated: of another share of the same sender, its list would open as well.
         if opened.header.snapshot_id != self.snapshot.snapshot_id or stated is None or stated.table_uuid != self.metadata.table_uuid:
             raise ConfigurationError(f"{self.location} and its manifest list are not of one share")
+        # Edited, it would be what the partner's own metadata, or commit, makes authentic.
+        if stated != ListedTableState.of(self.metadata):
+            raise TamperedFileError(self.location, "says of the share what its authenticated manifest list does not: somebody edited it")
         return opened
 
     def for_table(self, table: EncryptedTable, opened: ManifestList) -> EncryptedTableMetadata:

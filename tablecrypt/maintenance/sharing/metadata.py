@@ -40,6 +40,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyroaring import BitMap64
 
 from tablecrypt import properties as names
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.files.encrypting_file_io import EncryptingOutputFile
 from tablecrypt.iceberg_properties import GC_ENABLED
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnPolicy, ProtectedColumn
@@ -114,6 +115,7 @@ class ShareWriter:
         plan: what is shared.
         place: where.
         io: the share's FileIO, whose manager makes its DEKs and knows the partner's master key.
+        secret: what the manifest lists of all states of the share say.
         with_statistics: whether the partner gets bounds and counts of the columns.
 
     Attributes:
@@ -122,10 +124,11 @@ class ShareWriter:
         rewritten_rows, rewritten_bytes: how many rows were written again, and their stored bytes.
     """
 
-    def __init__(self, plan: SharePlan, place: Place, io: TableFileIO, with_statistics: bool = True) -> None:
+    def __init__(self, plan: SharePlan, place: Place, io: TableFileIO, secret: Secret, with_statistics: bool = True) -> None:
         self._plan = plan
         self._place = place
         self._io = io
+        self._secret = secret
         self._with_statistics = with_statistics
         self._now_ms = time.time_ns() // 1_000_000
         self._manifests = 0
@@ -185,7 +188,7 @@ class ShareWriter:
         output = self._begun(location)
         state = ListedTableState.of(metadata, {MAIN_BRANCH: main})
         column_keys = [(entry.field_id, entry.key_id) for entry in of_columns if entry.is_column_key]
-        stated = further_fields((each.field_id for each in self._plan.columns), column_keys, state)
+        stated = further_fields((each.field_id for each in self._plan.columns), column_keys, state, self._secret)
         with ManifestListWriterV3(output, snapshot_id, None, sequence_number, first_row_id, self._codec, stated) as writer:
             writer.add_manifests(manifests)
         self.written_bytes += len(output)

@@ -4,7 +4,9 @@
 
 What is checked before: the state opens under the table's own master key, and its list, which is authenticated, says the same of the table
 as its metadata.json does; it is of the same share; and it is newer, by the moment that the sharer wrote into its properties, which the
-list authenticates too. So who writes the share's folder neither exchanges the share for another, nor puts an older state of it back.
+list authenticates too. And its list says the secret that all states of the share have in common. The sharer has that in the table's record
+of the share, and whoever has opened a state knows it; who can only seal a key to the partner's public key, or wrap under his master key,
+does not. So who writes the share's folder neither exchanges the share for another, nor puts an older state of it back, nor makes one.
 
 The table keeps its location, which may be a folder of the partner's own: there the catalog writes the new metadata.json. A table to which
 the partner has committed himself does not move: its rows would be lost.
@@ -12,8 +14,8 @@ the partner has committed himself does not move: its rows would be lost.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, cast
 
 from pyiceberg.catalog.rest import RestCatalog
@@ -22,21 +24,22 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate, TableUpdate
 
-from tablecrypt.arguments import checked_arguments
-from tablecrypt.errors import ConfigurationError, MetadataRollbackError, TamperedFileError
+from tablecrypt.arguments import checked_arguments, file_path
+from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TamperedFileError
 from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.sharing.acceptance import SharedState
 from tablecrypt.maintenance.sharing.metadata import SHARED_AT
-from tablecrypt.manifests.table_state import ListedTableState
+from tablecrypt.manifests.manifest_list import ManifestListHeader
 from tablecrypt.printable import counted, shown
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import delete_written, name_of
 from tablecrypt.table.updates import NextShareStateUpdate
 
-_NEVER: Final = "0"
+_MOMENT: Final = re.compile("[0-9]{1,18}", re.ASCII)
+_COUNT: Final = _MOMENT
 _NO_LIMITS: Final = {"max_ref_age_ms": None, "max_snapshot_age_ms": None, "min_snapshots_to_keep": None}
 
 
@@ -80,7 +83,8 @@ def accept_update(table: Table, metadata_location: str, key_file: str | None = N
         ConfigurationError: the table is no share, has commits of its own, or is in a REST catalog; the state is another share's; or
             other protected columns are shared, so that the new metadata has to be registered.
         MetadataRollbackError: the state is older than that of the table.
-        TamperedFileError, AuthenticationError: somebody has edited the state, or it does not open.
+        FormatError: the state cannot be read.
+        TamperedFileError, AuthenticationError: somebody has edited the state, or somebody else has made it, or it does not open.
         KmsError: the KMS does not unwrap under the table's master key.
         CommitFailedException: somebody else has moved the table in the meantime.
     """
@@ -91,16 +95,12 @@ def accept_update(table: Table, metadata_location: str, key_file: str | None = N
         raise ConfigurationError(
             f"{metadata_location} is of share {state.metadata.table_uuid}, and {name_of(fresh)} is share {fresh.metadata.table_uuid}"
         )
-    opened = state.opened(fresh.io, None if key_file is None else Path(key_file).expanduser())
-    # The list is authenticated; metadata.json is not. Edited, it would be what the partner's own commit makes authentic.
-    if opened.header.table_state != ListedTableState.of(state.metadata):
-        raise TamperedFileError(metadata_location, "says of the share what its authenticated manifest list does not: somebody edited it")
-
-    at, now = (int(each.properties.get(SHARED_AT, _NEVER)) for each in (state.metadata, fresh.metadata))
-    rows = state.snapshot.summary and state.snapshot.summary["total-records"]
+    opened = state.opened(fresh.io, None if key_file is None else file_path("key_file", key_file))
+    _check_follows(fresh, opened.header, metadata_location)
+    at, now = _shared_at(state.metadata, metadata_location), _shared_at(fresh.metadata, fresh.metadata_location)
     result = MovedShare(
         *(name_of(fresh), dry_run, str(state.metadata.table_uuid), metadata_location),
-        rows=int(rows) if rows else None,
+        rows=_rows(state.snapshot),
         moved=at != now,
     )
     if at < now:
@@ -134,6 +134,31 @@ def _check_is_share(table: EncryptedTable) -> None:
             f"{name_of(table)} is in a REST catalog, whose protocol has no such commit: drop the table without purge, and register the new "
             "metadata"
         )
+
+
+def _check_follows(table: EncryptedTable, header: ManifestListHeader, location: str) -> None:
+    """Refuse a state of somebody who has opened none before it: whoever has the public key seals to it, and others may wrap under a key."""
+    secret = table.metadata.snapshots[0].authenticated_header(table.io).share_secret
+    # A share of an earlier release has none, until its first update.
+    if secret is not None and header.share_secret != secret:
+        raise TamperedFileError(
+            location,
+            f"does not follow the state that {name_of(table)} has: somebody else made it, or the share was ended and made anew. If its "
+            "sharer says so, drop the table without purge, and accept or register this metadata",
+        )
+
+
+def _shared_at(metadata: EncryptedTableMetadata, location: str) -> int:
+    text = metadata.properties.get(SHARED_AT, "")
+    if not _MOMENT.fullmatch(text):
+        raise FormatError(f"{location}: {SHARED_AT} is {text[:32]!r}, and no moment in milliseconds")
+    return int(text)
+
+
+def _rows(snapshot: EncryptedSnapshot) -> int | None:
+    # Summaries are not authenticated, and nothing depends on this one.
+    rows = "" if snapshot.summary is None else str(snapshot.summary.additional_properties.get("total-records", ""))
+    return int(rows) if _COUNT.fullmatch(rows) else None
 
 
 def _check_columns(before: EncryptedTableMetadata, after: EncryptedTableMetadata, location: str) -> None:

@@ -18,24 +18,24 @@ not registered the new one, and all older ones go.
 
 from __future__ import annotations
 
+import secrets
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import ALWAYS_TRUE, Table
 
-from tablecrypt.arguments import checked_arguments
+from tablecrypt.arguments import checked_arguments, file_path
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager, OpenKek
-from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._storage import write_metadata
 from tablecrypt.maintenance._tables import check_own_manifests, checked_filter, reload, require_encrypted
 from tablecrypt.maintenance.runner import LocalRunner
@@ -45,11 +45,12 @@ from tablecrypt.maintenance.sharing.plan import RewriteChoice, SharePlan, plan_s
 from tablecrypt.maintenance.sharing.records import ShareRecord, live_shares, remember_share
 from tablecrypt.maintenance.sharing.result import Shared, storage_policy
 from tablecrypt.maintenance.sharing.sealing import PublicKey, info_of
-from tablecrypt.maintenance.sharing.states import States
+from tablecrypt.maintenance.sharing.states import States, check_place
+from tablecrypt.manifests.manifest_list import SHARE_SECRET_BYTES
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.shares import SharedColumn
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, deleting_on_error, folders_of, name_of
+from tablecrypt.table.table_files import TableFileIO, deleting_on_error, name_of
 
 PUBLIC_KEY: Final = "public-key:"
 _NAMESPACE: Final = uuid.UUID("3c1f6d52-8d0b-5a7e-9a40-6f7b1e2f9d11")
@@ -109,7 +110,8 @@ def share(
     require_encrypted(table)
     fresh = reload(table)
     refuse_restricted(fresh.io, "share")
-    public_key = PublicKey.read(Path(to_key_id.removeprefix(PUBLIC_KEY)).expanduser()) if to_key_id.startswith(PUBLIC_KEY) else None
+    is_sealed = to_key_id.startswith(PUBLIC_KEY)
+    public_key = PublicKey.read(file_path("to_key_id", to_key_id.removeprefix(PUBLIC_KEY))) if is_sealed else None
     key_id = to_key_id if public_key is None else public_key.key_id
     sharing = _Sharing(fresh, key_id, location.rstrip("/"), not no_statistics, public_key)
     if not update:
@@ -146,11 +148,7 @@ class _Sharing:
     public_key: PublicKey | None = None
 
     def __post_init__(self) -> None:
-        metadata = self.table.metadata
-        PathMap(metadata.location.rstrip("/"), self.location)
-        # Files of a share in a folder to which the table writes would be orphans of the table.
-        if folders_of(metadata).contains(self.location):
-            raise ConfigurationError(f"a share cannot lie in a folder to which the table writes: {self.location}")
+        check_place(self.table.metadata, self.location)
         if self.to_key_id == self.table.io.manager.table_key_id:
             raise ConfigurationError(
                 f"{self.to_key_id!r} is the master key of {name_of(self.table)} itself: who may use it reads the whole table. Name the "
@@ -221,8 +219,9 @@ class _Sharing:
         place = Place(self.location, self.share_uuid, uuid.uuid4())
         # Asked first, so that a key which cannot be used leaves nothing behind.
         keys = self._new_keys(plan)
-        remember_share(self.table, self._record(plan, place, row_filter))
-        return replace(self.result(plan, None), **self._write(plan, place, keys))
+        secret = Secret(secrets.token_bytes(SHARE_SECRET_BYTES))
+        remember_share(self.table, self._record(plan, place, row_filter, secret))
+        return replace(self.result(plan, None), **self._write(plan, place, keys, secret))
 
     def bring_up_to_date(self, plan: SharePlan, row_filter: str, record: ShareRecord) -> Shared:
         """Write the share's next state, if the table has changed since."""
@@ -233,10 +232,11 @@ class _Sharing:
 
         place = Place(self.location, self.share_uuid, uuid.uuid4(), self.states.next_number)
         keys = self._new_keys(plan)
-        new = self._record(plan, place, row_filter)
+        secret = record.secret or Secret(secrets.token_bytes(SHARE_SECRET_BYTES))
+        new = self._record(plan, place, row_filter, secret)
         # The state that is there names files that the new one may not.
         remember_share(self.table, replace(new, files=tuple(dict.fromkeys((*new.files, *record.files)))))
-        written = self._write(plan, place, keys)
+        written = self._write(plan, place, keys, secret)
         self.states.remove_all_but_the_last()
         self._forget_former(plan, replace(new, files=(*new.files, *record.files)))
         return replace(self.result(plan, record), **written)
@@ -257,9 +257,9 @@ class _Sharing:
         if set(record.files) != set(plan.locations):
             remember_share(self.table, replace(record, files=tuple(plan.locations)))
 
-    def _write(self, plan: SharePlan, place: Place, keys: _Keys) -> dict[str, Any]:
+    def _write(self, plan: SharePlan, place: Place, keys: _Keys, secret: Secret) -> dict[str, Any]:
         """Write one state; return what the result says of it."""
-        writer = ShareWriter(plan, place, self.io, self.with_statistics)
+        writer = ShareWriter(plan, place, self.io, secret, self.with_statistics)
         with deleting_on_error(self.io, writer.locations):
             metadata = writer.write(keys.kek, keys.of_columns)
 
@@ -271,7 +271,7 @@ class _Sharing:
             "written_bytes": writer.written_bytes + length,
         }
 
-    def _record(self, plan: SharePlan, place: Place, row_filter: str) -> ShareRecord:
+    def _record(self, plan: SharePlan, place: Place, row_filter: str, secret: Secret) -> ShareRecord:
         return ShareRecord(
             share_uuid=str(self.share_uuid),
             key_id=self.to_key_id,
@@ -282,6 +282,7 @@ class _Sharing:
             row_filter=row_filter,
             columns=plan.columns,
             files=tuple(plan.locations),
+            secret=secret,
         )
 
     def result(self, plan: SharePlan, record: ShareRecord | None, dry_run: bool = False) -> Shared:

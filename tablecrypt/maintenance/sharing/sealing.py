@@ -111,8 +111,10 @@ def create_key_pair(path: Path) -> tuple[Path, PublicKey]:
     """Make a key pair: the key file at a path, readable by its owner alone, and the public file beside it, whose path is returned.
 
     Raises:
-        ConfigurationError: one of the files exists.
+        ConfigurationError: one of the files exists, or the path is none of a file.
     """
+    if not path.name:
+        raise ConfigurationError("name the key file")
     public_path = path.with_name(f"{path.name}.pub")
     for each in (path, public_path):
         if each.exists():

@@ -5,25 +5,42 @@
 
 A partner who writes to his table writes into the same folder. A generation is one of a share's if its metadata.json names a manifest list
 of the same generation, which other writers' do not. Once nobody's metadata.json is left, nothing reads what else is named like such files.
+
+Where a share is, its record says, and whoever has the table's key can write a record. So nothing is deleted in a folder of the table that
+shares, or around it; in one that holds another table; and below one that a table's metadata in it tells to be another's.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._storage import canonical, stored_files, tables_at
-from tablecrypt.table.metadata import read_metadata_file
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.metadata import EncryptedTableMetadata, read_metadata_file
+from tablecrypt.table.table_files import TableFileIO, folders_of
 
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _METADATA: Final = re.compile(rf".*/metadata/(?P<number>[0-9]{{5,}})-(?P<generation>{_UUID})\.metadata\.json")
-_NAMED: Final = r"metadata/(?:snap-[0-9]+-[0-9]+-)?|data/(?:.+/)?(?:[0-9]+-[0-9]+-)?"
+_NAMED: Final = r"metadata/(?:snap-[0-9]+-[0-9]+-)?|data/(?:[^/=]+=[^/]*/)*(?:[0-9]+-[0-9]+-)?"
 _OTHERS: Final = re.compile(rf"(?:{_NAMED})(?P<generation>{_UUID})[^/]*\.(?:avro|puffin|parquet)")
+
+
+def check_place(metadata: EncryptedTableMetadata, location: str) -> None:
+    """Refuse a place for a share, without a slash at the end, that is none, or lies in the folders of the table that shares or around them.
+
+    Raises:
+        ConfigurationError: it is such a place.
+    """
+    PathMap(metadata.location.rstrip("/"), location)
+    # Files of a share in a folder to which the table writes would be orphans of the table.
+    if folders_of(metadata).contains(location):
+        raise ConfigurationError(f"a share cannot lie in a folder to which the table writes: {location}")
 
 
 @dataclass(frozen=True)
@@ -66,12 +83,19 @@ class States:
         is_abandoned = own.keys() == self.tables.keys()
 
         others = []
-        for file in stored_files(self.io.inner, self.location):
-            found = _OTHERS.fullmatch(file.location.removeprefix(f"{self.location}/"))
-            if found is not None and (is_abandoned or found["generation"] in generations):
-                others.append(file.location)
+        stored = [file.location for file in stored_files(self.io.inner, self.location)]
+        of_others = self._tables_below(stored)
+        for location in stored:
+            found = _OTHERS.fullmatch(location.removeprefix(f"{self.location}/"))
+            if found is not None and (is_abandoned or found["generation"] in generations) and not location.startswith(of_others):
+                others.append(location)
 
         return [*sorted(own), *sorted(others)]
+
+    def _tables_below(self, stored: Iterable[str]) -> tuple[str, ...]:
+        """Return the folders of tables inside the share's folder, by where metadata files lie."""
+        folders = (location.rpartition("/")[0] for location in stored if location.endswith(TABLE_METADATA_SUFFIXES))
+        return tuple({f"{folder.removesuffix('/metadata')}/" for folder in folders} - {f"{self.location}/"})
 
     def remove_all_but_the_last(self) -> None:
         """Delete all states that were there but the last one: readers may be at it who have not registered the next.

@@ -15,23 +15,25 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, with_sentence
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import reload
 from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.maintenance.sharing.records import ShareRecord, forget_share
-from tablecrypt.maintenance.sharing.states import States
+from tablecrypt.maintenance.sharing.states import States, check_place
 from tablecrypt.printable import counted, shown
 from tablecrypt.table.shares import named_records, read_record, readable_shares, readably_named
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, name_of
+
+_ONLY_FORGET: Final = "Nothing was deleted. To forget the share and leave all files, set only_forget (--only-forget)"
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def unshare(table: Table, share: str, only_forget: bool = False, dry_run: bool =
         dry_run: only say what would go.
 
     Raises:
-        ConfigurationError: the table is not encrypted, or has no such share.
+        ConfigurationError: the table is not encrypted, or has no such share; or its folder is the table's own, or holds another table.
         ShareRecordError: what the table remembers of it cannot be read, and it is not only to be forgotten.
         KmsError: the KMS does not unwrap under the table's master key.
         CommitFailedException: others committed too often in the meantime; the share's metadata is gone, and the next call forgets it.
@@ -121,9 +123,18 @@ def unshare(table: Table, share: str, only_forget: bool = False, dry_run: bool =
 
 def _states(table: EncryptedTable, record: ShareRecord) -> States:
     location = record.location.rstrip("/")
-    # The record is authenticated, so the folder is the share's: share takes none in which the table's own files are.
+    # The record is authenticated, but whoever has the table's key can write one: it must not lead to files that are no share's.
+    try:
+        check_place(table.metadata, location)
+    except ConfigurationError as error:
+        raise with_sentence(error, _ONLY_FORGET) from error
+
     scope = DeletionScope((location,))
-    return States.at(TableFileIO(table.io.inner, table.io.manager, scope, scope), location)
+    states = States.at(TableFileIO(table.io.inner, table.io.manager, scope, scope), location)
+    for found, table_uuid in states.tables.items():
+        if str(table_uuid) != record.share_uuid:
+            raise ConfigurationError(f"{location} holds another table ({found}, table-uuid {table_uuid}). {_ONLY_FORGET}")
+    return states
 
 
 def _found(table: EncryptedTable, share: str, only_forget: bool) -> ShareRecord | None:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from tablecrypt._atomic_file import atomic_file
+from tablecrypt.arguments import file_path
 from tablecrypt.errors import ConfigurationError
 
 VARIABLE: Final = "TABLECRYPT_CACHE"
@@ -64,7 +65,7 @@ def cache_folder() -> Path:
     from platformdirs import user_cache_path
 
     named = os.environ.get(VARIABLE)
-    folder = user_cache_path("tablecrypt", appauthor=False) if named is None else Path(named).expanduser()
+    folder = user_cache_path("tablecrypt", appauthor=False) if named is None else file_path(VARIABLE, named)
     # A relative folder would be another one in each working directory, perhaps one that others can write.
     if named is not None and not folder.is_absolute():
         raise ConfigurationError(f"{VARIABLE} is {named!r}: name a folder by its whole path, or unset it")
