@@ -7,7 +7,6 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 import pytest
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table.snapshots import Operation
 
 from tablecrypt import maintenance as m
@@ -18,7 +17,7 @@ from tablecrypt.table.table import EncryptedTable
 from tests.support import java_access
 from tests.support.aws import AwsServer
 from tests.support.java import JavaError, JavaOracle
-from tests.support.protected_tables import PEOPLE_SCHEMA
+from tests.support.protected_tables import PEOPLE_SCHEMA, table_of_people
 from tests.support.tables import encrypted_sql_catalog
 
 pytestmark = pytest.mark.java
@@ -39,7 +38,7 @@ def _rows() -> pa.Table:
         }
         for number in range(ROWS)
     ]
-    return pa.Table.from_pylist(rows, schema=schema_to_pyarrow(PEOPLE_SCHEMA, include_field_ids=False))
+    return table_of_people(rows)
 
 
 def _one(java: JavaOracle, query: str) -> list[tuple[Any, ...]]:

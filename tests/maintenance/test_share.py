@@ -31,6 +31,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 from tests.support.aws import AwsServer
+from tests.support.protected_tables import declare
 from tests.support.shares import NORTH, Partner
 from tests.support.table_files import delete_by_file
 from tests.support.tables import (
@@ -308,8 +309,7 @@ def test_a_file_that_holds_a_protected_column_in_the_clear_is_refused(
     catalog: EncryptedSqlCatalog, partner: Partner, aws: AwsServer
 ) -> None:
     table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM)
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": f"{aws.new_key()}: note"})
+    declare(table, f"{aws.new_key()}: note")
     table.append(team_rows(100))
 
     with pytest.raises(ConfigurationError, match=r"1 file of 2 .* hold a protected column in the clear.*reencrypt --out-of-line"):
@@ -380,8 +380,7 @@ def test_a_file_with_a_protected_column_in_the_clear_is_written_again_without_it
     catalog: EncryptedSqlCatalog, partner: Partner, aws: AwsServer
 ) -> None:
     table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM)
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": f"{aws.new_key()}: note"})
+    declare(table, f"{aws.new_key()}: note")
     table.append(team_rows(100))
 
     result = share(table, partner.key_id, partner.location, NORTH, rewrite=True)

@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.types import StringType
@@ -20,7 +20,7 @@ from tablecrypt.errors import TablecryptError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.protected_tables import TABLE_KEY, clients, write_only
+from tests.support.protected_tables import TABLE_KEY, clients, loaded, write_only
 from tests.support.protection_changes import rename
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "column-keys.md"
@@ -137,7 +137,7 @@ def access(folder: Path) -> dict[str, dict[str, str]]:
                 table.append(ROWS)
                 if not first:
                     table.transaction().set_properties(declared).commit_transaction()
-            found[operation][principal] = _outcome(run, cast("EncryptedTable", catalog.load_table(name)))
+            found[operation][principal] = _outcome(run, loaded(catalog, name))
     return found
 
 
