@@ -18,13 +18,13 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.shares import NORTH, Partner
-from tests.support.tables import BY_TEAM, TEAM_SCHEMA, encrypted_sql_catalog, encrypted_table, new_table, path_of, team_rows
+from tests.support.tables import encrypted_sql_catalog, encrypted_table, path_of, team_rows, team_table
 
 
 @pytest.fixture
 def table(catalog: EncryptedSqlCatalog, aws: AwsServer) -> EncryptedTable:
     properties = {"encryption.column-keys": f"{aws.new_key()}: note"}
-    return new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM, properties=properties)
+    return team_table(catalog, 0, properties=properties)
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_a_pin_of_the_partners_follows(table: EncryptedTable, partner: Partner, 
 
 
 def test_an_accepted_sealed_share_moves_under_the_partners_own_key(catalog: EncryptedSqlCatalog, partner: Partner, tmp_path: Path) -> None:
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0)], partitioned_by=BY_TEAM)
+    table = team_table(catalog, 0)
     create_key_pair(tmp_path / "mine.key")
     to, properties = f"public-key:{tmp_path}/mine.key.pub", {name: str(value) for name, value in partner.catalog.properties.items()}
     first = share(table, to, partner.location, NORTH)

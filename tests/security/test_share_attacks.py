@@ -40,6 +40,7 @@ from tests.support.tables import (
     new_table,
     path_of,
     team_rows,
+    team_table,
 )
 
 REFUSED: Final = (AuthenticationError, KeyNotFoundError, FormatError)
@@ -49,7 +50,7 @@ REFUSED: Final = (AuthenticationError, KeyNotFoundError, FormatError)
 def table(catalog: EncryptedSqlCatalog, aws: AwsServer) -> EncryptedTable:
     """Two teams in partitions, of which rows of the north were written again; the notes are protected."""
     properties = {"encryption.column-keys": f"{aws.new_key()}: note"}
-    table = new_table(catalog, schema=TEAM_SCHEMA, appends=[team_rows(0), team_rows(100)], partitioned_by=BY_TEAM, properties=properties)
+    table = team_table(catalog, 0, 100, properties=properties)
     return encrypted_table(table.refresh())
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+import pyarrow as pa
+
 from tablecrypt.maintenance import Shared
 from tablecrypt.maintenance.sharing.records import ShareRecord, remember_share
 from tablecrypt.table.table import EncryptedTable
@@ -17,6 +19,13 @@ from tests.support.tables import encrypted_sql_catalog, encrypted_table
 PARTNER_KEY = "alias/partner"
 NORTH: Final = "team = 'north'"
 """The rows of `team_rows` that tests share."""
+LINEAGE: Final = ("id", "team", "note", "_row_id", "_last_updated_sequence_number")
+"""Columns of a scan that show the lineage of each row too."""
+
+
+def in_order(scan: Any) -> pa.Table:
+    """What a scan finds, by id."""
+    return scan.to_arrow().sort_by("id")
 
 
 def record_of(table: EncryptedTable, row_filter: str = "", **changed: Any) -> ShareRecord:

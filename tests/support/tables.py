@@ -12,7 +12,7 @@ Start from the fixtures of tests/conftest.py, which most tests need nothing besi
     rows       rows(first, count, schema) of any schema, ROWS (three rows of id and text); tests/support/sample_rows.py has extreme values
     KMS        MASTER_KEY in moto's (aws.kms_properties), memory_kms(name) in this process, key_file_kms(path) in a file
     catalogs   encrypted_sql_catalog on SQLite with moto's KMS, memory_catalog with keys in this process, unpinned_catalog
-    tables     new_table; maintained_table and table_with_history, which have every kind of file and several snapshots
+    tables     new_table, team_table; maintained_table and table_with_history, which have every kind of file and several snapshots
     reading    ids, state, metadata_of, current_snapshot, keks and the like
     paths      path_of(location), folder_of(table), data_files(table), data_paths(table), files_below(folder), contents_below(folder)
     damage     flip, put_back
@@ -199,6 +199,12 @@ def new_table(
     for each in appended:
         table.append(each)
     return table
+
+
+def team_table(catalog: Catalog, *firsts: int, name: str = "db.t", properties: Mapping[str, str] | None = None) -> EncryptedTable:
+    """A table in partitions by team, with one append of rows for each of these first ids."""
+    appends = [team_rows(first) for first in firsts]
+    return new_table(catalog, name, TEAM_SCHEMA, appends=appends, partitioned_by=BY_TEAM, properties=properties)
 
 
 def maintained_table(
