@@ -48,6 +48,7 @@ from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.key_search import file_keys, found
 from tests.support.plaintext import CANARY
+from tests.support.tables import new_table
 from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
 
 if TYPE_CHECKING:
@@ -171,9 +172,7 @@ def vectors(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory, vectors_in
 def valued(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A catalog with the table `values`: two files, the second with a deletion vector."""
     lake = lake_in(tmp_path_factory.mktemp("values"), aws)
-    table = lake.catalog.create_table("db.values", VALUES, properties=KEY)
-    table.append(values(0, 60))
-    table.append(values(60, 60))
+    table = new_table(lake.catalog, "db.values", VALUES, appends=[values(0, 60), values(60, 60)], properties=KEY)
     table.delete("id in (61, 62, 119)")
     return lake
 
@@ -482,9 +481,7 @@ def test_a_damaged_or_missing_file_fails_the_job_even_where_the_session_ignores_
     spark: SparkSession, aws: AwsServer, unwatched_warehouse: Path, damage: str
 ) -> None:
     lake = lake_in(unwatched_warehouse, aws)
-    table = lake.catalog.create_table("db.values", VALUES, properties=KEY)
-    table.append(values(0, 30))
-    table.append(values(30, 30))
+    new_table(lake.catalog, "db.values", VALUES, appends=[values(0, 30), values(30, 30)], properties=KEY)
     rows = read(_ignoring(spark), lake, "db.values", path="jvm")
     [path, *_] = sorted(unwatched_warehouse.rglob("*.parquet"))
     content = bytearray(path.read_bytes())
@@ -504,8 +501,7 @@ def test_a_plaintext_file_in_the_place_of_an_encrypted_one_is_refused(
     import pyarrow.parquet as pq
 
     lake = lake_in(unwatched_warehouse, aws)
-    table = lake.catalog.create_table("db.values", VALUES, properties=KEY)
-    table.append(values(0, 30))
+    table = new_table(lake.catalog, "db.values", VALUES, appends=[values(0, 30)], properties=KEY)
     rows = read(spark, lake, "db.values", path="jvm")
     [path] = unwatched_warehouse.rglob("*.parquet")
     pq.write_table(table.scan().to_arrow(), path)

@@ -38,7 +38,7 @@ import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tests.spark.conftest import Lake
 from tests.support.plaintext import CANARY
-from tests.support.tables import current_snapshot, data_files, summary_of
+from tests.support.tables import current_snapshot, data_files, new_table, summary_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,8 +122,7 @@ def ids(rows: DataFrame | pa.Table) -> list[int]:
 
 
 def test_every_type_comes_back_as_spark_has_it(spark: SparkSession, lake: Lake) -> None:
-    table = lake.catalog.create_table("db.types", ALL_TYPES, properties=KEY)
-    table.append(_stored([ROW, NULLS]))
+    new_table(lake.catalog, "db.types", ALL_TYPES, appends=[_stored([ROW, NULLS])])
 
     rows = read(spark, lake, "db.types")
 
@@ -139,8 +138,7 @@ def test_every_type_comes_back_as_spark_has_it(spark: SparkSession, lake: Lake) 
 
 
 def test_every_type_that_spark_writes_is_what_pyiceberg_reads(spark: SparkSession, lake: Lake) -> None:
-    source = lake.catalog.create_table("db.source", ALL_TYPES, properties=KEY)
-    source.append(_stored([ROW, NULLS]))
+    source = new_table(lake.catalog, "db.source", ALL_TYPES, appends=[_stored([ROW, NULLS])])
     target = lake.catalog.create_table("db.target", ALL_TYPES, properties=KEY)
 
     write(read(spark, lake, "db.source"), lake, "db.target")
@@ -345,8 +343,7 @@ def test_a_value_that_its_column_cannot_hold_fails_the_job_and_leaves_no_file(
 
 def test_a_type_that_spark_lacks_is_refused_unless_left_out(spark: SparkSession, lake: Lake) -> None:
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "at", TimeType()))
-    table = lake.catalog.create_table("db.clock", schema, properties=KEY)
-    table.append(pa.table({"id": [1], "at": pa.array([dt.time(12)], pa.time64("us"))}))
+    new_table(lake.catalog, "db.clock", schema, appends=[pa.table({"id": [1], "at": pa.array([dt.time(12)], pa.time64("us"))})])
 
     with pytest.raises(ConfigurationError, match=r"column 'at' is of type time, which Spark does not have"):
         read(spark, lake, "db.clock")

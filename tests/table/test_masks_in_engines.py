@@ -25,6 +25,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.protected_tables import COLUMN_KEY, TABLE_KEY, Clients, clients, loaded
+from tests.support.tables import new_table
 
 pytestmark = pytest.mark.filterwarnings("ignore:Iceberg scan planning with the polars_iceberg plugin")
 
@@ -220,8 +221,7 @@ def test_a_struct_is_refused_for_the_field_in_it(analyst: EncryptedTable) -> Non
 @pytest.mark.parametrize("mask", ["redact", "truncate(6)", "constant(hidden)", "hash"])
 def test_masks_that_files_hold_are_asked_for_too(both: Clients, mask: str) -> None:
     name = f"db.{mask[:4]}"
-    made = both.payroll.create_table(name, ROWS.schema, properties={**DECLARED, "encryption.column-mask.ssn": mask})
-    made.append(ROWS)
+    new_table(both.payroll, name, appends=[ROWS], properties={**DECLARED, "encryption.column-mask.ssn": mask})
     seen = loaded(both.analyst, name)
     query = "SELECT count(*) FROM people WHERE ssn LIKE '%8'"
     refused(lambda: by_duckdb(seen, query))
