@@ -20,11 +20,11 @@ from tablecrypt.errors import TablecryptError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.pages import MadePart
 from tests.support.protected_tables import TABLE_KEY, clients, loaded, write_only
 from tests.support.protection_changes import rename
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "column-keys.md"
-BLOCK: Final = re.compile(r"(?<=<!-- access: begin -->\n).*?(?=<!-- access: end -->)", re.DOTALL)
+PART: Final = MadePart("column-keys.md", "access")
 ROWS: Final = pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "note": ["a", "b", "c"]})
 VALUES: Final = {"SSN-1", "SSN-2", "SSN-3", "SSN-4"}
 
@@ -172,4 +172,4 @@ def rendered(folder: Path) -> str:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         block = rendered(Path(made))
-    DOCUMENT.write_text(BLOCK.sub(lambda _: block, DOCUMENT.read_text()))
+    PART.write(block)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from tests.support.iceberg_sql.ddl import DDL
@@ -11,21 +10,15 @@ from tests.support.iceberg_sql.procedures import PROCEDURES
 from tests.support.iceberg_sql.queries import QUERIES
 from tests.support.iceberg_sql.statements import Section
 from tests.support.iceberg_sql.writes import WRITES
+from tests.support.pages import MadePart
 
 SECTIONS: Final = (*DDL, *QUERIES, *WRITES, *PROCEDURES)
-PAGE: Final = Path(__file__).parents[3] / "docs" / "spark-sql.md"
-BEGIN: Final = "<!-- statements: begin -->"
-END: Final = "<!-- statements: end -->"
-
-
-def in_table(page: str) -> str:
-    """The part of docs/spark-sql.md that is made here."""
-    return page.partition(BEGIN)[2].partition(END)[0].strip()
+PART: Final = MadePart("spark-sql.md", "statements")
 
 
 def as_table(sections: tuple[Section, ...] = SECTIONS) -> str:
     """The statements as Markdown, a table for each page."""
-    return "\n".join(_lines(sections)).strip()
+    return "\n".join(("", *_lines(sections), ""))
 
 
 def summary(sections: tuple[Section, ...] = SECTIONS) -> str:
@@ -53,11 +46,5 @@ def _one_line(sql: str) -> str:
     return " ".join(sql.split()).replace("|", "\\|")
 
 
-def main() -> None:
-    """Write the table into the page."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{as_table()}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PART.write(as_table())
