@@ -30,6 +30,7 @@ from tablecrypt_catalog.hive import ServerTraits, SwappingClient
 from tests.security.test_stale_writers import PREVENTED, Change, person
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
+from tests.support.edited_metadata import edit_json
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
 from tests.support.plaintext import CANARY
 from tests.support.protected_tables import Clients, clients, declare, loaded, opened_by_table_key, protected_table
@@ -174,9 +175,7 @@ def test_keys_without_any_key_id_are_refused(
 
 
 def test_metadata_edited_in_place_is_refused_and_named(catalog: EncryptedHiveCatalog, table: Table) -> None:
-    metadata = json.loads(metadata_path(table).read_bytes())
-    metadata["properties"]["write.parquet.compression-codec"] = "gzip"
-    metadata_path(table).write_text(json.dumps(metadata))
+    edit_json(metadata_path(table), lambda metadata: metadata["properties"].update({"write.parquet.compression-codec": "gzip"}))
     for forbidden in (lambda: catalog.load_table(table.name()), lambda: table.append(ROWS)):
         with pytest.raises(TamperedFileError, match="metadata-sha256") as caught:
             forbidden()

@@ -18,7 +18,6 @@ from tests.support.tables import MERGE_ON_READ, encrypted_sql_catalog, files_bel
 pytestmark = pytest.mark.java
 
 NAMES = (f"kept.share{number}" for number in itertools.count())
-OF_JAVA = "CALL h.system.{}"
 
 
 @pytest.fixture

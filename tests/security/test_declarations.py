@@ -31,6 +31,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tablecrypt_catalog.table_encryption import encryption_manager
+from tests.support.edited_metadata import edit_json
 from tests.support.lying_rest_server import LyingRestServer
 from tests.support.protected_tables import COLUMN_KEY, OTHER_COLUMN_KEY, SSN, TABLE_KEY, Clients, loaded, protected_table, write_only
 from tests.support.tables import metadata_of, metadata_path
@@ -61,10 +62,7 @@ def commit_by_hand(catalog: EncryptedSqlCatalog, *updates: object) -> None:
 
 def edit(both: Clients, folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Edit metadata.json, and have the catalog forget that it has seen the table."""
-    path = metadata_path(loaded(both.payroll))
-    metadata = json.loads(path.read_text())
-    change(metadata)
-    path.write_text(json.dumps(metadata))
+    edit_json(metadata_path(loaded(both.payroll)), change)
     with sqlite3.connect(folder / "catalog.db") as database:
         database.execute("DELETE FROM tablecrypt_pins")
 

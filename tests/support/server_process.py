@@ -88,13 +88,13 @@ class RunningServer(StoppedAtTheEnd):
         self._server.stop()
 
 
-def end_of_input(process: subprocess.Popen[str], patience: float = 60) -> None:
+def end_of_input(process: subprocess.Popen[str]) -> None:
     """Close the input of a program that ends with it, and see that it does."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()
     try:
-        process.wait(timeout=patience)
+        process.wait(timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

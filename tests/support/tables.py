@@ -207,18 +207,9 @@ def team_table(catalog: Catalog, *firsts: int, name: str = "db.t", properties: M
     return new_table(catalog, name, TEAM_SCHEMA, appends=appends, partitioned_by=BY_TEAM, properties=properties)
 
 
-def maintained_table(
-    catalog: Catalog,
-    name: str = "db.rows",
-    properties: Mapping[str, str] | None = None,
-    location: str | None = None,
-    spec: PartitionSpec = BY_TEAM,
-) -> Table:
+def maintained_table(catalog: Catalog, name: str = "db.rows", properties: Mapping[str, str] | None = None) -> Table:
     """Two appends and a merge-on-read delete: manifest lists, manifests, data files and deletion vectors."""
-    creation = {**ENCRYPTED, **MERGE_ON_READ, **(properties or {})}
-    table = catalog.create_table(name, TEAM_SCHEMA, location=location, partition_spec=spec, properties=creation)
-    table.append(team_rows(0))
-    table.append(team_rows(100))
+    table = team_table(catalog, 0, 100, name=name, properties={**MERGE_ON_READ, **(properties or {})})
     table.delete("id = 3")
     return table.refresh()
 

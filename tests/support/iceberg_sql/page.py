@@ -8,7 +8,6 @@ from typing import Final
 from tests.support.iceberg_sql.ddl import DDL
 from tests.support.iceberg_sql.procedures import PROCEDURES
 from tests.support.iceberg_sql.queries import QUERIES
-from tests.support.iceberg_sql.statements import Section
 from tests.support.iceberg_sql.writes import WRITES
 from tests.support.pages import MadePart
 
@@ -16,23 +15,23 @@ SECTIONS: Final = (*DDL, *QUERIES, *WRITES, *PROCEDURES)
 PART: Final = MadePart("spark-sql.md", "statements")
 
 
-def as_table(sections: tuple[Section, ...] = SECTIONS) -> str:
+def as_table() -> str:
     """The statements as Markdown, a table for each page."""
-    return "\n".join(("", *_lines(sections), ""))
+    return "\n".join(("", *_lines(), ""))
 
 
-def summary(sections: tuple[Section, ...] = SECTIONS) -> str:
+def summary() -> str:
     """How many statements there are, and how many of them work."""
-    statements = [statement for section in sections for statement in section.statements]
+    statements = [statement for section in SECTIONS for statement in section.statements]
     works = sum(statement.refused is None for statement in statements)
     return f"{works} of {len(statements)} statements work ({100 * works / len(statements):.0f} %)."
 
 
-def _lines(sections: tuple[Section, ...]) -> Iterator[str]:
-    yield from (summary(sections), "")
-    for page in dict.fromkeys(section.page for section in sections):
+def _lines() -> Iterator[str]:
+    yield from (summary(), "")
+    for page in dict.fromkeys(section.page for section in SECTIONS):
         yield from (f"#### {page}", "", "| statement | | tests besides |", "|---|---|---|")
-        for section in sections:
+        for section in SECTIONS:
             if section.page != page:
                 continue
             yield f"| **{section.title}** | | {section.also} |"
