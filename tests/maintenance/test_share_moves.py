@@ -147,8 +147,7 @@ def test_a_state_with_other_protected_columns_is_to_be_registered(theirs: Encryp
 
 
 def test_what_the_partner_has_set_for_his_table_goes_on(theirs: EncryptedTable, table: EncryptedTable, partner: Partner) -> None:
-    with theirs.transaction() as transaction:
-        transaction.set_properties({"owner": "somebody", "gc.enabled": "true"})
+    theirs.transaction().set_properties({"owner": "somebody", "gc.enabled": "true"}).commit_transaction()
 
     accept_update(theirs, updated(table, partner).metadata_location)
 

@@ -108,8 +108,7 @@ def test_a_table_from_before_the_copies_gets_them_with_its_next_commit(both: Cli
     table = protected_table(both.payroll, appends=[people(0)])
     old = without_copies(table)
     assert copies(old) == set()
-    with old.transaction() as transaction:
-        transaction.set_properties({"owner": "payroll"})
+    old.transaction().set_properties({"owner": "payroll"}).commit_transaction()
     assert copies(old) == own_entries(old) != set()
 
 
@@ -147,8 +146,7 @@ def test_shredding_destroys_the_copy_everywhere_and_nothing_brings_the_key_back(
     revived = cast("EncryptedTable", edited(table, put_back))
     with pytest.raises(KeyNotFoundError, match="shredded"):
         ssns(revived)
-    with revived.transaction() as transaction:
-        transaction.set_properties({"owner": "payroll"})
+    revived.transaction().set_properties({"owner": "payroll"}).commit_transaction()
     assert gone.isdisjoint(own_entries(revived) | copies(revived))
 
 

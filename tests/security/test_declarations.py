@@ -51,8 +51,7 @@ def ssn(catalog: EncryptedSqlCatalog) -> list[str | None]:
 
 
 def declare(catalog: EncryptedSqlCatalog, name: str, value: str) -> None:
-    with loaded(catalog).transaction() as transaction:
-        transaction.set_properties({f"encryption.{name}": value})
+    loaded(catalog).transaction().set_properties({f"encryption.{name}": value}).commit_transaction()
 
 
 def commit_by_hand(catalog: EncryptedSqlCatalog, *updates: object) -> None:

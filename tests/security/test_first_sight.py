@@ -144,8 +144,7 @@ def test_a_path_that_first_seen_metadata_adds_is_not_swept_after_this_client_set
     objects = f"{table.location()}/objects"
     seen = first_seen(catalog, table, lambda metadata: metadata["properties"].update({"write.data.path": f"file://{payroll.parent}"}))
 
-    with seen.transaction() as transaction:
-        transaction.set_properties({"write.object-storage.path": objects})
+    seen.transaction().set_properties({"write.object-storage.path": objects}).commit_transaction()
 
     io = catalog.load_table("db.t").io
     assert isinstance(io, TableFileIO)

@@ -168,8 +168,7 @@ def roll_back_and_on(both: Clients, _: Honest) -> None:
 
 
 def delete_on_read(both: Clients, honest: Honest) -> None:
-    with loaded(both.payroll).transaction() as transaction:
-        transaction.set_properties({"write.delete.mode": "merge-on-read"})
+    loaded(both.payroll).transaction().set_properties({"write.delete.mode": "merge-on-read"}).commit_transaction()
     loaded(both.payroll).delete(f"ssn = '{honest.expected.pop(0)}'")
 
 

@@ -77,8 +77,7 @@ def test_commits_one_after_the_other_come_to_the_same(both: Clients, people: Enc
             step(change)
     with pytest.raises(ConfigurationError, match=TAKEN), loaded(both.analyst).update_schema() as change:
         last(change)
-    with people.refresh().transaction() as transaction:
-        transaction.set_properties({"owner": "payroll"})
+    people.refresh().transaction().set_properties({"owner": "payroll"}).commit_transaction()
 
 
 @pytest.mark.parametrize("move", sorted(MOVES))

@@ -98,8 +98,7 @@ def test_what_this_client_changes_itself_moves_its_pins(pinned: EncryptedSqlCata
         {"encryption.column-keys": "pii: ssn, salary, note"},
         {"encryption.column-keys": "fin: ssn; pii: salary"},
     ):
-        with loaded(pinned).transaction() as transaction:
-            transaction.set_properties(changed)
+        loaded(pinned).transaction().set_properties(changed).commit_transaction()
     loaded(pinned).append(ROWS)
     (pin,) = json.loads((tmp_path / "pins.json").read_text())["pins"]
     assert pin["protected-columns"] == [

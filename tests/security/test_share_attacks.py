@@ -183,8 +183,7 @@ def test_a_property_that_somebody_turns_is_found_by_an_audit(shared: Shared, par
 
 def test_a_partner_who_turns_garbage_collection_on_deletes_no_file_of_the_source(table: EncryptedTable, theirs: EncryptedTable) -> None:
     before = files_below(folder_of(table))
-    with theirs.transaction() as transaction:
-        transaction.set_properties({"gc.enabled": "true"})
+    theirs.transaction().set_properties({"gc.enabled": "true"}).commit_transaction()
     with pytest.raises(DeletionRefusedError):
         theirs.io.delete(next(iter(theirs.scan().plan_files())).file.file_path)
     theirs.catalog.purge_table("db.share")

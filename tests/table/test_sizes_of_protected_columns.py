@@ -53,8 +53,7 @@ def test_a_declaration_is_refused_while_such_a_setting_is_there(both: Clients, n
     table = protected_table(both.payroll, **{"encryption.column-keys": "", name: FEW[name]})
     with pytest.raises(ConfigurationError, match=name), table.transaction() as transaction:
         transaction.set_properties({"encryption.column-keys": "pii: ssn"})
-    with table.transaction() as transaction:
-        transaction.set_properties({"encryption.column-keys": "pii: ssn", name: str(LEAST[name])})
+    table.transaction().set_properties({"encryption.column-keys": "pii: ssn", name: str(LEAST[name])}).commit_transaction()
 
 
 @pytest.mark.parametrize("rows", [ROWS, "stream"], ids=["table", "stream"])
