@@ -38,7 +38,7 @@ def nightly_count(examples: int) -> int:
 _COUNTS: Final[dict[str, Callable[[int], int]]] = {"quick": quick_count, "nightly": nightly_count}
 
 
-def register_profiles() -> None:
+def register_profiles(database: Path = DATABASE) -> None:
     """Make the profiles known, and load that of every day. No deadline, which a busy machine could miss."""
     settings.register_profile(USUAL, max_examples=_UNSAID, derandomize=True, deadline=None)
     settings.register_profile("quick", settings.get_profile(USUAL), max_examples=quick_count(_UNSAID))
@@ -49,7 +49,7 @@ def register_profiles() -> None:
         deadline=None,
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow],
-        database=DirectoryBasedExampleDatabase(DATABASE),
+        database=DirectoryBasedExampleDatabase(database),
     )
     settings.load_profile(USUAL)
     _count_by_profile()
